@@ -38,6 +38,7 @@ from expectations.sentences import sentence_of
 from expectations.suite import Rule, rules_of
 from tidelake.errors import DamagedTable, SourceError
 from tidelake.read.verdict import NOT_SEALED, UPDATES_MISSING, problems_of
+from tidelake.report.files import address_of
 from tidelake.settings.collection import CollectionSettings
 
 if TYPE_CHECKING:
@@ -337,8 +338,8 @@ def _validate(lake: Lake, name: str, collection: "Collection", options: RunOptio
     if judged.judgement.decided:
         numbers["decided"] = listed(judged.judgement.decided)
     if judged.page is not None:
-        numbers["report"] = MetadataValue.url(judged.page.resolve().as_uri())
-        numbers["data_docs"] = MetadataValue.url((lake.settings.data_docs / INDEX).resolve().as_uri())
+        numbers["report"] = MetadataValue.url(judged.page.uri)
+        numbers["data_docs"] = MetadataValue.url(address_of(lake.settings.data_docs, INDEX))
     judgement = judged.judgement
     return _Validated(judgement.verdicts, judged.status, numbers, judgement.evidence, judgement.frame, prefix)
 

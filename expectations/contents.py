@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from expectations.judge import Verdict, judge
 from expectations.suite import Rule, build_own_suite
+from tidelake.report.files import ReportPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ def judge_contents(
     settings: CollectionSettings,
     report: ValidateReport,
     rules: list[Rule],
-    data_docs: Path | None,
+    data_docs: ReportPlace | None,
 ) -> list[Verdict]:
     """Judge the contents at the last time before the upper that was validated.
 

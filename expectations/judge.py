@@ -13,7 +13,6 @@ from expectations.data_docs import (
     SITE,
     Notes,
     newest_result,
-    remove_old_results,
     results_folder,
     site_config,
     store_config,
@@ -22,6 +21,8 @@ from expectations.data_docs import (
 )
 from expectations.harmless import make_harmless
 from expectations.offline import make_readable_offline
+from expectations.published import local_docs
+from tidelake.report.files import ReportPlace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +58,7 @@ class Verdict:
 def judge(
     frame: pd.DataFrame | SparkFrame,
     suite: ExpectationSuite,
-    data_docs: Path | None = None,
+    place: ReportPlace | None = None,
     notes: Notes | None = None,
     results_kept: int = RESULTS_KEPT,
     values_shown: int = _VALUES_SHOWN,
@@ -67,19 +68,32 @@ def judge(
     Args:
         frame: a frame of pandas, see `result_frame`, or a frame of Spark with the contents of a collection.
         suite: the expectations.
-        data_docs: the folder of the Data Docs; if None, nothing is written.
+        place: the folder of the Data Docs, on a disk or in an object store; if None, nothing is written.
         notes: what the page of this result says in addition.
         results_kept: maximum number of results of this suite, including this one.
         values_shown: maximum number of values that a result shows for an expectation that is not met.
 
+    Raises:
+        OSError, StoreUnreadable: the Data Docs cannot be written.
+
     Cost: importing the library takes a few seconds, once per process; a few thousand rows take a tenth of a second.
     """
+    if place is not None:
+        with local_docs(place, suite.name, results_kept) as folder:
+            return _judge(frame, suite, folder, notes, values_shown)
+    return _judge(frame, suite, None, notes, values_shown)
+
+
+def _judge(
+    frame: pd.DataFrame | SparkFrame,
+    suite: ExpectationSuite,
+    data_docs: Path | None,
+    notes: Notes | None,
+    values_shown: int,
+) -> list[Verdict]:
     import great_expectations as gx
     from great_expectations.data_context.types.resource_identifiers import ExpectationSuiteIdentifier
 
-    data_docs = None if data_docs is None else data_docs.resolve()
-    if data_docs is not None:
-        remove_old_results(data_docs, suite.name, results_kept - 1)
     context = _context(data_docs)
     batch = _batch_definition(context, frame, suite.name)
     definition = context.validation_definitions.add_or_update(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expectations.contents import judge_contents
@@ -15,6 +14,7 @@ from expectations.last_verdicts import last_verdicts
 from expectations.sentences import failure_of, sentence_of
 from expectations.suite import build_suite, rules_of
 from tidelake.report.facts import CheckResult, Facts
+from tidelake.report.files import ReportPlace
 from tidelake.report.problems import Level
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def judge_collection(
     settings: CollectionSettings,
     report: ValidateReport,
     status: CollectionStatus,
-    data_docs: Path,
+    data_docs: ReportPlace,
     facts: Facts | None,
     writes_docs: bool = True,
 ) -> Judgement:
@@ -65,7 +65,7 @@ def judge_collection(
         writes_docs: whether Data Docs are written after a full validation.
 
     Raises:
-        OSError: the table cannot be read, or the Data Docs cannot be written.
+        OSError, StoreUnreadable: the table cannot be read, or the Data Docs cannot be written.
 
     Cost: importing the library takes a few seconds, once per process. The contents are read once if there are
         expectations about them.

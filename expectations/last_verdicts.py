@@ -8,44 +8,47 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 
 from expectations.judge import Verdict
 from expectations.suite import Rule
+from tidelake.errors import StoreUnreadable
 from tidelake.report.facts import CheckResult
-from tidelake.report.files import replace_text
+from tidelake.report.files import ReportPlace, read_text, replace_text
 from tidelake.report.pages import COLLECTIONS
 from tidelake.report.text import moment
+from tidelake.storage import blobs
+from tidelake.storage.location import Location
 
 
-def verdicts_file(data_docs: Path, name: str) -> Path:
+def verdicts_file(data_docs: ReportPlace, name: str) -> Location:
     """Return the file with the last verdicts on a collection."""
-    return data_docs / ".results" / "verdicts" / f"{name}.json"
+    return blobs.root_of(data_docs) / ".results/verdicts" / f"{name}.json"
 
 
-def save_verdicts(data_docs: Path, name: str, at_ms: int, results: Sequence[CheckResult]) -> None:
+def save_verdicts(data_docs: ReportPlace, name: str, at_ms: int, results: Sequence[CheckResult]) -> None:
     """Save the verdicts of a full validation.
 
     Raises:
-        OSError: the folder of the reports cannot be written to.
+        OSError, StoreUnreadable: the folder of the reports cannot be written to.
     """
     _save(data_docs, name, json.dumps({"at_ms": at_ms, "checks": [asdict(result) for result in results]}))
 
 
-def keep_verdicts(data_docs: Path, name: str) -> None:
+def keep_verdicts(data_docs: ReportPlace, name: str) -> None:
     """Keep the verdicts that are only in the report, as older versions wrote them, before the report is replaced.
 
     Raises:
-        OSError: the folder of the reports cannot be written to.
+        OSError, StoreUnreadable: the folder of the reports cannot be written to.
     """
-    if not verdicts_file(data_docs, name).exists():
-        report = data_docs / COLLECTIONS / f"{name}.json"
-        if report.exists():
-            _save(data_docs, name, report.read_text(encoding="utf-8", errors="replace"))
+    if not blobs.exists(verdicts_file(data_docs, name)):
+        report = blobs.root_of(data_docs) / COLLECTIONS / f"{name}.json"
+        with suppress(FileNotFoundError):
+            _save(data_docs, name, blobs.read(report).decode("utf-8", errors="replace"))
 
 
-def last_verdicts(data_docs: Path, name: str, rules: Sequence[Rule]) -> list[Verdict]:
+def last_verdicts(data_docs: ReportPlace, name: str, rules: Sequence[Rule]) -> list[Verdict]:
     """Return the verdicts of the last full validation that judged the user's own expectations.
 
     An expectation that was not judged yet passes, and says so. If the verdicts cannot be read, none passes: the last
@@ -55,7 +58,7 @@ def last_verdicts(data_docs: Path, name: str, rules: Sequence[Rule]) -> list[Ver
         return []
     try:
         known = _read(data_docs, name)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except (OSError, StoreUnreadable, ValueError, LookupError, TypeError, AttributeError) as error:
         note = (
             f"the last verdict cannot be read ({type(error).__name__}: {error}), so the check fails "
             "until the next full validation judges it again"
@@ -65,11 +68,11 @@ def last_verdicts(data_docs: Path, name: str, rules: Sequence[Rule]) -> list[Ver
     return [known.get(rule.name, Verdict(rule.name, True, 0, 0, note=unknown)) for rule in rules]
 
 
-def _read(data_docs: Path, name: str) -> dict[str, Verdict]:
+def _read(data_docs: ReportPlace, name: str) -> dict[str, Verdict]:
     """Read the verdicts by check; none if there is no file. Older versions kept them only in the report."""
-    for file in (verdicts_file(data_docs, name), data_docs / COLLECTIONS / f"{name}.json"):
+    for file in (verdicts_file(data_docs, name), blobs.root_of(data_docs) / COLLECTIONS / f"{name}.json"):
         try:
-            text = file.read_text(encoding="utf-8")
+            text = read_text(file)
         except FileNotFoundError:
             continue
         saved = json.loads(text)
@@ -85,7 +88,5 @@ def _verdict(check: dict[str, object], at: str) -> Verdict:
     return Verdict(str(name), passed, 0, 0, note=f"as judged at {at}: {sentence}", examples=list(map(str, evidence)))
 
 
-def _save(data_docs: Path, name: str, text: str) -> None:
-    file = verdicts_file(data_docs, name)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(file, text)
+def _save(data_docs: ReportPlace, name: str, text: str) -> None:
+    replace_text(verdicts_file(data_docs, name), text)

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tidelake.report.files import replace_text
 from tidelake.report.text import shown
 
 STYLE = "tidelake.css"
-_LISTED_MAX = 1000
+LISTED_MAX = 1000
 """Maximum number of results in the index."""
 _REMOTE = re.compile(
     r"""<script[^>]*\ssrc=["']https?:[^>]*>\s*</script>|<link[^>]*\shref=["']https?:[^>]*>"""
@@ -97,7 +98,7 @@ class Result:
 
 
 def make_readable_offline(data_docs: Path, suite: str) -> None:
-    """Rewrite the pages of a suite that still have remote links, and rewrite the index."""
+    """Rewrite the pages of a suite that still have remote links, and rewrite the index; the folder is on a disk."""
     styles = data_docs / "static" / "styles"
     styles.mkdir(parents=True, exist_ok=True)
     shutil.copy(Path(__file__).with_name(STYLE), styles / STYLE)
@@ -113,6 +114,11 @@ def make_readable_offline(data_docs: Path, suite: str) -> None:
             above, head, below = text.partition("</head>")
             style = f'<link rel="stylesheet" href="{link}">'
             replace_text(page, re.sub("<head>", f"<head>{_POLICY}", above, count=1) + style + head + below)
+    replace_text(data_docs / INDEX, render_index(list_results(data_docs, LISTED_MAX)))
+
+
+def render_index(results: Sequence[Result]) -> str:
+    """Return the index of these results, in their order."""
     rows = [
         _ROW.format(
             icon=result.icon,
@@ -124,9 +130,9 @@ def make_readable_offline(data_docs: Path, suite: str) -> None:
             decided=f"{result.decided} {'time' if result.decided == 1 else 'times'}" if result.decided else "",
             page=html.escape(result.page),
         )
-        for result in list_results(data_docs, _LISTED_MAX)
+        for result in results
     ]
-    replace_text(data_docs / INDEX, _INDEX.format(policy=_POLICY, style=STYLE, rows="\n".join(rows)))
+    return _INDEX.format(policy=_POLICY, style=STYLE, rows="\n".join(rows))
 
 
 def _by_severity(data_docs: Path, page: Path, text: str) -> str:

@@ -25,6 +25,7 @@ from tidelake.spark.engine_errors import engine_fact
 from tidelake.spark.interrupt import interruptible, is_interrupted
 from tidelake.spark.jar_error import JarError
 from tidelake.spark.session import start_session
+from tidelake.storage import blobs
 from tidelake.store.entry import Collection
 from tidelake.telemetry.start import start_telemetry
 from tidelake.telemetry.steps import stop_listening
@@ -95,6 +96,10 @@ def stopped_by(error: Exception, job: str, name: str) -> TidelakeError:
     if isinstance(error, TidelakeError):
         log.error(f"{job} stopped", collection=name, error=type(error).__name__, reason=str(error))
         return error
+    refused = blobs.spark_error(error)
+    if refused is not None:
+        log.error(f"{job} stopped", collection=name, error=type(refused).__name__, reason=str(refused), exc_info=error)
+        return refused
     failed = StepFailed(job, name, type(error).__name__, engine_fact(error))
     log.error(f"{job} stopped", collection=name, error=failed.kind, reason=failed.detail, exc_info=error)
     return failed

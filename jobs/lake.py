@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidelake.errors import TopicUnreachable
+    from tidelake.errors import TidelakeError
     from tidelake.settings.lake import Settings
     from tidelake.store.catalog import Catalog
     from tidelake.store.entry import Collection
@@ -24,8 +24,8 @@ class CheckedLake:
     catalog: Catalog
     known: frozenset[str]
     """The names of the collections that the store has."""
-    unreachable: dict[str, TopicUnreachable]
-    """The new collections that cannot be created now, by name, each with the error of its brokers."""
+    unreachable: dict[str, TidelakeError]
+    """The new collections that cannot be created now, by name, each with the error of its brokers or object store."""
 
     def open(self, spark: SparkSession, name: str) -> Collection:
         """Open a collection, and create it if it does not exist.
@@ -36,8 +36,8 @@ class CheckedLake:
 
         Raises:
             ConfigurationError: the settings have no such collection.
-            TopicUnreachable: the collection does not exist, and the brokers of its topic cannot be reached; nothing was
-                written.
+            TopicUnreachable, StoreUnreadable: the collection does not exist, and its topic cannot be reached; nothing
+                was written.
             WriterFenced: the collection was given to another writer; nothing was written.
         """
         from tidelake.ingest.source_schemas import resolve_spec

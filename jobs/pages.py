@@ -6,7 +6,6 @@ import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, wraps
-from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -14,10 +13,11 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from jobs.job import log
-from tidelake.errors import DamagedTable, TidelakeError
+from tidelake.errors import DamagedTable, StoreUnreadable, TidelakeError
 from tidelake.report.facts import Facts, read_facts, unreadable_facts
 from tidelake.report.pages import write_report
 from tidelake.spark.interrupt import is_interrupted
+from tidelake.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +40,7 @@ class Judged:
     judgement: Judgement
     status: CollectionStatus
     """The state of the collection after the validation."""
-    page: Path | None
+    page: Location | None
     """The page of the collection; None unless the validation was full and the page was written."""
 
 
@@ -90,10 +90,10 @@ def judge_and_report(
     judge = partial(judge_collection, spark, collection, settings, validated, status, lake.data_docs, facts)
     if facts is None:
         return Judged(judge(), status, None)
-    unwritten: OSError | None = None
+    unwritten: OSError | StoreUnreadable | None = None
     try:
         judgement = judge()
-    except OSError as error:
+    except (OSError, StoreUnreadable) as error:
         # The library writes while it judges. If a read caused the error, judging again raises it again.
         judgement, unwritten = judge(writes_docs=False), error
     results, page = check_results(settings, judgement), None
@@ -102,7 +102,7 @@ def judge_and_report(
     try:
         save_verdicts(lake.data_docs, settings.name, facts.at_ms, [result for result in results if result.check in own])
         page = write_report(lake.data_docs, facts, lake.names)
-    except OSError as error:
+    except (OSError, StoreUnreadable) as error:
         unwritten = unwritten or error
     if unwritten is not None:
         _log_unwritten(settings, unwritten)
@@ -159,11 +159,11 @@ def report_unreadable(
     try:
         keep_verdicts(lake.data_docs, settings.name)
         write_report(lake.data_docs, facts, lake.names)
-    except OSError as unwritten:
+    except (OSError, StoreUnreadable) as unwritten:
         _log_unwritten(settings, unwritten)
 
 
-def _log_unwritten(settings: CollectionSettings, error: OSError) -> None:
+def _log_unwritten(settings: CollectionSettings, error: OSError | StoreUnreadable) -> None:
     log.error("the report was not written", collection=settings.name, reason=str(error))
 
 

@@ -102,7 +102,7 @@ def _location(environment: Environment, loaded: LoadedSettings) -> Definitions:
             "lake": settings.lake,
             "collections.yaml": MetadataValue.path(str(environment.config_file)),
             "store": MetadataValue.path(str(settings.store)),
-            "data docs": MetadataValue.path(str(settings.data_docs / "index.html")),
+            "data docs": MetadataValue.path(f"{settings.data_docs}/index.html"),
         },
     )
     if settings.alerts is not None:

@@ -56,11 +56,12 @@ TOP_LEVEL = (
     "beginning with a letter. |",
     "| `store` | path or URI | `data/store` | The folder of the tables: on this machine, or in S3 "
     "(`s3://bucket/folder`). Only Tidelake writes to it. |",
-    "| `s3` | block | none | How S3 is reached: see [S3](#s3). |",
-    "| `untested_stores` | `allow` | none | Accept `gs:`, `az:` and `abfss:` stores, on which "
+    "| `s3` | block | none | How S3 is reached, for `store`, `topics` and `data_docs`: see [S3](#s3). |",
+    "| `untested_stores` | `allow` | none | Accept `gs:`, `az:` and `abfss:` URIs, on which "
     "[no test has ever run](../guides/s3.md#other-object-stores). |",
-    "| `topics` | path | `data/topics` | The folder of the file topics. |",
-    "| `data_docs` | path | `data/data_docs` | The folder of the [report](../reports.md#the-report). |",
+    "| `topics` | path or URI | `data/topics` | The folder of the file topics: on this machine, or in S3. |",
+    "| `data_docs` | path or URI | `data/data_docs` | The folder of the [report](../reports.md#the-report): on this "
+    "machine, or in S3. |",
     "| `kafka` | block | none | The cluster of the collections with `source: kafka`: see [Kafka](#kafka). |",
     "| `registry` | block | none | The registry that has the schemas of Avro topics: see [Registry](#registry). |",
     "| `parallel` | number | 1 | How many collections the jobs work on at a time, at most 64: see "

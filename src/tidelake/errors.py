@@ -319,7 +319,13 @@ class FolderMissing(SourceError):
     topic: str
     folder: str
     fact = "the topic '{topic}' has no folder {folder}"
-    hint = "create it, or correct the topic's name"
+
+    @property
+    def hint(self) -> str:
+        """How to create the folder; in an object store, a folder exists if anything is in it."""
+        if "://" in self.folder:
+            return "write its first file, or an empty object whose name begins with `_`; or correct the topic's name"
+        return "create it, or correct the topic's name"
 
 
 class MalformedTopic(SourceError):
@@ -829,7 +835,7 @@ class BucketMissing(StoreUnreadable):
 
     store: str
     fact = "the bucket of {store} does not exist: {detail}"
-    hint = "create the bucket, or correct `store`, or `endpoint` in the `s3:` block"
+    hint = "create the bucket, or correct the URI, or `endpoint` in the `s3:` block"
 
 
 class StoreAccessDenied(StoreUnreadable):

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from typer.testing import CliRunner
 
 from tests.services.kafka import WAIT_S, Broker, Record
+from tests.services.object_store import ObjectStore
 from tidelake.cli.app import app
 from tidelake.errors import CopyRefused, TidelakeError
 from tidelake.topic.files import FileTopic
@@ -125,3 +126,16 @@ def test_offsets_without_a_record_are_no_gap_in_a_recording_and_records_are_renu
     (tmp_path / "two" / "1.jsonl").write_text('{"offset": 0, "value": "x"}\n', encoding="utf-8")
     with pytest.raises(TidelakeError, match="has no partition 1"):
         call(config, "play", str(tmp_path / "two"), third)
+
+
+def test_a_recording_in_s3_is_continued_and_played(broker: Broker, config: Path, object_store: ObjectStore) -> None:
+    first, second = broker.create_topic(partitions=2), broker.create_topic(partitions=2)
+    broker.produce(first, RECORDS)
+    place = f"s3://{object_store.create_bucket()}/recorded/{first}"
+    assert call(config, "record", first, place)["messages"] == len(RECORDS)
+    broker.produce(first, [Record(b"more", None, 1)])
+    assert call(config, "record", first, place) == {"messages": 1, "offsets": {"1": [4, 5]}}
+    assert call(config, "play", place, second)["messages"] == len(RECORDS) + 1
+    assert broker.consume(second) == broker.consume(first)
+    with pytest.raises(TidelakeError, match="'gs://lake/a' is a URI with the scheme 'gs'"):
+        call(config, "record", first, "gs://lake/a")

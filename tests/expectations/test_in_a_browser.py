@@ -70,4 +70,4 @@ def test_the_pages_of_the_report_show_their_charts_in_both_themes(tmp_path: Path
             }[theme]
         )
         assert [address for address in page.asked if not address.startswith(docs.as_uri())] == []
-        assert written.exists()
+        assert written.local.exists()

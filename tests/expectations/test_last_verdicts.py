@@ -21,7 +21,7 @@ def test_what_was_not_judged_passes_and_what_was_judged_is_repeated(tmp_path: Pa
     (verdict,) = last_verdicts(tmp_path, "prices", [RULE])
     assert (verdict.passed, verdict.examples) == (False, ["1"])
     assert verdict.note is not None and verdict.note.startswith("as judged at 1970-01-01")
-    assert [file.name for file in verdicts_file(tmp_path, "prices").parent.iterdir()] == ["prices.json"]
+    assert [file.name for file in verdicts_file(tmp_path, "prices").local.parent.iterdir()] == ["prices.json"]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_what_was_not_judged_passes_and_what_was_judged_is_repeated(tmp_path: Pa
 )
 @pytest.mark.parametrize("is_report", [False, True])
 def test_verdicts_that_cannot_be_read_do_not_pass(tmp_path: Path, text: str, is_report: bool) -> None:
-    file = tmp_path / "collections" / "prices.json" if is_report else verdicts_file(tmp_path, "prices")
+    file = tmp_path / "collections" / "prices.json" if is_report else verdicts_file(tmp_path, "prices").local
     file.parent.mkdir(parents=True)
     file.write_text(text, encoding="utf-8")
     (verdict,) = last_verdicts(tmp_path, "prices", [RULE])
@@ -42,7 +42,7 @@ def test_verdicts_in_the_report_of_an_older_version_outlive_the_report(tmp_path:
     save_verdicts(tmp_path, "prices", 0, [FAILED])
     report = tmp_path / "collections" / "prices.json"
     report.parent.mkdir()
-    verdicts_file(tmp_path, "prices").replace(report)
+    verdicts_file(tmp_path, "prices").local.replace(report)
     keep_verdicts(tmp_path, "prices")
     report.write_text('{"at_ms": 1, "checks": []}', encoding="utf-8")
     keep_verdicts(tmp_path, "prices")

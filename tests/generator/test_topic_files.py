@@ -66,7 +66,7 @@ def test_the_history_is_the_same_with_and_without_mangling(tmp_path: Path) -> No
 
 def test_records_have_the_shape_of_sparks_kafka_source(tmp_path: Path) -> None:
     made = make(tmp_path, **MANGLED)
-    for path in made.topic.iterdir():
+    for path in made.topic.local.iterdir():
         assert pq.read_schema(path).equals(TOPIC_SCHEMA)
         assert pq.ParquetFile(path).metadata.row_group(0).column(1).compression == "ZSTD"
     assert set(records(made)["topic"].to_pylist()) == {"orders"}
@@ -83,10 +83,10 @@ def test_records_have_the_shape_of_sparks_kafka_source(tmp_path: Path) -> None:
 
 def test_offsets_are_contiguous_in_each_partition_and_files_hold_no_more_records_than_asked(tmp_path: Path) -> None:
     made = make(tmp_path, **MANGLED)
-    by_partition = offsets(made.topic)
+    by_partition = offsets(made.topic.local)
     assert sorted(by_partition) == [0, 1, 2]
     assert all(numbers == list(range(len(numbers))) for numbers in by_partition.values())
-    sizes = [pq.read_metadata(path).num_rows for path in sorted(made.topic.iterdir())]
+    sizes = [pq.read_metadata(path).num_rows for path in sorted(made.topic.local.iterdir())]
     assert set(sizes[:-1]) == {30} and sizes[-1] <= 30
     assert max(map(len, by_partition.values())) - min(map(len, by_partition.values())) <= 1
 
@@ -129,7 +129,7 @@ def test_a_topic_can_be_continued_at_its_end_again_and_again(tmp_path: Path, fam
         assert made.truth.upper == 40 * (part + 1) - unsealed
         assert made.truth.updates == 600 * (part + 1) == pq.read_metadata(made.updates_path).num_rows
         assert made.truth.far_future == tuple(2**50 + number for number in range(part + 1))
-        assert all(numbers == list(range(len(numbers))) for numbers in offsets(made.topic).values())
+        assert all(numbers == list(range(len(numbers))) for numbers in offsets(made.topic.local).values())
         assert_reads_as_the_truth_says(made)
     assert len(made.truth.parts) == 4
     assert read_truth(made.truth_path) == made.truth
@@ -164,15 +164,15 @@ def test_a_topic_that_cannot_be_continued_is_refused(
 
 def test_a_topic_without_its_own_truth_is_not_continued(tmp_path: Path) -> None:
     made = make(tmp_path)
-    extra = made.topic / "part-00001.parquet"
-    extra.write_bytes((made.topic / "part-00000.parquet").read_bytes())
+    extra = made.topic.local / "part-00001.parquet"
+    extra.write_bytes((made.topic.local / "part-00000.parquet").read_bytes())
     with pytest.raises(GeneratorRefused, match="its ground truth states"):
         make(tmp_path, append=True)
     extra.unlink()
-    (made.topic / "0.jsonl").write_text("")
+    (made.topic.local / "0.jsonl").write_text("")
     with pytest.raises(GeneratorRefused, match=r"0\.jsonl was not written by this generator"):
         make(tmp_path, append=True)
-    (made.topic / "0.jsonl").unlink()
+    (made.topic.local / "0.jsonl").unlink()
     made.truth_path.unlink()
     with pytest.raises(GeneratorRefused, match=r"there is no .*orders\.truth\.json"):
         make(tmp_path, append=True)

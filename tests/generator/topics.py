@@ -32,7 +32,7 @@ def make(root: Path, name: str = "orders", progress: Any = None, **choices: Any)
 
 def records(made: Generated) -> pa.Table:
     """The topic's records, in the order in which they were written."""
-    paths = sorted(made.topic.iterdir())
+    paths = sorted(made.topic.local.iterdir())
     return pa.concat_tables([pq.read_table(path) for path in paths]).sort_by([("timestamp", "ascending")])
 
 

@@ -80,7 +80,7 @@ class Tide:
     def __init__(self, root: Path, spark: SparkSession, form: str, rng: Random, size: tuple[int, int]) -> None:
         self.family, self.key = FORMS[form]
         self.made: Generated = generate(random_options(rng, self.family, *size), root / "made", root)
-        self.files = sorted(self.made.topic.iterdir())
+        self.files = sorted(self.made.topic.local.iterdir())
         keep = rng.choice(("all", 0, 1, 3))
         schema = json.loads(self.made.schema_path.read_text())
         key: dict[str, Any] = {} if self.key is None else {"key": self.key}

@@ -198,9 +198,9 @@ def test_the_history_has_a_row_for_each_validation_of_each_collection(tmp_path: 
 def test_a_history_that_cannot_be_read_does_not_stop_the_report(tmp_path: Path) -> None:
     stored, docs = Stored(tmp_path), tmp_path / "docs"
     write_report(docs, stored.facts(), [NAME])
-    for entry in (history_path(docs) / "_delta_log").glob("*.json"):
+    for entry in (history_path(docs).local / "_delta_log").glob("*.json"):
         entry.write_text("{", encoding="utf-8")
-    page = write_report(docs, stored.facts(), [NAME])
+    page = write_report(docs, stored.facts(), [NAME]).local
     assert "Nothing is sealed yet" in page.read_text(encoding="utf-8")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +13,28 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
+from expectations.published import published_results
+from jobs import validate
 from tests.crash.harness import Nursery, check_acknowledged, said, state_of
 from tests.lakes.lake import NAME, Lake, progress, updates
+from tests.services.faulty_proxy import Fault, FaultyProxy, faulty_proxy, refusal
 from tests.services.object_store import ObjectStore, object_store_server
 from tidelake import open_lake
 from tidelake.cli.app import app
-from tidelake.errors import TidelakeError
+from tidelake.errors import MalformedTopic, StoreAccessDenied, TidelakeError
+from tidelake.report.history import read_history
 from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.storage import blobs
+from tidelake.storage.location import Location, locate
 from tidelake.storage.objects import PROBE
 from tidelake.storage.s3 import access_of, open_store
+from tidelake.topic.files import FileTopic
+from tidelake.topic.lines import parse_lines
+from tidelake.topic.shape import TOPIC_SCHEMA
+from tidelake.topic.topic import OffsetRange
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 
@@ -146,6 +157,104 @@ def test_all_engines_trust_the_authorities_in_the_settings(
         send_first(lake)
         assert lake.run().upper == 2
         assert lake.contents(1) == {(1, 10): 1, (2, None): 1, (3, 30): 2}
+
+
+# --- topics and reports are in S3 as well
+
+EXPECTED = {"type": "expect_column_values_to_not_be_null", "column": "id"}
+
+
+@pytest.fixture
+def proxy(object_store: ObjectStore) -> Iterator[FaultyProxy]:
+    with faulty_proxy(object_store.endpoint) as running:
+        yield running
+
+
+def put_topic(lake: Lake) -> Location:
+    """Move the messages of the topic's folder into S3: the first half as lines, the others as Parquet."""
+    topic, lines = blobs.root_of(lake.settings.topics) / NAME, lake.topic / "0.jsonl"
+    rows = list(parse_lines(locate(lines)))
+    texts, half = lines.read_text(encoding="utf-8").splitlines(keepends=True), len(rows) // 2
+    blobs.write(topic / "0.jsonl", "".join(texts[:half]).encode())
+    messages = [{"partition": 0, "topic": NAME, "timestamp": row["timestamp_ms"] * 1000, **row} for row in rows[half:]]
+    with blobs.writing(topic / "part-1.parquet") as sink:
+        pq.write_table(pa.Table.from_pylist(messages, schema=TOPIC_SCHEMA), sink)
+    shutil.rmtree(lake.root / "topics")
+    return topic
+
+
+def test_a_lake_without_any_folder_runs_every_job(
+    tmp_path: Path, spark: SparkSession, object_store: ObjectStore
+) -> None:
+    place = object_store.settings()
+    bucket = place["store"].rpartition("/")[0]
+    folders = {"topics": f"{bucket}/topics", "data_docs": f"{bucket}/docs"}
+    lake = Lake(tmp_path, spark, lake={**place, **folders}, expectations=[EXPECTED])
+    send_first(lake)
+    send_second(lake)
+    put_topic(lake)
+    assert lake.run().upper == 4
+    assert lake.contents(1) == {(1, 10): 1, (2, None): 1, (3, 30): 2}
+    assert lake.quarantined() == [(3, "undecodable")]
+    assert validate.run_with_pages(spark, lake.settings).ok
+
+    opened = open_lake(lake.file)
+    status = opened.collection(NAME).status()
+    assert status is not None
+    assert (status.upper, status.lag_messages) == (4, 0)
+    assert opened.trace(NAME, 0, 5)[NAME] != []
+    assert opened.collection(NAME).explain(1).time == 1
+    docs = blobs.root_of(lake.settings.data_docs)
+    assert "1 collection" in blobs.read(docs / "index.html").decode()
+    assert "Safe to use up to time 3" in blobs.read(docs / "collections" / f"{NAME}.html").decode()
+    assert [row["upper"] for row in read_history(lake.settings.data_docs, NAME)] == [4]
+    assert {result.suite for result in published_results(docs)} == {NAME, f"{NAME}-contents"}
+    assert [path.name for path in tmp_path.iterdir()] == ["collections.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "kind"),
+    [
+        ("GET", refusal(400, "ExpiredToken", "sorry"), StoreAccessDenied),
+        ("GET", refusal(404, "NoSuchKey"), MalformedTopic),
+        pytest.param("GET", refusal(403, "AccessDenied", "sorry"), StoreAccessDenied, marks=pytest.mark.sweep),
+        pytest.param("HEAD", refusal(403, "AccessDenied"), StoreAccessDenied, marks=pytest.mark.sweep),
+    ],
+    ids=["expired", "gone", "read", "head"],
+)
+def test_a_request_of_spark_that_is_refused_is_named_and_the_next_run_goes_on(
+    tmp_path: Path,
+    spark: SparkSession,
+    object_store: ObjectStore,
+    proxy: FaultyProxy,
+    method: str,
+    answer: tuple[int, str],
+    kind: type[TidelakeError],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = object_store.settings("topics", endpoint=proxy.endpoint, request_timeout_s=2)
+    lake = Lake(tmp_path, spark, lake={"topics": place["store"], "s3": place["s3"]})
+    send_first(lake)
+    topic = put_topic(lake)
+    read = FileTopic.read
+
+    def after_planning(self: FileTopic, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
+        # Spark asks whether a file exists before it lists it: this one disappears in between.
+        pattern = r"list-type.*part-1\.parquet" if kind is MalformedTopic else r"part-1\.parquet"
+        proxy.faults = [Fault(method, pattern, answer=answer)]
+        return read(self, spark, offsets)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileTopic, "read", after_planning)
+        with pytest.raises(kind, match=f"{topic}/part-1.parquet") as caught:
+            lake.ingest()
+    assert "do-not-show" not in str(caught.value)
+    proxy.faults = []
+    assert lake.run().upper == 2
+    assert lake.contents(1) == {(1, 10): 1, (2, None): 1, (3, 30): 2}
+
+
+# --- kills
 
 
 @pytest.fixture(scope="module")

@@ -78,7 +78,7 @@ def test_a_folder_under_two_paths_is_one_store(tmp_path: Path) -> None:
         ({"store": "gs://lake"}, "store", "the scheme 'gs', and Tidelake was never tested on such stores"),
         ({"store": "az://lake"}, "store", "the scheme 'az', and Tidelake was never tested on such stores"),
         ({"store": "gs://lake", "untested_stores": True}, "untested_stores", "is not `allow`"),
-        ({"s3": {"region": "eu-central-1"}}, "s3", "has no effect: the store has no s3: URI"),
+        ({"s3": {"region": "eu-central-1"}}, "s3", "neither `store`, `topics` nor `data_docs` is an s3: URI"),
         ({"store": "s3://lake", "s3": {"bucket": "a"}}, "s3.bucket", "is not a known key"),
         ({"store": "s3://lake", "s3": []}, "s3", "is not a mapping"),
         ({"store": "s3://lake", "s3": {"endpoint": "minio:9000"}}, "s3.endpoint", "string should match"),
@@ -98,6 +98,66 @@ def test_settings_that_cannot_be_right_are_refused(
         load_settings(written(tmp_path, **document))
     assert (caught.value.field, "abc" in str(caught.value), bool(caught.value.hint)) == (field, False, True)
     assert [error.field for error in find_problems(tmp_path / "collections.yaml")[1]] == [field]
+
+
+def test_topics_and_reports_have_uris_too(tmp_path: Path) -> None:
+    document = {
+        "store": "store",
+        "topics": "S3://lake//topics/",
+        "data_docs": "s3://web",
+        "s3": {"region": "eu-west-1"},
+    }
+    settings = load_settings(written(tmp_path, **document))
+    assert (settings.store, str(settings.topics), str(settings.data_docs)) == (
+        tmp_path / "store",
+        "s3://lake/topics",
+        "s3://web",
+    )
+    places = (settings.topics, settings.data_docs)
+    assert [place.s3.region for place in places if isinstance(place, ObjectStorePlace)] == ["eu-west-1"] * 2
+    assert settings.jar_sets == ("s3",)
+    assert load_settings(written(tmp_path, data_docs="s3://web")).jar_sets == (), (
+        "Spark neither reads nor writes reports"
+    )
+    assert load_settings(written(tmp_path, data_docs=(tmp_path / "a b").as_uri())).data_docs == tmp_path / "a b"
+
+
+@pytest.mark.parametrize("field", ["topics", "data_docs"])
+@pytest.mark.parametrize(
+    ("uri", "problem"),
+    [
+        ("gs://lake/x", "the scheme 'gs', and Tidelake was never tested on such stores"),
+        ("abfs://lake/x", "only 'file' and 's3' are supported"),
+        ("s3a://lake/x", "only 'file' and 's3' are supported"),
+        ("s3://", "does not name a bucket"),
+        ("s3://lake/../x", "other characters"),
+    ],
+)
+def test_a_uri_that_cannot_be_right_is_refused_for_every_place(
+    tmp_path: Path, field: str, uri: str, problem: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=problem) as caught:
+        load_settings(written(tmp_path, **{field: uri}))
+    assert (caught.value.field, bool(caught.value.hint)) == (field, True)
+    assert [error.field for error in find_problems(tmp_path / "collections.yaml")[1]] == [field]
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        ({"store": "s3://lake/shop", "topics": "s3://lake/shop"}, "store"),
+        ({"store": "s3://lake/shop/store", "topics": "s3://lake/shop"}, "store"),
+        ({"store": "s3://lake", "topics": "s3://lake/topics"}, "store"),
+        ({"store": "s3://lake/shop", "data_docs": "s3://lake/shop/docs"}, "data_docs"),
+        ({"topics": "s3://lake/topics", "data_docs": "s3://lake/topics/docs"}, "data_docs"),
+    ],
+)
+def test_places_in_a_bucket_are_apart(tmp_path: Path, document: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigurationError, match="are the same folder, or one is inside the other") as caught:
+        load_settings(written(tmp_path, **document))
+    assert caught.value.field == field
+    apart = {"store": "s3://lake/shop", "topics": "s3://lake/shops", "data_docs": "s3://lake/docs"}
+    assert str(load_settings(written(tmp_path, **apart)).topics) == "s3://lake/shops"
 
 
 def test_untested_stores_are_accepted_only_by_name(tmp_path: Path) -> None:

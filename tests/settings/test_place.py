@@ -1,4 +1,4 @@
-"""Where the store and the topics may be, as stated in `collections.yaml`."""
+"""Where the store, the topics and the reports may be, as stated in `collections.yaml`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_file_uri_stands_for_the_path_that_it_was_made_from(folder: str) -> No
         ("file:///lake%0A", "names a path with control characters"),
     ],
 )
-@pytest.mark.parametrize("field", ["store", "topics"])
+@pytest.mark.parametrize("field", ["store", "topics", "data_docs"])
 def test_a_place_that_cannot_be_a_store_is_refused_and_named(
     tmp_path: Path, field: str, uri: str, problem: str
 ) -> None:
@@ -53,13 +53,6 @@ def test_a_place_that_cannot_be_a_store_is_refused_and_named(
         load_settings(file)
     assert (caught.value.field, "://" in f"{caught.value.hint}" or "file:" in f"{caught.value.hint}") == (field, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["collections.yaml"]
-
-
-def test_topics_are_folders(tmp_path: Path) -> None:
-    file = tmp_path / "collections.yaml"
-    file.write_text("topics: s3://bucket/topics\n", encoding="utf-8")
-    with pytest.raises(ConfigurationError, match="is a URI with the scheme 's3', but only 'file' is supported"):
-        load_settings(file)
 
 
 def test_settings_accept_the_uri_of_a_folder(tmp_path: Path) -> None:

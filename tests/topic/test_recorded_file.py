@@ -42,7 +42,8 @@ def messages(offsets: Sequence[int], *, partition: int = 0, alike: bool = False)
 
 
 def record(folder: Path, offsets: Sequence[int], *, alike: bool = False, identity: int | None = 5) -> Path:
-    """Record the offsets [0, 10) of partition 0, of which only `offsets` have a message."""
+    """Record the offsets [0, 10) of partition 0, of which only `offsets` have a message, in place of any recording."""
+    (folder / NAME).unlink(missing_ok=True)
     write_recorded_file(locate(folder) / NAME, messages(offsets, alike=alike), {0: (0, 10)}, identity)
     return folder / NAME
 
@@ -137,6 +138,14 @@ def test_files_that_were_joined_into_one_are_refused(tmp_path: Path) -> None:
 def test_rows_that_are_stored_differently_are_refused(tmp_path: Path, options: dict[str, object]) -> None:
     rewrite(record(tmp_path, DENSE), lambda table: table, **options)
     check_refused(tmp_path, "its pages are not those that were recorded")
+
+
+def test_a_recording_is_never_replaced(tmp_path: Path) -> None:
+    file = record(tmp_path, DENSE)
+    before = file.read_bytes()
+    with pytest.raises(FileExistsError):
+        write_recorded_file(locate(tmp_path) / NAME, messages(COMPACTED), {0: (0, 10)}, 5)
+    assert (file.read_bytes(), [path.name for path in tmp_path.iterdir()]) == (before, [NAME])
 
 
 @pytest.mark.parametrize("offsets", [DENSE, COMPACTED, []], ids=["dense", "compacted", "no message"])

@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 import typer
 
 from tidelake.cli.options import JsonOption
+from tidelake.cli.places import check_local, place_of
 from tidelake.cli.render import print_json, say
 
 
@@ -17,21 +18,24 @@ def generate(**choices: Any) -> None:
     """Write a CDCv2 file topic, mangled as requested, and its ground truth, both from a seeded history."""
     from tidelake.generator.generate import generate as write_topic
     from tidelake.generator.options import GenerateOptions
+    from tidelake.storage import blobs
 
-    topics, out, as_json = choices.pop("topics"), choices.pop("out"), choices.pop("as_json")
+    place, out, as_json = choices.pop("topics"), choices.pop("out"), choices.pop("as_json")
+    check_local("--out", out)
+    topics = blobs.root_of(place_of(place))
     chosen: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in choices.items()
     }
     written = write_topic(
         GenerateOptions(**chosen),
         topics,
-        out,
+        Path(out),
         None if as_json else lambda step, done, total: say(f"{step}: {done:,} of {total:,}"),
     )
     if as_json:
         print_json(written.as_json())
     else:
-        typer.echo(f"{topics / chosen['name']}: written; its schema and ground truth are in {out}")
+        typer.echo(f"{written.topic}: written; its schema and ground truth are in {out}")
 
 
 def add_generate(app: typer.Typer) -> None:
@@ -43,16 +47,21 @@ def add_generate(app: typer.Typer) -> None:
         inspect.Parameter(
             "topics",
             inspect.Parameter.KEYWORD_ONLY,
-            annotation=Annotated[Path, typer.Option("--topics", help="The folder of topics.")],
-            default=Path("data/topics"),
+            annotation=Annotated[
+                str, typer.Option("--topics", metavar="FOLDER", help="The folder of topics: a path, or an s3: URI.")
+            ],
+            default="data/topics",
         ),
         inspect.Parameter(
             "out",
             inspect.Parameter.KEYWORD_ONLY,
             annotation=Annotated[
-                Path, typer.Option("--out", help="The folder for the record schema and the ground truth.")
+                str,
+                typer.Option(
+                    "--out", metavar="FOLDER", help="The folder for the record schema and the ground truth: a path."
+                ),
             ],
-            default=Path("data"),
+            default="data",
         ),
         inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, annotation=JsonOption, default=False),
     ]

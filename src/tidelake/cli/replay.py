@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidelake.cli.application import find_jobs
+from tidelake.cli.places import check_local
 from tidelake.cli.render import say
 from tidelake.errors import TidelakeError
 
@@ -33,17 +34,22 @@ def replay(
         Engine, typer.Option(help="memory: the reader; delta: a topic, the ingest and seal jobs, and their tables.")
     ] = Engine.memory,
     store: Annotated[
-        Path | None, typer.Option(help="Keep the output of --engine delta in this new folder, instead of removing it.")
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="Keep the output of --engine delta in this new folder, instead of removing it."
+        ),
     ] = None,
 ) -> None:
     """Run recorded streams through the reader or the jobs, and print one JSON line for each input line."""
     from tidelake.protocol.json_values import to_text
     from tidelake.protocol.replay import replay_file
 
+    if store is not None:
+        check_local("--store", store)
     failed: list[Path] = []
     streams = _read_streams(files, failed)
     if engine is Engine.delta:
-        outputs = _replay_through_delta(list(streams), store, failed)
+        outputs = _replay_through_delta(list(streams), None if store is None else Path(store), failed)
     else:
         _check_no_store(store)
         outputs = (output for file, lines in streams for output in replay_file(lines, str(file)))
@@ -67,7 +73,7 @@ def _read_streams(files: list[Path], failed: list[Path]) -> Iterator[tuple[Path,
             failed.append(file)
 
 
-def _check_no_store(store: Path | None) -> None:
+def _check_no_store(store: str | None) -> None:
     from tidelake.errors import OptionRefused
 
     if store is not None:

@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption
+from tidelake.cli.places import place_of
 from tidelake.cli.progress import working
 
 if TYPE_CHECKING:
+    from tidelake.settings.lake import Settings
     from tidelake.topic.cluster import KafkaCluster
     from tidelake.topic.recording import Copied
 
 app = typer.Typer(name="topic", help="Copy topics between Kafka and files.", no_args_is_help=True)
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name in Kafka.")]
-FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the file topic.")]
+FolderArgument = Annotated[
+    str, typer.Argument(metavar="FOLDER", help="The folder of the file topic: a path, or an s3: URI.")
+]
 
 
 class Form(StrEnum):
@@ -42,8 +46,10 @@ def record(
     """Record the current contents of a topic as a file topic: each record unchanged, at its offset. Starts no JVM."""
     from tidelake.topic.recording import record_topic
 
+    settings = _settings(config)
+    place = place_of(folder, settings.object_stores)
     with working(f"recording {topic}"):
-        copied = record_topic(_cluster(config), topic, folder, form.value)
+        copied = record_topic(_cluster(settings), topic, place, form.value)
     _say(f"recorded from '{topic}'", copied, as_json)
 
 
@@ -60,19 +66,27 @@ def play(
     """Play a file topic into a Kafka topic, starting where the Kafka topic ends. Starts no JVM."""
     from tidelake.topic.producing import play_topic
 
+    settings = _settings(config)
+    place = place_of(folder, settings.object_stores)
     with working(f"playing {folder}"):
-        copied = play_topic(folder, _cluster(config), topic, renumber=renumber)
+        copied = play_topic(place, _cluster(settings), topic, renumber=renumber)
     _say(f"played to '{topic}'", copied, as_json)
 
 
-def _cluster(config: Path) -> KafkaCluster:
+def _settings(config: Path) -> Settings:
     from tidelake.errors import ConfigurationError
     from tidelake.settings.lake import load_settings
-    from tidelake.topic.cluster import KafkaCluster
 
     settings = load_settings(config)
     if settings.kafka is None:
         raise ConfigurationError(str(config), "kafka", "is missing", "add a `kafka:` block with `bootstrap_servers`")
+    return settings
+
+
+def _cluster(settings: Settings) -> KafkaCluster:
+    from tidelake.topic.cluster import KafkaCluster
+
+    assert settings.kafka is not None
     return KafkaCluster(settings.kafka)
 
 

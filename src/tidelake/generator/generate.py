@@ -22,7 +22,7 @@ from tidelake.generator.topic_writer import TopicContents, check_is_empty, read_
 from tidelake.generator.truth import HeldBack, Part, Truth, counts_between, read_truth, updates_table, write_truth
 from tidelake.generator.writers import Span
 from tidelake.protocol.message import Progress, Updates
-from tidelake.storage.location import locate
+from tidelake.storage.location import Location, Place, locate
 
 BREACHES = {"append_only": "append_only_diff", "debezium": "event_diff"}
 """The quarantine reason of a breach, for each family that allows no negative diff."""
@@ -35,26 +35,26 @@ Report = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Generated:
-    """The paths of the written files, and the topic's ground truth."""
+    """The places of the written files, and the topic's ground truth."""
 
-    topic: Path
+    topic: Location
     schema_path: Path
     updates_path: Path
     truth_path: Path
     truth: Truth
 
     def as_json(self) -> dict[str, Any]:
-        """Return the paths and the ground truth as JSON values."""
-        paths = {name: str(value) for name, value in vars(self).items() if isinstance(value, Path)}
+        """Return the places and the ground truth as JSON values."""
+        paths = {name: str(value) for name, value in vars(self).items() if isinstance(value, Location | Path)}
         return {**paths, "truth": self.truth.model_dump(mode="json")}
 
 
-def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report | None = None) -> Generated:
+def generate(options: GenerateOptions, topics: Place, out: Path, progress: Report | None = None) -> Generated:
     """Write the topic `<topics>/<name>`, and with it `<out>/<name>.avsc`, `.truth.parquet` and `.truth.json`.
 
     Args:
         options: describes the topic; the same options give the same bytes.
-        topics: the folder of topics; created if it is missing.
+        topics: the folder of topics, on a disk or in an object store; created if it is missing.
         out: the folder for the record schema and the ground truth; not inside the topic's folder.
         progress: see `Report`.
 
@@ -66,11 +66,11 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
     and copies turn into 520,000, take 7 s on one core.
     """
     report = progress or (lambda step, done, total: None)
-    topic = topics / options.name
+    topic = locate(topics) / options.name
     schema_path, updates_path, truth_path = (
         out / f"{options.name}.{ending}" for ending in ("avsc", "truth.parquet", "truth.json")
     )
-    if topic.resolve() in (out.resolve(), *out.resolve().parents):
+    if topic.is_local and topic.local.resolve() in (out.resolve(), *out.resolve().parents):
         raise GeneratorRefused(
             f"{out} is inside the topic {topic}, where a reader expects every file to hold records",
             "choose a different folder",
@@ -108,7 +108,7 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
     garbage = Garbage(_decode(codec, options), options.encoding, options.schema_id, chance("garbage"))
     values = stream.values(encoder, garbage)
     write_topic(
-        locate(topic),
+        topic,
         values,
         contents,
         options.partitions,
@@ -125,15 +125,15 @@ def schema_of(family: Family) -> dict[str, Any]:
     return EVENT_SCHEMA if family == "debezium" else RECORD_SCHEMA
 
 
-def _read_topic(options: GenerateOptions, topic: Path, truth_path: Path) -> tuple[TopicContents, Truth | None]:
+def _read_topic(options: GenerateOptions, topic: Location, truth_path: Path) -> tuple[TopicContents, Truth | None]:
     """Return the contents of the topic, and its ground truth if this call continues the topic.
 
     Raises:
         GeneratorRefused: the topic is not empty, or cannot be continued.
     """
     if not options.append:
-        check_is_empty(locate(topic))
-    contents = read_contents(locate(topic))
+        check_is_empty(topic)
+    contents = read_contents(topic)
     if not contents.messages:
         return contents, None
     before = read_truth(truth_path)

@@ -160,7 +160,7 @@ class _Stream:
         self._pipeline, self._settings = pipeline, settings
         (collection,) = settings.collections
         self._name = collection.name
-        self._topic = locate(collection.topics_folder / collection.topics[0]) / "0.jsonl"
+        self._topic = blobs.root_of(collection.topics_folder) / collection.topics[0] / "0.jsonl"
         self._sent, self._lines = 0, b""
         self._upper, self._closed = 0, False
         self._grounds: _Grounds = {}

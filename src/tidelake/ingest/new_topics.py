@@ -1,40 +1,61 @@
-"""Checks the Kafka topics of new collections before anything is written."""
+"""Checks the topics of new collections, in Kafka and in object stores, before anything is written."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from tidelake.errors import ConfigurationError, TopicMissing, TopicUnreachable
+from tidelake.errors import (
+    ConfigurationError,
+    FolderMissing,
+    StoreUnreadable,
+    TidelakeError,
+    TopicMissing,
+    TopicUnreachable,
+)
+from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
+from tidelake.settings.object_store import ObjectStorePlace
+from tidelake.storage import blobs
 from tidelake.topic.open import open_topics
 
 
-def check_new_topics(known: Collection[str], settings: Settings) -> dict[str, TopicUnreachable]:
-    """Refuse a new collection if one of its Kafka topics does not exist.
+def check_new_topics(known: Collection[str], settings: Settings) -> dict[str, TidelakeError]:
+    """Refuse a new collection if one of its topics in Kafka or in an object store does not exist.
 
     Args:
         known: the names of the collections that the store has.
         settings: all settings.
 
     Returns:
-        The collections whose brokers do not answer, with the reason. They cannot be created now, but the others can.
+        The collections whose brokers or object store do not answer, with the reason. They cannot be created now, but
+        the others can.
 
     Raises:
         ConfigurationError: a topic does not exist, or no client can be created from the settings.
 
-    Cost: three requests for each Kafka topic of a new collection.
+    Cost: three requests for each Kafka topic of a new collection, and one for each topic in an object store.
     """
-    unreachable = {}
+    unreachable: dict[str, TidelakeError] = {}
     for collection in settings.collections:
-        if collection.kafka is None or collection.name in known:
+        if collection.name in known:
             continue
         try:
-            for topic in open_topics(collection):
-                topic.end_offsets()
-        except TopicMissing as error:
+            _check_topics(collection)
+        except (TopicMissing, FolderMissing) as error:
             raise ConfigurationError(
                 str(settings.file), f"collections.{collection.name}.topic", error.fact, error.hint
             ) from error
-        except TopicUnreachable as error:
+        except (TopicUnreachable, StoreUnreadable) as error:
             unreachable[collection.name] = error
     return unreachable
+
+
+def _check_topics(collection: CollectionSettings) -> None:
+    if collection.kafka is not None:
+        for topic in open_topics(collection):
+            topic.end_offsets()
+    elif isinstance(collection.topics_folder, ObjectStorePlace):
+        root = blobs.root_of(collection.topics_folder)
+        for name in collection.topics:
+            if blobs.is_empty(root / name):
+                raise FolderMissing(name, str(root / name))

@@ -1,20 +1,61 @@
-"""Writes the files of a report, which others may be reading or writing."""
+"""The files of a report, on a disk or in an object store, which others may be reading or writing."""
 
 from __future__ import annotations
 
-import secrets
-from pathlib import Path
+from pathlib import PurePosixPath
+
+from tidelake.settings.object_store import ObjectStorePlace
+from tidelake.storage import blobs
+from tidelake.storage.location import Location, Place
+
+ReportPlace = Place | ObjectStorePlace
+"""The folder of the reports, as settings or a caller name it."""
+_MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".ico": "image/x-icon",
+    ".json": "application/json",
+    ".notes": "application/json",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
+}
 
 
-def replace_text(path: Path, text: str) -> None:
-    """Replace a file atomically. Each call has an unfinished file of its own, so that calls need no lock.
+def media_type(name: str) -> str:
+    """Return how a bucket labels a file of a report, so that a browser shows it.
+
+    >>> media_type("index.html"), media_type("a.b/LICENSE")
+    ('text/html; charset=utf-8', 'application/octet-stream')
+    """
+    return _MEDIA_TYPES.get(PurePosixPath(name).suffix, "application/octet-stream")
+
+
+def text_bytes(text: str) -> bytes:
+    """Return the bytes of a text; half of a surrogate pair, which UTF-8 cannot express, becomes an escape."""
+    return text.encode("utf-8", errors="backslashreplace")
+
+
+def replace_text(place: Place, text: str) -> None:
+    """Replace a file atomically. Calls need no lock.
 
     Raises:
-        OSError: the file cannot be written; it is unchanged.
+        OSError, StoreUnreadable: the file cannot be written; it is unchanged.
     """
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.unfinished")
-    try:
-        unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    file = blobs.root_of(place)
+    blobs.replace(file, text_bytes(text), media_type(file.name))
+
+
+def read_text(file: Location) -> str:
+    """Read a file of a report.
+
+    Raises:
+        FileNotFoundError: it is absent.
+        OSError, StoreUnreadable: it cannot be read.
+    """
+    return blobs.read(file).decode("utf-8")
+
+
+def address_of(folder: ReportPlace, path: str) -> str:
+    """Return the URI of a file of a report."""
+    return (blobs.root_of(folder) / path).uri

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidelake.report.facts import Facts
+from tidelake.report.files import ReportPlace
+from tidelake.storage import blobs
+from tidelake.storage.location import Location
 
 COLLECTION = "collection"
 _SUM = pa.decimal128(38, 0)
@@ -54,14 +57,16 @@ SCHEMA = pa.schema(
 """Partitioned by `collection`. `at_ms` is in milliseconds since 1970, `lag_s` in seconds; `failed_checks` is a JSON
 list of names."""
 
+_REQUEST = "Error performing"
+"""What the error of a request to an object store says."""
 ROWS_SHOWN_MAX = 120
 FILES_MAX = 64
 """A collection with more files than this has them merged into one."""
 
 
-def history_path(data_docs: Path) -> Path:
+def history_path(data_docs: ReportPlace) -> Location:
     """Return the folder of the table."""
-    return data_docs / "history"
+    return blobs.root_of(data_docs) / "history"
 
 
 def row_of(facts: Facts) -> dict[str, Any]:
@@ -93,35 +98,57 @@ def row_of(facts: Facts) -> dict[str, Any]:
     } | {name: status.get(name) for name in same}
 
 
-def append_history(data_docs: Path, row: Mapping[str, Any], files_max: int = FILES_MAX) -> None:
+def append_history(data_docs: ReportPlace, row: Mapping[str, Any], files_max: int = FILES_MAX) -> None:
     """Append a row, and merge a collection's files if there are many. Only delta-rs commits to the table.
 
     Writers do not disturb each other: rows are only added, and a merge that loses a race is left to the next writer.
+
+    Raises:
+        DeltaError, ArrowException, OSError: the table is damaged.
+        StoreUnreadable: an object store refuses a request, or does not answer.
     """
     folder = history_path(data_docs)
     rows = pa.Table.from_pylist([dict(row)], schema=SCHEMA)
-    write_deltalake(str(folder), rows, mode="append", partition_by=[COLLECTION])
-    table = DeltaTable(str(folder))
-    partition = [(COLLECTION, "=", str(row[COLLECTION]))]
-    if len(table.file_uris(file_pruning_predicate=partition)) > files_max:
-        table.optimize.compact(partition_filters=partition)
+    options = blobs.delta_options(folder)
+    with _engine_errors(folder, "write"):
+        write_deltalake(str(folder), rows, mode="append", partition_by=[COLLECTION], storage_options=options)
+        table = DeltaTable(str(folder), storage_options=options)
+        partition = [(COLLECTION, "=", str(row[COLLECTION]))]
+        if len(table.file_uris(file_pruning_predicate=partition)) > files_max:
+            table.optimize.compact(partition_filters=partition)
 
 
-def read_history(data_docs: Path, name: str, limit: int = ROWS_SHOWN_MAX) -> list[dict[str, Any]]:
+def read_history(data_docs: ReportPlace, name: str, limit: int = ROWS_SHOWN_MAX) -> list[dict[str, Any]]:
     """Return the newest rows of a collection, oldest first; empty if there is no table.
 
     Raises:
         DeltaError, ArrowException, OSError: the table is damaged.
+        StoreUnreadable: an object store refuses a request, or does not answer.
     """
+    folder = history_path(data_docs)
     try:
-        table = DeltaTable(str(history_path(data_docs)))
+        with _engine_errors(folder, "read"):
+            table = DeltaTable(str(folder), storage_options=blobs.delta_options(folder))
     except TableNotFoundError:
         return []
     files = table.file_uris(file_pruning_predicate=[(COLLECTION, "=", name)])
     names = [field.name for field in SCHEMA if field.name != COLLECTION]
-    parts = [pq.read_table(file, columns=names, partitioning=None) for file in files]
+    # Only what comes after the table's own place is the same in every URI of a file.
+    paths = [folder / file[file.rindex(f"{COLLECTION}=") :] for file in files]
+    parts = [pq.read_table(blobs.open_file(path), columns=names, partitioning=None) for path in paths]
     if not parts:
         return []
     rows = pa.concat_tables(parts, promote_options="default")
     newest = rows.take(pc.sort_indices(rows, [("at_ms", "ascending")])[-limit:])
     return [{COLLECTION: name, **row} for row in newest.to_pylist()]
+
+
+@contextmanager
+def _engine_errors(folder: Location, access: str) -> Iterator[None]:
+    """Raise an object store's answer to delta-rs without the request, which it may repeat with its signature."""
+    try:
+        yield
+    except (OSError, DeltaError) as error:
+        if folder.is_local or not (isinstance(error, OSError) or _REQUEST in str(error)):
+            raise
+        raise blobs.engine_error(folder, error, access) from error

@@ -6,10 +6,8 @@ through `text.shown` and is then escaped.
 
 from __future__ import annotations
 
-import fcntl
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +16,15 @@ import structlog
 from deltalake.exceptions import DeltaError
 from pyarrow import ArrowException
 
+from tidelake.errors import StoreUnreadable
 from tidelake.read.words import counted, duration
 from tidelake.report.facts import Facts, summary_of
-from tidelake.report.files import replace_text
+from tidelake.report.files import ReportPlace, media_type, replace_text, text_bytes
 from tidelake.report.history import append_history, read_history, row_of
 from tidelake.report.problems import ORDER, Level
 from tidelake.report.text import moment, shown, shown_values
+from tidelake.storage import blobs
+from tidelake.storage.location import Location
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -33,6 +34,8 @@ log = structlog.get_logger("tidelake")
 LAKE_PAGE, LAKE_JSON, COLLECTIONS = "index.html", "lake.json", "collections"
 CHECKS_PAGE = "validations.html"
 """The index of the Data Docs, which other code writes."""
+_PAGE_ATTEMPTS_MAX = 16
+"""How often the page of the lake is written if other processes keep changing what it shows."""
 _SAID_MAX = 150
 _WORDS = {"alarm": "Needs attention", "warning": "Look at this soon", "calm": "In order", "none": "No report yet"}
 _MARKS = {"alarm": "✗", "warning": "!", "calm": "✓", "none": "–"}
@@ -45,11 +48,11 @@ _LATE_WORDS = {
 }
 
 
-def write_report(data_docs: Path, facts: Facts, names: Sequence[str]) -> Path:
+def write_report(data_docs: ReportPlace, facts: Facts, names: Sequence[str]) -> Location:
     """Write the page of a collection and its JSON, add a row to the history, and write the page of the lake again.
 
     Args:
-        data_docs: the folder of the reports; it is created.
+        data_docs: the folder of the reports, on a disk or in an object store; it is created.
         facts: what the page shows.
         names: the names of all collections of the lake. All others are removed from the page of the lake.
 
@@ -57,32 +60,40 @@ def write_report(data_docs: Path, facts: Facts, names: Sequence[str]) -> Path:
         The page of the collection.
 
     Raises:
-        OSError: the folder cannot be written to.
+        OSError, StoreUnreadable: the folder cannot be written to.
     """
-    folder = data_docs / COLLECTIONS
-    folder.mkdir(parents=True, exist_ok=True)
-    page = folder / f"{facts.name}.html"
-    history = _with_history(data_docs, facts)
-    replace_text(folder / f"{facts.name}.json", json.dumps(facts.as_json(), indent=1))
-    replace_text(page, render_collection(facts, history, (data_docs / CHECKS_PAGE).exists()))
-    write_lake_page(data_docs, names, summary_of(facts))
+    root = blobs.root_of(data_docs)
+    page = root / COLLECTIONS / f"{facts.name}.html"
+    blobs.make_folder(page.parent)
+    history = _with_history(root, facts)
+    replace_text(root / COLLECTIONS / f"{facts.name}.json", json.dumps(facts.as_json(), indent=1))
+    replace_text(page, render_collection(facts, history, blobs.exists(root / CHECKS_PAGE)))
+    write_lake_page(root, names, summary_of(facts))
     return page
 
 
-def write_lake_page(data_docs: Path, names: Sequence[str], summary: dict[str, Any] | None = None) -> None:
+def write_lake_page(data_docs: ReportPlace, names: Sequence[str], summary: dict[str, Any] | None = None) -> None:
     """Write the page of the lake from what is known, replacing what is known about one collection.
 
-    Processes that write at the same time wait for each other.
+    Processes may write at the same time: no summary is lost, and the page shows all of them.
     """
-    data_docs.mkdir(parents=True, exist_ok=True)
-    with _locked(data_docs / ".lock"):
-        known = _read_lake(data_docs / LAKE_JSON)
+    root = blobs.root_of(data_docs)
+    file, page = root / LAKE_JSON, root / LAKE_PAGE
+    summaries: list[dict[str, Any]] = []
+
+    def change(present: bytes | None) -> bytes:
+        known = _known_summaries(file, present)
         if summary is not None:
             known[summary["name"]] = shown_values(summary)
-        summaries = [known.get(name, {"name": name, "level": "none", "at_ms": None}) for name in names]
+        summaries[:] = [known.get(name, {"name": name, "level": "none", "at_ms": None}) for name in names]
         summaries.sort(key=lambda row: (ORDER.get(row["level"], len(ORDER)), row["name"]))
-        replace_text(data_docs / LAKE_JSON, json.dumps({"collections": summaries}, indent=1))
-        replace_text(data_docs / LAKE_PAGE, render_lake(summaries, (data_docs / CHECKS_PAGE).exists()))
+        return text_bytes(json.dumps({"collections": summaries}, indent=1))
+
+    for _ in range(_PAGE_ATTEMPTS_MAX):
+        stamp = blobs.update(file, change, media_type(LAKE_JSON))
+        replace_text(page, render_lake(summaries, blobs.exists(root / CHECKS_PAGE)))
+        if blobs.stamp(file) == stamp:
+            break
 
 
 def render_collection(facts: Facts, history: Sequence[dict[str, Any]] = (), has_checks_page: bool = False) -> str:
@@ -149,23 +160,23 @@ def _lake_verdict(rows: Sequence[dict[str, Any]]) -> str:
     return f"{'; '.join(parts)}." if parts else "There are no collections."
 
 
-def _with_history(data_docs: Path, facts: Facts) -> list[dict[str, Any]]:
+def _with_history(data_docs: Location, facts: Facts) -> list[dict[str, Any]]:
     """Add a row to the history and return it; a history that cannot be used does not stop the report."""
     try:
         append_history(data_docs, shown_values(row_of(facts)))
         return read_history(data_docs, facts.name)
-    except (DeltaError, ArrowException, OSError) as error:
+    except (DeltaError, ArrowException, OSError, StoreUnreadable) as error:
         log.error("the history of validations cannot be used", collection=facts.name, reason=str(error).split("\n")[0])
         return []
 
 
-def _read_lake(file: Path) -> dict[str, dict[str, Any]]:
+def _known_summaries(file: Location, present: bytes | None) -> dict[str, dict[str, Any]]:
     """Return what is known about each collection; nothing if the file is missing or was changed by hand."""
-    try:
-        rows = json.loads(file.read_text(encoding="utf-8"))["collections"]
-        return {row["name"]: row for row in rows if row["level"] in ORDER}
-    except FileNotFoundError:
+    if present is None:
         return {}
+    try:
+        rows: list[Mapping[str, Any]] = json.loads(present)["collections"]
+        return {row["name"]: dict(row) for row in rows if row["level"] in ORDER}
     except (ValueError, LookupError, TypeError) as error:
         log.warning("the page of the lake starts anew", file=str(file), reason=str(error))
         return {}
@@ -207,10 +218,3 @@ def _theme() -> str:
         for name, colour in THEMED.items()
         for kind in ("fill", "stroke")
     )
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    with file.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

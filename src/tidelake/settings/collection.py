@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn
 
 from pydantic import Field, field_validator
@@ -12,6 +11,7 @@ from pydantic import Field, field_validator
 from tidelake.settings.block import Block, Frozen
 from tidelake.settings.expectations import OwnExpectation
 from tidelake.settings.kafka import KafkaSettings
+from tidelake.settings.object_store import FolderPlace
 from tidelake.settings.registry import RegistrySettings, Subject
 from tidelake.settings.terms import EnvelopeTerms, envelope_terms, framing_terms
 
@@ -55,7 +55,7 @@ class CollectionSettings(Frozen):
     """What a statement means; fixed once the collection exists."""
     topics: tuple[str, ...]
     """The names of the topics; only reclocked collections may have more than one."""
-    topics_folder: Path
+    topics_folder: FolderPlace
     source: Source = "files"
     """Where the topics are: in folders below `topics`, or in Kafka."""
     kafka: KafkaSettings | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from tidelake.schema.change_events import row_record_of
 from tidelake.settings.block import Block
@@ -12,6 +11,7 @@ from tidelake.settings.cdcv2 import Cdcv2Settings
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.expectations import read_expectations
 from tidelake.settings.kafka import KafkaSettings
+from tidelake.settings.object_store import FolderPlace
 from tidelake.settings.reclock import ReclockSettings
 from tidelake.settings.registry import RegistrySettings, uses_registry
 from tidelake.settings.source import read_topics
@@ -31,7 +31,7 @@ _FIX = "see docs/reference/configuration.md"
 class Sources:
     """The sources of topics and schemas, for all collections."""
 
-    topics: Path
+    topics: FolderPlace
     kafka: KafkaSettings | None
     registry: RegistrySettings | None
 

@@ -7,14 +7,13 @@ variable or the file that holds it, which is read when a connection is opened.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from tidelake.settings.block import Block, Frozen
-from tidelake.settings.loopback import is_loopback
+from tidelake.settings.clear_text import Consent
 from tidelake.settings.secret import Secret, read_secret_place
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -26,6 +25,13 @@ _PORT_MAX = 65_535
 
 _FILES = ("ssl_ca_file", "ssl_certificate_file", "ssl_key_file")
 _SECRETS = ("sasl_password", "ssl_key_password")
+_CLEAR_PASSWORD = Consent(
+    setting="allow_plaintext_password",
+    place="security_protocol",
+    sends="PLAIN would send the password to {host} over SASL_PLAINTEXT",
+    nothing="no password is sent in the clear",
+    fix="use SASL_SSL or SCRAM",
+)
 
 
 class KafkaSettings(Frozen):
@@ -79,7 +85,9 @@ def read_kafka(block: Block) -> KafkaSettings:
     settings = block.validate(KafkaSettings, values, "see docs/kafka.md")
     hosts = _checked_hosts(block.child("bootstrap_servers"), settings.bootstrap_servers)
     _check_together(block, settings)
-    _check_clear_text(block, settings, hosts)
+    # SCRAM never sends the password.
+    is_clear = settings.security_protocol == "SASL_PLAINTEXT" and settings.sasl_mechanism == "PLAIN"
+    _CLEAR_PASSWORD.check(block, settings.allow_plaintext_password, is_clear, hosts)
     return settings
 
 
@@ -95,22 +103,6 @@ def _checked_hosts(place: Block, servers: str) -> list[str]:
             )
         hosts.append(match.group("host"))
     return hosts
-
-
-def _check_clear_text(block: Block, settings: KafkaSettings, hosts: Sequence[str]) -> None:
-    """Refuse to send the password in the clear to another machine, unless the settings explicitly allow it.
-
-    SCRAM never sends the password.
-    """
-    is_clear = settings.security_protocol == "SASL_PLAINTEXT" and settings.sasl_mechanism == "PLAIN"
-    if settings.allow_plaintext_password and not is_clear:
-        block.child("allow_plaintext_password").fail("has no effect: no password is sent in the clear", "remove it")
-    remote = next((host for host in hosts if not is_loopback(host)), None)
-    if is_clear and not settings.allow_plaintext_password and remote is not None:
-        block.child("security_protocol").fail(
-            f"PLAIN would send the password to {remote} over SASL_PLAINTEXT, where anyone in between can read it",
-            "use SASL_SSL or SCRAM, or set `allow_plaintext_password: true` in the `kafka:` block",
-        )
 
 
 def _check_together(block: Block, settings: KafkaSettings) -> None:

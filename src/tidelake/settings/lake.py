@@ -16,8 +16,7 @@ from tidelake.settings.block import Block, Frozen
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.framings import Sources, read_collection
 from tidelake.settings.kafka import KafkaSettings, read_kafka
-from tidelake.settings.object_store import ObjectStorePlace, read_object_store
-from tidelake.settings.place import folder_of
+from tidelake.settings.object_store import FolderPlace, ObjectStorePlace, ObjectStores, read_object_stores
 from tidelake.settings.registry import RegistrySettings, read_registry
 from tidelake.settings.secret import Secret, read_secret_place
 from tidelake.settings.source import is_path_text
@@ -27,8 +26,10 @@ KEYS = (
     *("alerts", "collection_limit_s", "collections", "data_docs", "kafka", "lake", "parallel", "registry", "s3"),
     *("store", "topics", "untested_stores", "writer"),
 )
-STORE_KEYS = ("s3", "store", "topics", "untested_stores")
-"""Keys that can only be judged together: how the store is reached, and that no folder is inside another."""
+PLACES = ("store", "topics", "data_docs")
+"""Keys whose values name folders."""
+STORE_KEYS = ("s3", *PLACES, "untested_stores")
+"""Keys that can only be judged together: how object stores are reached, and that no folder is inside another."""
 PARALLEL_MAX = 64
 INT32_MAX = 2**31 - 1
 _DEFAULT_STEM = "collections"
@@ -44,10 +45,13 @@ class Settings(Frozen):
     file: Path
     lake: str
     """The name of the lake, which the names of its assets in Dagster begin with."""
-    store: Path | ObjectStorePlace
-    topics: Path
+    store: FolderPlace
+    topics: FolderPlace
     collections: tuple[CollectionSettings, ...]
-    data_docs: Path
+    data_docs: FolderPlace
+    """The folder of the reports."""
+    object_stores: ObjectStores = ObjectStores()
+    """How the object stores are reached that these settings or a command line name."""
     kafka: KafkaSettings | None = None
     registry: RegistrySettings | None = None
     writer: str | None = None
@@ -63,8 +67,10 @@ class Settings(Frozen):
 
     @property
     def jar_sets(self) -> tuple[str, ...]:
-        """The sets of jars that Spark needs for the store, besides those that it always needs."""
-        return ("s3",) if isinstance(self.store, ObjectStorePlace) and self.store.scheme == "s3" else ()
+        """The sets of jars that Spark needs for the store and the topics, besides those that it always needs."""
+        places = (self.store, self.topics)
+        is_s3 = any(isinstance(place, ObjectStorePlace) and place.scheme == "s3" for place in places)
+        return ("s3",) if is_s3 else ()
 
     def collection(self, name: str) -> CollectionSettings:
         """Return the settings of one collection.
@@ -126,10 +132,12 @@ def load_valid_settings(file: Path) -> LoadedSettings:
 
 def _read_valid_settings(document: Block) -> LoadedSettings:
     document.check_keys(KEYS)
-    topics = _read_folder(document, "topics")
-    store = read_object_store(document) or _read_folder(document, "store")
-    if isinstance(store, Path):
-        _check_store(document.child("store"), store, topics)
+    object_stores = read_object_stores(document, map(document.get, PLACES))
+    store, topics, data_docs = (
+        object_stores.place(_read_text(document, name), document.folder, document.child(name).fail) for name in PLACES
+    )
+    _check_store(document.child("store"), store, topics)
+    _check_reports(document.child("data_docs"), data_docs, {"store": store, "topics": topics})
     kafka = read_kafka(document.child("kafka")) if "kafka" in document else None
     registry = read_registry(document.child("registry")) if "registry" in document else None
     blocks = document.child("collections")
@@ -148,7 +156,8 @@ def _read_valid_settings(document: Block) -> LoadedSettings:
         lake=_read_lake(document.child("lake")) if "lake" in document else default_lake(document.file),
         store=store,
         topics=topics,
-        data_docs=document.folder / _read_text(document, "data_docs"),
+        data_docs=data_docs,
+        object_stores=object_stores,
         writer=_read_writer(document.child("writer")) if "writer" in document else None,
         alerts=read_secret_place(document.child("alerts")) if "alerts" in document else None,
         parallel=_read_number(document, "parallel", PARALLEL_MAX) or 1,
@@ -182,28 +191,48 @@ def _read_lake(place: Block) -> str:
     return place.value
 
 
-def _check_store(place: Block, store: Path, topics: Path) -> None:
+def _check_store(place: Block, store: FolderPlace, topics: FolderPlace) -> None:
     """Refuse a store that cannot be a folder, that contains the topics, or that is inside their folder."""
-    nearest = next(folder for folder in (store, *store.parents) if folder.exists())
-    if not nearest.is_dir():
-        place.fail(f"{nearest} is a file, not a folder", "give a folder's path")
-    # `resolve` would raise if symbolic links form a loop.
-    real_store, real_topics = Path(os.path.realpath(store)), Path(os.path.realpath(topics))
-    if real_store.is_relative_to(real_topics) or real_topics.is_relative_to(real_store):
+    if isinstance(store, Path):
+        nearest = next(folder for folder in (store, *store.parents) if folder.exists())
+        if not nearest.is_dir():
+            place.fail(f"{nearest} is a file, not a folder", "give a folder's path")
+    if _overlap(store, topics):
         place.fail(
             f"the store {store} and the topics {topics} are the same folder, or one is inside the other",
             "give each a folder of its own",
         )
 
 
+def _check_reports(place: Block, data_docs: FolderPlace, others: Mapping[str, FolderPlace]) -> None:
+    """Refuse reports in an object store that would be in the same folder as the store or the topics."""
+    for name, other in others.items() if isinstance(data_docs, ObjectStorePlace) else ():
+        if _overlap(data_docs, other):
+            place.fail(
+                f"the reports {data_docs} and the {name} {other} are the same folder, or one is inside the other",
+                "give each a folder of its own",
+            )
+
+
+def _overlap(one: FolderPlace, other: FolderPlace) -> bool:
+    """Whether one folder is the other, or inside it."""
+    if isinstance(one, Path) and isinstance(other, Path):
+        # `resolve` would raise if symbolic links form a loop.
+        first, second = Path(os.path.realpath(one)), Path(os.path.realpath(other))
+        return first.is_relative_to(second) or second.is_relative_to(first)
+    return isinstance(one, ObjectStorePlace) and isinstance(other, ObjectStorePlace) and one.overlaps(other)
+
+
 def check_topics(settings: Settings) -> None:
-    """Refuse a collection whose file topic has no folder. Brokers are not asked.
+    """Refuse a collection whose file topic has no folder on this machine. Brokers and object stores are not asked.
 
     Raises:
         ConfigurationError: the topic's folder is missing.
     """
     for collection in settings.collections:
-        for topic in collection.topics if collection.source == "files" else ():
+        if collection.source != "files" or not isinstance(collection.topics_folder, Path):
+            continue
+        for topic in collection.topics:
             folder = collection.topics_folder / topic
             if not folder.is_dir():
                 raise ConfigurationError(
@@ -241,14 +270,6 @@ def _read_number(document: Block, name: str, maximum: int) -> int | None:
     if value is not None and (type(value) is not int or not 1 <= value <= maximum):
         document.child(name).fail(f"is not a whole number from 1 to {maximum}: {value!r}", "write such a number")
     return value
-
-
-def _read_folder(document: Block, name: str) -> Path:
-    text = _read_text(document, name)
-    try:
-        return folder_of(text, document.folder)
-    except ValueError as error:
-        document.child(name).fail(str(error), "give a path or a file: URI")
 
 
 def _read_text(document: Block, name: str) -> str:

@@ -1,17 +1,17 @@
-"""The place of a store in an object store, and how that object store is reached."""
+"""Places in object stores, and how an object store is reached."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from tidelake.settings.block import Block, Frozen
-from tidelake.settings.loopback import is_loopback
-from tidelake.settings.place import scheme_of
+from tidelake.settings.clear_text import Consent, host_of
+from tidelake.settings.place import folder_of, scheme_of
 from tidelake.settings.secret import Secret, read_secret_place
 
 UNTESTED = ("gs", "az", "abfss")
@@ -19,10 +19,16 @@ UNTESTED = ("gs", "az", "abfss")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
 _SEGMENT = re.compile(r"[A-Za-z0-9._=+-]+")
 _SECRETS = ("access_key_id", "secret_access_key", "session_token")
+_CLEAR_DATA = Consent(
+    setting="allow_http",
+    place="endpoint",
+    sends="data would go to {host} over http",
+    nothing="no data is sent over http",
+)
 
 
 class S3Settings(Frozen):
-    """How the bucket of the store is reached."""
+    """How buckets are reached."""
 
     endpoint: str | None = Field(default=None, pattern=r"^https?://[^@/\s?#]+/?$")
     """The URL of the service, such as `https://minio.example:9000`; by default AWS_ENDPOINT_URL, else Amazon S3."""
@@ -45,7 +51,7 @@ class S3Settings(Frozen):
 
 
 class ObjectStorePlace(Frozen):
-    """A store in an object store: its canonical URI, and how the object store is reached."""
+    """A folder in an object store: its canonical URI, and how the object store is reached."""
 
     uri: str
     s3: S3Settings = S3Settings()
@@ -65,9 +71,22 @@ class ObjectStorePlace(Frozen):
         """What the names of all objects begin with, without slashes at its ends; empty for the whole bucket."""
         return bucket_and_prefix(self.uri)[1]
 
+    def overlaps(self, other: ObjectStorePlace) -> bool:
+        """Whether one folder is the other, or inside it.
+
+        >>> shop, shops = ObjectStorePlace(uri="s3://lake/shop"), ObjectStorePlace(uri="s3://lake/shops")
+        >>> shop.overlaps(shops), shop.overlaps(ObjectStorePlace(uri="s3://lake"))
+        (False, True)
+        """
+        return f"{self.uri}/".startswith(f"{other.uri}/") or f"{other.uri}/".startswith(f"{self.uri}/")
+
     def __str__(self) -> str:
         """The URI."""
         return self.uri
+
+
+FolderPlace = Path | ObjectStorePlace
+"""A folder on this machine or in an object store, as settings name it."""
 
 
 def bucket_and_prefix(uri: str) -> tuple[str, str]:
@@ -100,39 +119,59 @@ def canonical_uri(text: str) -> str:
     return "/".join([f"{scheme.lower()}://{bucket}", *names])
 
 
-def read_object_store(document: Block) -> ObjectStorePlace | None:
-    """Read `store` if it is the URI of an object store, with the block that says how it is reached.
+class ObjectStores(Frozen):
+    """What the settings say about all object stores."""
 
-    Returns:
-        None if the store is a folder on this machine.
+    s3: S3Settings = S3Settings()
+    allows_untested: bool = False
+
+    def place(self, text: str, base: Path, fail: Callable[[str, str], NoReturn]) -> FolderPlace:
+        """Return the place that a path or a URI names.
+
+        Args:
+            text: a path, which may be relative to `base`, or a URI.
+            base: a folder.
+            fail: raises the error for a problem and its fix.
+        """
+        scheme = scheme_of(text)
+        if scheme is None or scheme == "file":
+            try:
+                return folder_of(text, base)
+            except ValueError as error:
+                fail(str(error), "give a path, or a file: or s3: URI")
+        if scheme in UNTESTED and not self.allows_untested:
+            fail(
+                f"is a URI with the scheme '{scheme}', and Tidelake was never tested on such stores",
+                "use an s3: or file: URI, or a path; or set `untested_stores: allow`",
+            )
+        if scheme != "s3" and scheme not in UNTESTED:
+            fix = "write `s3://bucket/folder`" if scheme in ("s3a", "s3n") else "give a path, or a file: or s3: URI"
+            fail(f"is a URI with the scheme '{scheme}', but only 'file' and 's3' are supported", fix)
+        try:
+            return ObjectStorePlace(uri=canonical_uri(text), s3=self.s3)
+        except ValueError as error:
+            fail(str(error), f"write it as `{scheme}://bucket/folder`")
+
+
+def read_object_stores(document: Block, texts: Iterable[object]) -> ObjectStores:
+    """Read how object stores are reached: the keys `s3` and `untested_stores`.
+
+    Args:
+        document: all settings.
+        texts: what the settings name as places.
 
     Raises:
-        ConfigurationError: the URI or the block is invalid, or the object store is not supported.
+        ConfigurationError: a key is invalid, or has no effect.
     """
-    place, text = document.child("store"), document.get("store")
-    scheme = scheme_of(text) if isinstance(text, str) else None
     allows_untested = _read_untested(document.child("untested_stores")) if "untested_stores" in document else False
-    if scheme in UNTESTED and not allows_untested:
-        place.fail(
-            f"is a URI with the scheme '{scheme}', and Tidelake was never tested on such stores",
-            "use an s3: or file: URI, or a path; or set `untested_stores: allow`",
+    if "s3" not in document:
+        return ObjectStores(allows_untested=allows_untested)
+    if not any(isinstance(text, str) and scheme_of(text) == "s3" for text in texts):
+        document.child("s3").fail(
+            "has no effect: neither `store`, `topics` nor `data_docs` is an s3: URI",
+            "remove it, or write `store: s3://…`",
         )
-    if "s3" in document and scheme != "s3":
-        document.child("s3").fail("has no effect: the store has no s3: URI", "remove it, or write `store: s3://…`")
-    if scheme is None or scheme == "file":
-        return None
-    if scheme != "s3" and scheme not in UNTESTED:
-        _refuse_scheme(place, scheme)
-    try:
-        uri = canonical_uri(str(text))
-    except ValueError as error:
-        place.fail(str(error), f"write it as `{scheme}://bucket/folder`")
-    return ObjectStorePlace(uri=uri, s3=_read_s3(document.child("s3")) if "s3" in document else S3Settings())
-
-
-def _refuse_scheme(place: Block, scheme: str) -> NoReturn:
-    fix = "write `s3://bucket/folder`" if scheme in ("s3a", "s3n") else "give a path, or a file: or s3: URI"
-    place.fail(f"is a URI with the scheme '{scheme}', but only 'file' and 's3' are supported", fix)
+    return ObjectStores(s3=_read_s3(document.child("s3")), allows_untested=allows_untested)
 
 
 def _read_untested(place: Block) -> bool:
@@ -159,21 +198,7 @@ def _read_s3(block: Block) -> S3Settings:
         block.child("session_token").fail("has no effect without access_key_id", "set all three, or remove it")
     # An address may contain a password.
     settings = block.validate(S3Settings, values, "see docs/guides/s3.md", shows_value=False)
-    _check_clear_text(block, settings)
-    return settings
-
-
-def _check_clear_text(block: Block, settings: S3Settings) -> None:
-    """Refuse to send data in the clear to another machine, unless the settings explicitly allow it."""
+    host = host_of(block.child("endpoint"), settings.endpoint or "", "a service", "https://host:9000")
     is_clear = settings.endpoint is not None and settings.endpoint.startswith("http:")
-    if settings.allow_http and not is_clear:
-        block.child("allow_http").fail("has no effect: no data is sent over http", "remove it")
-    try:
-        host = urlsplit(settings.endpoint or "").hostname or ""
-    except ValueError:  # brackets that do not enclose an address
-        block.child("endpoint").fail("is not the address of a service", "write it as `https://host:9000`")
-    if is_clear and not settings.allow_http and not is_loopback(host):
-        block.child("endpoint").fail(
-            f"data would go to {host} over http, where anyone in between can read it",
-            "use https, or set `allow_http: true` in the `s3:` block",
-        )
+    _CLEAR_DATA.check(block, settings.allow_http, is_clear, [host])
+    return settings

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from tidelake.settings.block import Block, Frozen
-from tidelake.settings.loopback import is_loopback
+from tidelake.settings.clear_text import Consent, host_of
 from tidelake.settings.secret import Secret, read_secret_place
 
 Subject = Literal["topic", "record", "topic_record"]
+_CLEAR_PASSWORD = Consent(
+    setting="allow_plain_http",
+    place="url",
+    sends="the password would go to {host} over http",
+    nothing="no password is sent over http",
+)
 
 
 class RegistrySettings(Frozen):
@@ -50,24 +55,10 @@ def read_registry(block: Block) -> RegistrySettings:
         block.child("password").fail("username and password must be set together", "set both, or neither")
     # An address may contain a password.
     settings = block.validate(RegistrySettings, values, "see docs/registry.md", shows_value=False)
-    _check_clear_text(block, settings)
-    return settings
-
-
-def _check_clear_text(block: Block, settings: RegistrySettings) -> None:
-    """Refuse to send the password in the clear to another machine, unless the settings explicitly allow it."""
+    host = host_of(block.child("url"), settings.url, "a registry", "https://host:8081")
     is_clear = settings.password is not None and settings.url.startswith("http:")
-    if settings.allow_plain_http and not is_clear:
-        block.child("allow_plain_http").fail("has no effect: no password is sent over http", "remove it")
-    try:
-        host = urlsplit(settings.url).hostname or ""
-    except ValueError:  # brackets that do not enclose an address
-        block.child("url").fail("is not the address of a registry", "write it as `https://host:8081`")
-    if is_clear and not settings.allow_plain_http and not is_loopback(host):
-        block.child("url").fail(
-            f"the password would go to {host} over http, where anyone in between can read it",
-            "use https, or set `allow_plain_http: true` in the `registry:` block",
-        )
+    _CLEAR_PASSWORD.check(block, settings.allow_plain_http, is_clear, [host])
+    return settings
 
 
 def uses_registry(block: Block, registry: RegistrySettings | None) -> bool:

@@ -10,7 +10,7 @@ store as a whole are `StoreUnreadable`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from tidelake.errors import StoreUnreadable
 from tidelake.settings.object_store import ObjectStorePlace, canonical_uri
 from tidelake.storage.local_disk import LocalDisk
-from tidelake.storage.location import Blob, Listing, Location
+from tidelake.storage.location import Blob, Listing, Location, Place, locate
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -39,13 +39,18 @@ def read(location: Location) -> bytes:
     return _backend(location).read(location)
 
 
-def open_file(location: Location) -> pa.NativeFile:
+def open_file(location: Location, size: int | None = None) -> pa.NativeFile:
     """Open a blob for Arrow, which reads only the ranges that it needs.
 
+    Args:
+        location: the blob.
+        size: its size, if a listing has shown it. Then an object store needs one request less, and one in all for a
+            blob of at most 256 KiB.
+
     Raises:
-        FileNotFoundError: it is absent.
+        FileNotFoundError: it is absent. With a size, an object store may raise it at the first read.
     """
-    return _backend(location).open_file(location)
+    return _backend(location).open_file(location, size)
 
 
 def open_stream(location: Location) -> BinaryIO:
@@ -72,6 +77,51 @@ def write(location: Location, data: bytes) -> None:
     """Write or replace a blob. It is not durable yet."""
     with writing(location) as sink:
         sink.write(data)
+
+
+def replace(location: Location, data: bytes, media_type: str | None = None) -> None:
+    """Write or replace a blob that others may be reading or writing. It is not durable yet.
+
+    Args:
+        location: the blob.
+        data: its bytes.
+        media_type: how an object store labels it when it serves it to a browser.
+
+    Raises:
+        OSError, StoreUnreadable: it cannot be written; a blob of this name is unchanged.
+    """
+    _backend(location).replace(location, data, media_type)
+
+
+def update(location: Location, change: Callable[[bytes | None], bytes], media_type: str | None = None) -> object:
+    """Change a blob that other processes may be changing: no change is lost.
+
+    Args:
+        location: the blob.
+        change: returns the new bytes for the present ones, or for None if there are none. It may be called several
+            times, and its effect must be the same if it is applied twice.
+        media_type: as for `replace`.
+
+    Returns:
+        The stamp of the new blob, see `stamp`.
+
+    Raises:
+        OSError, StoreUnreadable: it cannot be read or written.
+    """
+    return _backend(location).update(location, change, media_type)
+
+
+def stamp(location: Location) -> object:
+    """Return a value that changes whenever another blob takes the name; None if there is no blob."""
+    return _backend(location).stamp(location)
+
+
+def creating(location: Location) -> AbstractContextManager[pa.NativeFile]:
+    """Write a blob piece by piece if its name is free. It appears when the block ends, or never if the block raises.
+
+    It is as durable as after `create`. If the name is in use, the end of the block raises `FileExistsError`.
+    """
+    return _backend(location).creating(location)
 
 
 def writing(location: Location) -> AbstractContextManager[pa.NativeFile]:
@@ -116,6 +166,16 @@ def exists(location: Location) -> bool:
 def is_folder(folder: Location) -> bool:
     """Return whether a folder exists. In an object store, every folder exists, but may be empty."""
     return _backend(folder).is_folder(folder)
+
+
+def is_empty(folder: Location) -> bool:
+    """Return whether nothing is below a folder, not even the empty object by which consoles create a folder.
+
+    On a local disk, an empty folder is empty.
+
+    Cost: in an object store, one request.
+    """
+    return _backend(folder).is_empty(folder)
 
 
 def make_folder(folder: Location) -> None:
@@ -186,6 +246,15 @@ def renew(folder: Location) -> None:
 # --- stores
 
 
+def root_of(place: Place | ObjectStorePlace) -> Location:
+    """Return the location of a folder that settings or a caller name; nothing is opened yet.
+
+    Raises:
+        ValueError: see `locate`.
+    """
+    return remember(place) if isinstance(place, ObjectStorePlace) else locate(place)
+
+
 def remember(place: ObjectStorePlace) -> Location:
     """Let this process reach a store as its settings say, and return its root; nothing is opened yet.
 
@@ -223,6 +292,13 @@ def engine_error(location: Location, error: BaseException, access: str = "read")
     from tidelake.storage.store_errors import store_error
 
     return store_error(str(location), access, error)
+
+
+def spark_error(error: BaseException) -> StoreUnreadable | None:
+    """Return the error for a failure of Spark, if an object store caused it; else None."""
+    from tidelake.storage.store_errors import spark_error as error_of
+
+    return error_of(str(error))
 
 
 def delta_options(location: Location) -> dict[str, str] | None:

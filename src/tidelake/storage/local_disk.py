@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
@@ -33,7 +34,7 @@ class LocalDisk:
                 raise OSError(errno.EINVAL, "not a regular file", str(location))
             return file.read()
 
-    def open_file(self, location: Location) -> pa.NativeFile:
+    def open_file(self, location: Location, size: int | None) -> pa.NativeFile:
         return pa.OSFile(str(location))
 
     def open_stream(self, location: Location) -> BinaryIO:
@@ -57,6 +58,53 @@ class LocalDisk:
                     raise
             finally:
                 unfinished.unlink(missing_ok=True)
+
+    @contextmanager
+    def creating(self, location: Location) -> Iterator[pa.NativeFile]:
+        path = location.local
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(16)}")
+        try:
+            with pa.OSFile(str(unfinished), "wb") as file:
+                yield file
+            _sync(str(unfinished))
+            os.link(unfinished, path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def replace(self, location: Location, data: bytes, media_type: str | None) -> None:
+        """Each call has an unfinished file of its own, so that calls need no lock."""
+        path = location.local
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.unfinished")
+        try:
+            unfinished.write_bytes(data)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def update(
+        self, location: Location, change: Callable[[bytes | None], bytes], media_type: str | None
+    ) -> tuple[int, int]:
+        """Processes wait for each other: each locks a file in the folder."""
+        location.local.parent.mkdir(parents=True, exist_ok=True)
+        with (location.local.parent / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                present = self.read(location)
+            except FileNotFoundError:
+                present = None
+            self.replace(location, change(present), media_type)
+            changed = self.stamp(location)
+            assert changed is not None
+            return changed
+
+    def stamp(self, location: Location) -> tuple[int, int] | None:
+        try:
+            status = location.local.stat()
+        except FileNotFoundError:
+            return None
+        return status.st_size, status.st_mtime_ns
 
     @contextmanager
     def writing(self, location: Location) -> Iterator[pa.NativeFile]:
@@ -87,6 +135,9 @@ class LocalDisk:
 
     def is_folder(self, folder: Location) -> bool:
         return os.path.isdir(str(folder))
+
+    def is_empty(self, folder: Location) -> bool:
+        return not self.list_names(folder)
 
     def make_folder(self, folder: Location) -> None:
         os.makedirs(str(folder), exist_ok=True)

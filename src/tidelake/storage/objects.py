@@ -8,13 +8,13 @@ import io
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import obstore
 import pyarrow as pa
-from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from tidelake.errors import ConditionalWritesMissing, StoreUnreachable
 from tidelake.storage.location import HIDDEN, UNFINISHED, Blob, Listing, Location
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 PROBE = "_conditional_writes"
 """The object in the folder of each store that shows whether an object can be created twice."""
 _STREAM_BYTES = 1 << 20
+_SMALL_BYTES_MAX = 1 << 18
+"""Objects up to this size are read whole: Arrow would make several requests for parts of them."""
+_UPDATE_ATTEMPTS_MAX = 32
+_UPDATE_PAUSE_S = 0.2
 _NONCE = "tidelakenonce"
 _CREATE_WAITS_S = (0.0, 0.1, 0.4, 1.6, 6.4)
 """How long to wait before each attempt to create an object."""
@@ -67,8 +71,10 @@ class Objects:
         with _errors_named(location, "read"):
             return bytes(obstore.get(self._store, location.path).bytes())
 
-    def open_file(self, location: Location) -> pa.NativeFile:
-        return pa.PythonFile(_Ranges(self._store, location), mode="r")
+    def open_file(self, location: Location, size: int | None) -> pa.NativeFile:
+        if size is not None and size <= _SMALL_BYTES_MAX:
+            return pa.BufferReader(self.read(location))
+        return pa.PythonFile(_Ranges(self._store, location, size), mode="r")
 
     def open_stream(self, location: Location) -> BinaryIO:
         return io.BufferedReader(_Ranges(self._store, location), _STREAM_BYTES)
@@ -77,6 +83,12 @@ class Objects:
         self.check_conditional_writes(location)
         if not self._created(location, secrets.token_hex(16), data):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(location))
+
+    @contextmanager
+    def creating(self, location: Location) -> Iterator[pa.NativeFile]:
+        sink = pa.BufferOutputStream()
+        yield sink
+        self.create(location, sink.getvalue().to_pybytes())
 
     def _created(self, location: Location, nonce: str, data: bytes) -> bool:
         """Create an object, and return whether it is this caller's.
@@ -133,6 +145,48 @@ class Objects:
         with _errors_named(location, "write"):
             obstore.put(self._store, location.path, sink.getvalue().to_pybytes())
 
+    def replace(self, location: Location, data: bytes, media_type: str | None) -> None:
+        with _errors_named(location, "write"):
+            obstore.put(self._store, location.path, data, attributes=_attributes(media_type))
+
+    def update(self, location: Location, change: Callable[[bytes | None], bytes], media_type: str | None) -> object:
+        """Put each change on the condition that the object is still the one that was read.
+
+        A put without an answer may have happened; then the same change is applied again.
+        """
+        self.check_conditional_writes(location)
+        for attempt in range(_UPDATE_ATTEMPTS_MAX):
+            time.sleep(min(_UPDATE_PAUSE_S * attempt, 1.0) * secrets.randbelow(1000) / 1000)
+            tag, present = self._tag_and_data(location)
+            mode: Any = "create" if tag is None else {"e_tag": tag}
+            with suppress(AlreadyExistsError, PreconditionError), _errors_named(location, "write"):
+                put = obstore.put(
+                    self._store,
+                    location.path,
+                    change(present),
+                    mode=mode,
+                    use_multipart=False,
+                    attributes=_attributes(media_type),
+                )
+                return put["e_tag"]
+        raise StoreUnreachable("other writers always came first", str(location))
+
+    def _tag_and_data(self, location: Location) -> tuple[str | None, bytes | None]:
+        try:
+            with _errors_named(location, "read"):
+                found = obstore.get(self._store, location.path)
+                return found.meta["e_tag"], bytes(found.bytes())
+        except FileNotFoundError:
+            return None, None
+
+    def stamp(self, location: Location) -> object:
+        try:
+            with _errors_named(location, "read"):
+                meta = obstore.head(self._store, location.path)
+        except FileNotFoundError:
+            return None
+        return meta["e_tag"]
+
     def delete(self, location: Location) -> None:
         with suppress(FileNotFoundError), _errors_named(location, "delete"):
             obstore.delete(self._store, location.path)
@@ -158,6 +212,10 @@ class Objects:
     def is_folder(self, folder: Location) -> bool:
         return True
 
+    def is_empty(self, folder: Location) -> bool:
+        with _errors_named(folder, "list"):
+            return not next(iter(obstore.list(self._store, folder.path or None)), ())
+
     def make_folder(self, folder: Location) -> None:
         pass
 
@@ -168,7 +226,7 @@ class Objects:
     def list_folder(self, folder: Location, hidden: bool) -> Listing:
         with _errors_named(folder, "list"):
             listed = obstore.list_with_delimiter(self._store, folder.path or None)
-        blobs = [_blob_of(folder.root, meta) for meta in listed["objects"]]
+        blobs = [_blob_of(folder.root, meta) for meta in listed["objects"] if meta["path"] != folder.path]
         folders = [Location(folder.root, path) for path in listed["common_prefixes"]]
         return Listing(
             sorted((blob for blob in blobs if hidden or not _is_hidden(blob.location)), key=lambda blob: blob.location),
@@ -178,7 +236,8 @@ class Objects:
     def list_blobs(self, folder: Location) -> list[Blob]:
         with _errors_named(folder, "list"):
             chunks = obstore.list(self._store, folder.path or None)
-            return [_blob_of(folder.root, meta) for chunk in chunks for meta in chunk]
+            listed = [meta for chunk in chunks for meta in chunk]
+        return [_blob_of(folder.root, meta) for meta in listed if meta["path"] != folder.path]
 
     def make_durable(self, location: Location) -> None:
         pass
@@ -208,10 +267,12 @@ class Objects:
 class _Ranges(io.RawIOBase):
     """A blob as a file; each read requests one range."""
 
-    def __init__(self, store: ObjectStore, location: Location) -> None:
+    def __init__(self, store: ObjectStore, location: Location, size: int | None = None) -> None:
         self._store, self._location, self._at = store, location, 0
-        with _errors_named(location, "read"):
-            self._size = obstore.head(store, location.path)["size"]
+        if size is None:
+            with _errors_named(location, "read"):
+                size = obstore.head(store, location.path)["size"]
+        self._size: int = size
 
     def readable(self) -> bool:
         return True
@@ -245,8 +306,14 @@ def _errors_named(location: Location, access: str) -> Iterator[None]:
         if is_bucket_missing(error):
             raise store_error(str(location), access, error) from error
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(location)) from error
+    except (AlreadyExistsError, PreconditionError):  # the answer to a condition
+        raise
     except (BaseError, OSError) as error:
         raise store_error(str(location), access, error) from error
+
+
+def _attributes(media_type: str | None) -> dict[str, str] | None:
+    return None if media_type is None else {"Content-Type": media_type}
 
 
 def _blob_of(root: str, meta: ObjectMeta) -> Blob:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tidelake.errors import BucketMissing, StoreAccessDenied, StoreUnreachable, StoreUnreadable, WrongRegion
+from tidelake.spark.engine_errors import engine_fact, is_of_object_store
 
 _CODE = re.compile(r"<Code>([A-Za-z0-9]+)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
@@ -53,6 +54,45 @@ def store_error(uri: str, access: str, error: BaseException) -> StoreUnreadable:
     if code in _DENIED or any(words in text for words in (*_DENIED_WORDS, *_NO_CREDENTIALS)):
         return StoreAccessDenied(fact, uri, access)
     return StoreUnreachable(fact, uri)
+
+
+def spark_error(text: str) -> StoreUnreadable | None:
+    """Return the error of a request of Spark that an object store refused or did not answer; else None.
+
+    >>> denied = "java.nio.file.AccessDeniedException: s3://lake/a.parquet: listObjects() on s3://lake/a.parquet: "
+    >>> denied += "software.amazon.awssdk.services.s3.model.S3Exception: sorry (Service: S3, Status Code: 403, X: y):"
+    >>> spark_error(denied + "AccessDenied").fact
+    'the object store does not let these credentials list s3://lake/a.parquet: AccessDenied: sorry'
+    >>> spark_error("java.io.FileNotFoundException: s3://lake/a.parquet")
+    """
+    if not is_of_object_store(OSError(text)):
+        return None
+    uris, answer, action = _URI.search(text), _ANSWER.search(text), _ACTION.search(text)
+    uri = "the object store" if uris is None else uris[0].rstrip(":`'.")
+    if answer is None:
+        failure = _FAILURE.search(text)
+        detail = engine_fact(OSError(text)) if failure is None else failure[0].strip()
+        error = OSError(f"403 Forbidden: {detail}") if _NO_SPARK_CREDENTIALS in text else OSError(detail)
+        return store_error(uri, "read", error)
+    message, status = answer["message"].strip(), int(answer["status"])
+    if answer["code"] == "NoSuchKey":
+        return None
+    code = _BY_STATUS.get(status, "") if answer["code"] in (None, "null") else answer["code"]
+    access = next((access for word, access in _ACTIONS.items() if action and word in action[1].lower()), "read")
+    return store_error(uri, access, OSError(f"<Code>{code or status}</Code><Message>{message}</Message>"))
+
+
+_URI = re.compile(r"\bs3a?://[^\s,;'\"()<>`]+")
+_ANSWER = re.compile(
+    r"Exception: (?P<message>(?:(?!Exception: )[^\n])*?)\(Service: S3, Status Code: (?P<status>\d+)[^)]*\)"
+    r"(?: ?\([^)]*\))?(?::(?P<code>\w+))?"
+)
+_ACTION = re.compile(r"s3a?://\S+: ([A-Za-z() ]+?) on s3a?://")
+_FAILURE = re.compile(r"(?:java\.net\.\w+|software\.amazon\.awssdk\.[\w.]+)Exception: [^\n]*")
+_NO_SPARK_CREDENTIALS = "NoAuthWithAWSException"
+_ACTIONS = {"list": "list", "put": "write", "writ": "write", "upload": "write", "delete": "delete"}
+_BY_STATUS = {301: "PermanentRedirect", 400: "AccessDenied", 401: "AccessDenied", 403: "AccessDenied"}
+"""What a status means if the answer has no code, as answers to HEAD; expired credentials are then a bad request."""
 
 
 def _code_of(text: str) -> str | None:

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.storage import blobs
-from tidelake.storage.location import Location, Place, locate
+from tidelake.storage.location import Location, Place
 
 RUN = "_run"
 TIME = "_time"
@@ -201,7 +201,7 @@ class Store:
 
     def __init__(self, place: Place | ObjectStorePlace) -> None:
         """Take the store's location; nothing is opened."""
-        self.root = blobs.remember(place) if isinstance(place, ObjectStorePlace) else locate(place)
+        self.root = blobs.root_of(place)
 
     @property
     def catalog(self) -> Location:

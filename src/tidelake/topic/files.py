@@ -1,13 +1,14 @@
 """File topics: their offsets, the gaps, and a bounded range of messages as a frame.
 
-A topic is a folder. It holds Parquet files with the schema of Spark's Kafka source, or hand-written files named
-`<partition>.jsonl[.gz]`. Files may appear at any time. Names that start with `.` or `_` are ignored; everything else is
-read or refused.
+A topic is a folder on a disk or in an object store. It holds Parquet files with the schema of Spark's Kafka source, or
+hand-written files named `<partition>.jsonl[.gz]`. Files may appear at any time. Names that start with `.` or `_` are
+ignored; everything else is read or refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,11 @@ import pyarrow.parquet as pq
 
 from tidelake.errors import FolderMissing, MalformedTopic, RepeatedOffset, TopicGap
 from tidelake.protocol.intervals import Interval, first_repeated, intervals_of, merge_intervals
+from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.storage import blobs
 from tidelake.storage.arrow import integers
-from tidelake.storage.location import Location, Place, locate
-from tidelake.topic.lines import OFFSET_MAX, PARTITION_MAX, is_lines_file, parse_lines, partition_of
+from tidelake.storage.location import Blob, Location, Place
+from tidelake.topic.lines import OFFSET_MAX, PARTITION_MAX, gone, is_lines_file, parse_lines, partition_of
 from tidelake.topic.recorded_file import covered_offsets
 from tidelake.topic.topic import _HEADERS, RAW_SCHEMA, OffsetRange, Record, bounded, by_partition
 
@@ -50,15 +52,22 @@ class _File:
     """By partition. An offset that occurs twice is in two intervals; the last interval has the greatest end."""
 
 
+_remote: dict[tuple[Location, object], _File] = {}
+"""The indexes of files in object stores, for all topics of the process: reading a file again takes requests."""
+_REMOTE_MAX = 50_000
+_READERS = 16
+"""How many files of an object store are indexed at a time."""
+
+
 class FileTopic:
     """A topic in a folder. It caches the index of each file, because files never change."""
 
-    def __init__(self, folder: Place) -> None:
+    def __init__(self, folder: Place | ObjectStorePlace) -> None:
         """Take the folder; nothing is read yet."""
-        self.folder = locate(folder)
+        self.folder = blobs.root_of(folder)
         self.name = self.folder.name
         self.identity = None
-        self._indexed: dict[tuple[Location, object], _File] = {}
+        self._indexed: dict[tuple[Location, object], _File] = {} if self.folder.is_local else _remote
 
     def end_offsets(self) -> dict[int, int]:
         """Return the offset that the next message will have, by partition.
@@ -140,7 +149,7 @@ class FileTopic:
         In, out: columns of `RAW_SCHEMA` except `timestamp_ms`, always including partition and offset.
         """
         for path in offsets.parquet:
-            file = pq.ParquetFile(blobs.open_file(path))
+            file = pq.ParquetFile(open_listed(path))
             stored = [name for name in columns if name in file.schema_arrow.names]
             for batch in file.iter_batches(_BATCH_ROWS, columns=stored):
                 rows = pa.Table.from_batches([batch])
@@ -180,9 +189,16 @@ class FileTopic:
     def _read_parquet(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
         from pyspark.sql import functions as F  # imported late: `status` reads topics without Spark
 
+        from tidelake.spark.input_files import missing_file
+
+        blobs.prepare_spark(spark, self.folder)
+        paths = [str(path) for path in offsets.parquet]
         frame = spark.read.schema(
             f"key binary, value binary, partition int, offset bigint, timestamp timestamp, headers {_HEADERS}"
-        ).parquet(*(str(path) for path in offsets.parquet))
+        ).parquet(*paths)
+        missing = missing_file(frame, paths)
+        if missing is not None:
+            raise gone(offsets.parquet[paths.index(missing)])
         if not offsets.whole_files:
             wanted = F.lit(False)
             for partition, (start, end) in offsets.intervals.items():
@@ -215,13 +231,20 @@ class FileTopic:
             raise MalformedTopic(
                 str(other), "is a pipe, a socket or a device, not a file", "write its output to a file"
             )
-        files = []
-        for blob in listing.blobs:
-            mark = (blob.location, blob.stamp)
-            if mark not in self._indexed:
-                self._indexed[mark] = _index(blob.location)
-            files.append(self._indexed[mark])
-        return files
+        if not (self.folder.is_local or listing.blobs or listing.folders) and blobs.is_empty(self.folder):
+            raise FolderMissing(self.name, str(self.folder))
+        indexed = {mark: self._indexed.get(mark) for mark in ((blob.location, blob.stamp) for blob in listing.blobs)}
+        new = [blob for blob in listing.blobs if indexed[blob.location, blob.stamp] is None]
+        if self.folder.is_local:
+            found = list(map(_index, new))
+        else:
+            with ThreadPoolExecutor(_READERS) as pool:
+                found = list(pool.map(_index, new))
+            if len(self._indexed) + len(found) > _REMOTE_MAX:
+                self._indexed.clear()
+        for blob, file in zip(new, found, strict=True):
+            self._indexed[blob.location, blob.stamp] = indexed[blob.location, blob.stamp] = file
+        return [file for file in indexed.values() if file is not None]
 
 
 def _next_interval(
@@ -290,9 +313,10 @@ def _within(rows: pa.Table, offsets: OffsetRange) -> pa.ChunkedArray:
     return inside
 
 
-def _index(path: Location) -> _File:
+def _index(blob: Blob) -> _File:
+    path = blob.location
     if path.suffix == ".parquet":
-        return _File(path, _parquet_offsets(path))
+        return _File(path, _parquet_offsets(path, blob.size))
     if is_lines_file(path):
         partition = partition_of(path)
         offsets = [row["offset"] for row in parse_lines(path)]
@@ -304,14 +328,16 @@ def _index(path: Location) -> _File:
     )
 
 
-def _parquet_offsets(path: Location) -> dict[int, list[Interval]]:
+def _parquet_offsets(path: Location, size: int) -> dict[int, list[Interval]]:
     try:
-        file = pq.ParquetFile(blobs.open_file(path))
+        file = pq.ParquetFile(open_listed(path, size))
         _check_shape(path, file.schema_arrow)
         covered = covered_offsets(path, file)
         if covered is not None:
             return covered
         table = file.read(columns=["partition", "offset"])
+    except FileNotFoundError as error:  # an object store says so when it is read
+        raise gone(path) from error
     except (pa.ArrowException, OSError) as error:
         raise MalformedTopic(
             str(path),
@@ -330,6 +356,18 @@ def _parquet_offsets(path: Location) -> dict[int, list[Interval]]:
         partition: intervals_of(offsets if len(distinct) == 1 else offsets[partitions == partition])
         for partition in distinct
     }
+
+
+def open_listed(path: Location, size: int | None = None) -> pa.NativeFile:
+    """Open a Parquet file of a topic that a listing has shown; `size` as for `blobs.open_file`.
+
+    Raises:
+        MalformedTopic: it is not there any more.
+    """
+    try:
+        return blobs.open_file(path, size)
+    except FileNotFoundError as error:
+        raise gone(path) from error
 
 
 def _check_shape(path: Location, schema: pa.Schema) -> None:
@@ -376,11 +414,11 @@ def _json_rows(offsets: OffsetRange) -> Iterator[dict[str, Any]]:
 
 def _parquet_record(path: Location, partition: int, offset: int) -> Record | None:
     """Return the message at an offset of a Parquet file; None if the offset has no record."""
-    names = pq.read_schema(blobs.open_file(path)).names
+    names = pq.read_schema(open_listed(path)).names
     columns = [name for name in ("timestamp", "key", "value") if name in names]
     place = (pc.field("partition") == partition) & (pc.field("offset") == offset)
     # Partitioning would read columns from the path.
-    found = pq.read_table(blobs.open_file(path), columns=columns, filters=place, partitioning=None)
+    found = pq.read_table(open_listed(path), columns=columns, filters=place, partitioning=None)
     if not found.num_rows:
         return None
     key = found["key"][0].as_py() if "key" in columns else None

@@ -51,6 +51,12 @@ def partition_of(path: Location) -> int:
     return int(digits)
 
 
+def gone(path: Location) -> MalformedTopic:
+    """Return the error for a file that was deleted after a listing had shown it."""
+    fix = "files of a topic must stay: restore it; if another file has taken its place, run again"
+    return MalformedTopic(str(path), "was listed, but is not there any more", fix)
+
+
 def parse_lines(path: Location) -> Iterator[dict[str, Any]]:
     """Yield the messages of a hand-written file: offset, timestamp_ms, key, value, headers."""
     number = 0
@@ -63,6 +69,8 @@ def parse_lines(path: Location) -> Iterator[dict[str, Any]]:
                     raise ValueError(f"it is longer than {LINE_BYTES_MAX} bytes, the maximum for a line")
                 if line.strip():
                     yield parse_line(line)
+    except FileNotFoundError as error:
+        raise gone(path) from error
     except (ValueError, binascii.Error, EOFError, OSError, RecursionError, zlib.error) as error:
         problem = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise MalformedLine(str(path), max(number, 1), str(problem)) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tidelake.storage import blobs
 from tidelake.topic.files import FileTopic
 from tidelake.topic.topic import Topic
 
@@ -28,4 +29,5 @@ def open_topics(settings: CollectionSettings, decisions: Sequence[Decision] = ()
 
         cluster = KafkaCluster(settings.kafka)
         return [KafkaTopic(cluster, name, decisions) for name in settings.topics]
-    return [FileTopic(settings.topics_folder / name) for name in settings.topics]
+    folder = blobs.root_of(settings.topics_folder)
+    return [FileTopic(folder / name) for name in settings.topics]

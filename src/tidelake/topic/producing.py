@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tidelake.errors import CopyRefused, TopicUnwritable
-from tidelake.storage import blobs
+from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.storage.location import Location, Place
 from tidelake.topic.cluster import KafkaCluster, librdkafka_settings
-from tidelake.topic.files import FileTopic
+from tidelake.topic.files import FileTopic, open_listed
 from tidelake.topic.lines import parse_lines, partition_of
 from tidelake.topic.recording import MESSAGES_PER_FILE, Copied
 from tidelake.topic.topic import OffsetRange
@@ -26,7 +26,7 @@ _silent_log = logging.Logger("tidelake.playing", logging.CRITICAL + 1)
 """Discards the client's log, because Tidelake's own errors repeat what it says."""
 
 
-def play_topic(folder: Place, cluster: KafkaCluster, name: str, *, renumber: bool = False) -> Copied:
+def play_topic(folder: Place | ObjectStorePlace, cluster: KafkaCluster, name: str, *, renumber: bool = False) -> Copied:
     """Play a file topic to a Kafka topic. Records that the Kafka topic already has are not sent again.
 
     Args:
@@ -178,7 +178,7 @@ def _messages_of(offsets: OffsetRange) -> Iterator[dict[str, Any]]:
 
 
 def _parquet_rows(path: Location) -> Iterator[dict[str, Any]]:
-    for batch in pq.ParquetFile(blobs.open_file(path)).iter_batches():
+    for batch in pq.ParquetFile(open_listed(path)).iter_batches():
         for row in batch.to_pylist():
             stamp = row.get("timestamp")
             yield {

@@ -33,9 +33,13 @@ _FIX = (
 
 
 def write_recorded_file(path: Location, table: pa.Table, covered: dict[int, Interval], identity: int | None) -> None:
-    """Write messages and state which offsets they cover.
+    """Write messages and state which offsets they cover. An existing file is not replaced.
 
     In: the columns of `TOPIC_SCHEMA`; every message lies within `covered`.
+
+    Raises:
+        FileExistsError: there is a file of this name.
+
     Cost: encodes the rows twice, because the metadata describe the pages.
     """
     stated = json.dumps(covered)
@@ -45,7 +49,7 @@ def write_recorded_file(path: Location, table: pa.Table, covered: dict[int, Inte
     metadata = {COVERED_OFFSETS: stated, RECORDED: json.dumps(recorded)}
     if identity is not None:
         metadata[TOPIC_IDENTITY] = str(identity)
-    with blobs.writing(path) as sink:
+    with blobs.creating(path) as sink:
         pq.write_table(table.replace_schema_metadata(metadata), sink, **_OPTIONS)
 
 

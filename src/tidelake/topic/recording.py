@@ -10,6 +10,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,11 +20,12 @@ from confluent_kafka import Message
 
 from tidelake.errors import CopyRefused
 from tidelake.protocol.intervals import Interval
+from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.storage import blobs
-from tidelake.storage.location import Location, Place, locate
+from tidelake.storage.location import Location, Place
 from tidelake.topic.cluster import KafkaCluster
 from tidelake.topic.consuming import consume
-from tidelake.topic.files import FileTopic
+from tidelake.topic.files import FileTopic, open_listed
 from tidelake.topic.lines import LINE_BYTES_MAX, parse_line
 from tidelake.topic.recorded_file import TOPIC_IDENTITY, write_recorded_file
 from tidelake.topic.shape import TOPIC_SCHEMA
@@ -43,21 +45,22 @@ class Copied:
     """The offsets covered, by partition."""
 
 
-def record_topic(cluster: KafkaCluster, name: str, place: Place, form: Format = "parquet") -> Copied:
+def record_topic(cluster: KafkaCluster, name: str, place: Place | ObjectStorePlace, form: Format = "parquet") -> Copied:
     """Record those messages of a topic that the folder does not have yet. Recordings in Parquet can be continued.
 
     Raises:
         TopicMissing: the topic does not exist.
         CopyRefused: the folder holds an earlier topic of this name, or more of a partition than the topic has. If JSON
             lines are requested: the folder already holds messages, an offset has no record, or a line is too long.
+            Or another process has recorded the same offsets into the folder meanwhile.
         TopicUnreachable: the brokers do not answer, or stop answering.
 
     Cost: as Parquet, bounded memory; as JSON lines, one partition at a time in memory.
     """
-    folder = locate(place)
+    folder = blobs.root_of(place)
     blobs.make_folder(folder)
     facts = cluster.topic(name)
-    recorded = FileTopic(folder).end_offsets()
+    recorded = {} if blobs.is_empty(folder) else FileTopic(folder).end_offsets()
     if form == "jsonl" and recorded:
         raise CopyRefused(f"{folder} already holds messages, and its files never change", "record into an empty folder")
     _check_same_topic(folder, name, facts.identity)
@@ -100,7 +103,18 @@ def _write_part(
     folder: Location, rows: list[dict[str, Any]], partition: int, interval: Interval, identity: int | None
 ) -> None:
     path = folder / f"part-{partition:05d}-{interval[0]:019d}.parquet"
-    write_recorded_file(path, pa.Table.from_pylist(rows, schema=TOPIC_SCHEMA), {partition: interval}, identity)
+    with _refusing_second_recorder(path):
+        write_recorded_file(path, pa.Table.from_pylist(rows, schema=TOPIC_SCHEMA), {partition: interval}, identity)
+
+
+@contextmanager
+def _refusing_second_recorder(path: Location) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError as error:
+        raise CopyRefused(
+            f"another process has just recorded {path}", "record again: it continues what is recorded by then"
+        ) from error
 
 
 def _row_of(name: str, message: Message) -> dict[str, Any]:
@@ -129,7 +143,8 @@ def _headers_of(message: Message) -> list[dict[str, Any]] | None:
 def _write_lines(folder: Location, partition: int, messages: Iterator[Message], interval: Interval) -> int:
     """Write an interval as readable lines that parse to the same bytes."""
     expected = interval[0]
-    with blobs.writing(folder / f"{partition}.jsonl") as sink:
+    path = folder / f"{partition}.jsonl"
+    with _refusing_second_recorder(path), blobs.creating(path) as sink:
         lines = pa.BufferedOutputStream(sink, _BUFFER_BYTES)
         for message in messages:
             if message.offset() != expected:
@@ -194,7 +209,7 @@ def _check_same_topic(folder: Location, name: str, identity: int | None) -> None
     """Refuse to continue the recording of a topic that was recreated."""
     parts = [blob.location for blob in blobs.list_folder(folder).blobs if _PART_NAME.fullmatch(blob.location.name)]
     for path in parts[-1:]:
-        recorded = (pq.read_schema(blobs.open_file(path)).metadata or {}).get(TOPIC_IDENTITY.encode())
+        recorded = (pq.read_schema(open_listed(path)).metadata or {}).get(TOPIC_IDENTITY.encode())
         if recorded is not None and identity is not None and int(recorded) != identity:
             raise CopyRefused(
                 f"{folder} is a recording of an earlier topic '{name}', which was deleted and recreated",

@@ -19,13 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.decode.landing import ROW_TEXT
-from tidelake.errors import Conflict, DamagedFiles, DamagedTable, SinceError, StoreUnreachable, UpperError
+from tidelake.errors import Conflict, DamagedFiles, DamagedTable, SinceError, UpperError
 from tidelake.forms.form import Form
 from tidelake.integrity.verification import Share, Verification, verify_table
 from tidelake.plugins.envelope import form_of
 from tidelake.plugins.framing import framing_of
 from tidelake.read.snapshot import last_time, snapshot
-from tidelake.spark.engine_errors import engine_fact, is_of_object_store
+from tidelake.spark.engine_errors import engine_fact
 from tidelake.spark.row_hash import add_halves
 from tidelake.storage import blobs
 from tidelake.store.commit import OpenTable
@@ -185,8 +185,8 @@ def validate(
         report.mismatches.append(error.fact)
     except (PySparkException, Py4JJavaError) as error:
         # A table that cannot be read is damaged: note it, and raise the error unchanged.
-        if not collection.paths.updates.is_local and is_of_object_store(error):
-            raise StoreUnreachable(engine_fact(error), str(collection.paths.updates)) from error
+        if not collection.paths.updates.is_local and (refused := blobs.spark_error(error)) is not None:
+            raise refused from error
         report.mismatches.append(f"the table cannot be read at version {table.version}: {engine_fact(error)}")
         _record(collection, report, proofs)
         raise

@@ -43,6 +43,8 @@ def lake_findings(config: Path) -> Iterator[Finding]:
         yield from _folder(settings.store)
     else:
         yield from _object_store(settings.store)
+    if not isinstance(settings.data_docs, Path):
+        yield _reports(settings.data_docs)
     yield from _servers(settings)
     yield from _collections(settings)
 
@@ -63,6 +65,17 @@ def _object_store(place: ObjectStorePlace) -> Iterator[Finding]:
         return
     yield Finding("store", "ok", f"{place} can be written to, and has conditional writes")
     yield _clock(ahead_s)
+
+
+def _reports(place: ObjectStorePlace) -> Finding:
+    """Check whether the reports can be written: an object is written, read and deleted."""
+    from tidelake.storage import blobs
+
+    try:
+        blobs.now_s(blobs.root_of(place))
+    except TidelakeError as error:
+        return failed("reports", error)
+    return Finding("reports", "ok", f"{place} can be written to")
 
 
 def _folder(store: Path) -> Iterator[Finding]:

@@ -6,12 +6,13 @@ import json
 import os
 import re
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tidelake.cli.options import CONFIG, ConfigOption
+from tidelake.cli.places import place_of
 from tidelake.cli.progress import working
 from tidelake.cli.render import say, shortened
 from tidelake.errors import ConfigurationError, OptionRefused, hint_for_name
@@ -19,13 +20,17 @@ from tidelake.errors import ConfigurationError, OptionRefused, hint_for_name
 if TYPE_CHECKING:
     from tidelake.cli.init.draft import Draft, Registry
     from tidelake.cli.init.samples import Sample
+    from tidelake.settings.object_store import FolderPlace
 
 _NAME_MAX = 63
 
 
 def init(
     topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", help="The folder of a file topic or, with --kafka, a topic's name.")
+        str,
+        typer.Argument(
+            metavar="TOPIC", help="The folder of a file topic: a path, or an s3: URI. With --kafka, a topic's name."
+        ),
     ],
     name: Annotated[
         str | None, typer.Option(help="The collection's name; by default, it comes from the topic's.")
@@ -70,17 +75,19 @@ def init(
         raise OptionRefused("--servers cannot be combined with --kafka or --registry", "put the address into its file")
     blocks = _server_blocks(servers, kafka, registry)
     is_kafka, place = "kafka" in blocks, servers or Path("the command line")
+    folder = None if is_kafka else place_of(topic)
+    topic_name = topic if folder is None else PurePosixPath(str(folder)).name
     chosen = Choices(envelope, _columns(key), None if schema is None else _read_schema(schema))
     with working(f"reading {topic}"):
         samples, settings = (
-            _kafka_topic(place, topic, blocks["kafka"]) if is_kafka else _file_topic(Path(topic), config)
+            _kafka_topic(place, topic, blocks["kafka"]) if folder is None else _file_topic(folder, config)
         )
         settings |= blocks
         found = _registry(place, blocks["registry"]) if "registry" in blocks else None
-        draft = draft_of(Path(topic).name, samples, chosen, found)
-    collection = name or _collection_name(Path(topic).name, draft)
+        draft = draft_of(topic_name, samples, chosen, found)
+    collection = name or _collection_name(topic_name, draft)
     source = {"source": "kafka"} if is_kafka else {}
-    block = {**draft.block, "topic": Path(topic).name, **source}
+    block = {**draft.block, "topic": topic_name, **source}
     if "schema" in block:  # the longest part comes last
         block["schema"] = block.pop("schema")
     _write(config, settings | {"collections": {collection: block}}, draft)
@@ -102,11 +109,17 @@ def _read_schema(file: Path) -> Any:
         raise OptionRefused(f"the schema {file} cannot be read: {problem}", "give the path of an .avsc file") from error
 
 
-def _file_topic(folder: Path, config: Path) -> tuple[list[Sample], dict[str, Any]]:
+def _file_topic(folder: FolderPlace, config: Path) -> tuple[list[Sample], dict[str, Any]]:
     """Return the samples of a file topic, and the settings that name the topics and the store."""
     from tidelake.cli.init.samples import samples_of_files
     from tidelake.errors import FolderMissing
+    from tidelake.settings.object_store import ObjectStorePlace
 
+    if isinstance(folder, ObjectStorePlace):
+        above = folder.uri.rpartition("/")[0]
+        if above.endswith("/"):
+            raise OptionRefused(f"{folder} is a bucket, not a topic", "give the folder of a topic: `s3://bucket/topic`")
+        return samples_of_files(folder), {"store": "data/store", "topics": above}
     if not folder.is_dir():
         raise FolderMissing(folder.name, str(folder))
     samples = samples_of_files(folder)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from tidelake.settings.kafka import KafkaSettings
+from tidelake.settings.object_store import FolderPlace
 from tidelake.topic.files import FileTopic
 
 SAMPLES_MAX = 1_000
@@ -22,11 +22,11 @@ class Sample:
     value: bytes | None
 
 
-def samples_of_files(folder: Path) -> list[Sample]:
+def samples_of_files(folder: FolderPlace) -> list[Sample]:
     """Return the first messages of a file topic.
 
     Raises:
-        FolderMissing, MalformedTopic: the topic cannot be read.
+        FolderMissing, MalformedTopic, StoreUnreadable: the topic cannot be read.
     """
     topic = FileTopic(folder)
     offsets, gaps = topic.plan({}, SAMPLES_MAX)

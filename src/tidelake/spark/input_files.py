@@ -1,0 +1,29 @@
+"""The files that a frame reads, as Spark has found them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def missing_file(frame: DataFrame, paths: Iterable[str]) -> str | None:
+    """Return a path that a frame does not read although it was told to; None if it reads all of them.
+
+    If a file disappears after Spark has checked that it exists and before Spark has listed it, Spark leaves it out
+    without an error. If it disappears later, reading it fails.
+
+    Args:
+        frame: a frame that `spark.read` has just returned.
+        paths: the paths of single files that it was given.
+
+    Cost: a few calls to the JVM, without a job.
+    """
+    wanted = list(paths)
+    found = list(frame._jdf.queryExecution().analyzed().relation().location().inputFiles())
+    if len(found) == len(wanted):
+        return None
+    names = {file.rpartition("/")[2] for file in found}
+    return next((path for path in wanted if path.rpartition("/")[2] not in names), wanted[0])
