@@ -23,6 +23,7 @@ from tidelake.storage.location import HIDDEN, Location
 from tidelake.store.acknowledged import acknowledge_entry, read_markers
 from tidelake.store.entry import Entry
 from tidelake.store.failpoints import reach
+from tidelake.store.followed import newest
 from tidelake.store.layout import Store
 from tidelake.store.publication import Publication, folder_of_name
 from tidelake.store.table_log import BEFORE, LAST, LOG, SEQ, entry_path, read_or_none, seq_of, settle
@@ -61,7 +62,7 @@ class NameLog:
         Cost: two listings and a read for each of its few entries, however many names there are.
         """
         self.store, self.folder, self.path = store, folder, store.names / folder
-        self._tip = settle(self.path)
+        self._tip = newest(self.path).tip
         if self._tip.version < 0 and blobs.exists(self._bound):
             self._tip = settle(self.path)  # another process may just have bound the name
             if self._tip.version < 0:
