@@ -89,7 +89,7 @@ class StreamTick(Tick):
     ) -> None:
         self.spark, self.collection, self.settings, self.topic = spark, collection, settings, topic
         self.refusals, self.schema = refusals, collection.entry.record_schema
-        self.table = OpenTable(collection.paths.updates)
+        self.table = OpenTable(collection.paths.updates, may_be_stale=True)
         self.sealed = _Sealed(self.table.value(UPPER) or 0, bool(self.table.value(CLOSED)))
         self.report = TickReport()
         self.late_offsets: tuple[int, int] | None = None

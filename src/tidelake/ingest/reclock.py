@@ -42,7 +42,7 @@ def _open(collection: Collection, settings: ReclockSettings) -> tuple[Collection
     """Open a collection as it is now, and its table."""
     if settings.evolves:
         return open_newest(collection)
-    return collection, OpenTable(collection.paths.updates)
+    return collection, OpenTable(collection.paths.updates, may_be_stale=True)
 
 
 def _plan(

@@ -202,10 +202,10 @@ def _damage_in_name(store: Store, path: Location) -> Iterator[tuple[Damage, Loca
 
 
 def missing_files(table: Location, files: Sequence[RunFile]) -> list[RunFile]:
-    """Return the files that do not exist. In an object store, the table is listed once."""
+    """Return the files that do not exist. In an object store, the runs of the table are listed once."""
     if table.is_local:
         return [file for file in files if not blobs.exists(table / file.path)]
-    there = {blob.location for blob in blobs.list_blobs(table)}
+    there = {blob.location for blob in blobs.list_blobs(table, after=f"{RUN}=")}
     return [file for file in files if table / file.path not in there]
 
 

@@ -133,7 +133,7 @@ class Catalog:
     def _collection(self, entry: Entry) -> Collection:
         return Collection(entry, self.store.collection(entry.id))
 
-    def _entry_of(self, binding: Binding) -> Entry | None:
+    def _entry_of(self, binding: Binding, may_be_stale: bool = False) -> Entry | None:
         """Return the entry of the collection that a name is bound to; None if the name is free.
 
         Raises:
@@ -141,7 +141,7 @@ class Catalog:
         """
         if binding.id is None or binding.state == "creating":
             return None
-        entry = read_handles(self.store.collection(binding.id))
+        entry = read_handles(self.store.collection(binding.id), may_be_stale)
         return entry if entry.name == binding.name else None
 
     def _undivided(self) -> OpenTable | None:
@@ -261,14 +261,18 @@ class Catalog:
         """
 
         def adopt(entry: Entry) -> Entry:
+            if entry.name != spec.name:  # it has another name now
+                raise UnknownCollection(str(self.store.root), spec.name)
             if entry.writer not in (None, self.writer):
                 raise WriterFenced(spec.name, self.writer, entry.writer)
             check_same(entry, spec)
             return with_columns(entry, spec)
 
-        if self._undivided() is not None and (found := self.get(spec.name)) is not None:
-            adopt(found.entry)  # before the catalog is divided: a writer that is refused writes nothing
-        entry = change_handles(self._bound(spec), adopt)
+        log = NameLog.of(self.store, spec.name, may_be_stale=True)
+        # A name gets a log when the catalog is divided. A writer that is refused writes nothing, so it comes first.
+        if log.binding is None and self._undivided() is not None and (found := self.get(spec.name)) is not None:
+            adopt(found.entry)
+        entry = change_handles(self._bound(spec, log), adopt)
         collection = self._collection(entry)
         if not entry.tables_made:
             create_tables(collection)
@@ -281,8 +285,18 @@ class Catalog:
             opened.carry_columns()
         return opened
 
-    def _bound(self, spec: CollectionSpec) -> CollectionPaths:
-        """Return the location of the collection that has the name of a specification; create it if there is none."""
+    def _bound(self, spec: CollectionSpec, seen: NameLog) -> CollectionPaths:
+        """Return the location of the collection that has the name of a specification; create it if there is none.
+
+        Args:
+            spec: the specification.
+            seen: the log of the name as it was just now.
+        """
+        if seen.binding is not None and seen.binding.state == "live":
+            seen.finish()
+            entry = self._entry_of(seen.binding, may_be_stale=True)
+            if entry is not None:
+                return self.store.collection(entry.id)
         for log in self._attempts(spec.name, creates=True):
             log.finish()
             binding = log.binding
