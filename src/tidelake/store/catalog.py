@@ -124,11 +124,23 @@ class Catalog:
 
     def _found(self, name: str) -> Collection | TidelakeError | None:
         try:
-            binding = NameLog.of(self.store, name).binding
-            entry = None if binding is None else self._entry_of(binding)
+            entry = self._entry_of_published(name)
+            if entry is None:
+                binding = NameLog.of(self.store, name).binding
+                entry = None if binding is None else self._entry_of(binding)
         except TidelakeError as error:
             return error
         return None if entry is None else self._collection(entry)
+
+    def _entry_of_published(self, name: str) -> Entry | None:
+        """Return the newest entry of a collection in an object store, if this process knows that it is published.
+
+        A name is bound anew only if its collection has another name, so the newest handles prove such a binding.
+        """
+        if self.store.root.is_local:
+            return None
+        binding = NameLog.of(self.store, name, may_be_stale=True).binding
+        return None if binding is None or binding.publication is None else self._entry_of(binding)
 
     def _collection(self, entry: Entry) -> Collection:
         return Collection(entry, self.store.collection(entry.id))
@@ -188,13 +200,17 @@ class Catalog:
             folders -= {entry.id for entry in catalog_entries(catalog).values()}
         return sorted(folders - {log.binding.id for log in name_logs(self.store) if log.binding is not None})
 
-    def publication(self, name: str) -> Publication | None:
+    def publication(self, name: str, may_be_stale: bool = False) -> Publication | None:
         """Return the publication of this name; None if nothing was ever published under it.
+
+        Args:
+            name: the name.
+            may_be_stale: see `OpenTable`.
 
         Cost: the log of the name is opened.
         """
         for _ in range(2):  # another process may divide the catalog between the first look and the second
-            binding = NameLog.of(self.store, name).binding
+            binding = NameLog.of(self.store, name, may_be_stale).binding
             if binding is not None:
                 return binding.publication
             catalog = self._undivided()

@@ -42,9 +42,9 @@ from tidelake.storage.location import UNFINISHED, Location
 from tidelake.store.acknowledged import acknowledge_checkpoint, acknowledge_entry, digest_of, read_markers
 from tidelake.store.failpoints import reach
 from tidelake.store.files import DIGEST, HEADERS_DIGEST, ROWS_HASH, WHOLE_DIGEST, RunFile, check_file
+from tidelake.store.followed import Followed, forget, known, newest, remember
 from tidelake.store.format import CATALOG_VERSION, FORMAT, FORMAT_VERSION, REFUSED_PROPERTY, REFUSED_VALUE
 from tidelake.store.layout import RUN, TIME, begun_at
-from tidelake.store.followed import Followed, forget, known, newest, remember
 from tidelake.store.log_copy import new_checkpoint, next_entry
 from tidelake.store.log_state import LogState
 from tidelake.store.table_log import (
@@ -74,6 +74,11 @@ from tidelake.store.table_log import (
 EPOCH = "epoch"
 SWEEP_FLOOR = "sweep_floor"
 """A run that began at a `seq` below this value and is not live may be deleted at any moment. No commit can add it."""
+
+FLAGGED = "flagged"
+"""The `seq` up to which each commit since the table's creation came from a release that sets the flags of its caller.
+
+An earlier release leaves this value behind, and no later commit makes it catch up: from then on, flags mean nothing."""
 
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 6 hours",
@@ -202,6 +207,10 @@ class OpenTable:
         values = {name: self.value(prefix + name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
 
+    def may_have(self, flag: str) -> bool:
+        """Return False if no commit has set a flag; True if one has, or if an earlier release may have left it out."""
+        return self.value(FLAGGED) != self.seq or bool(self.value(flag))
+
     def files(self) -> list[RunFile]:
         """All live files, as their log entries describe them."""
         return [_run_file(path, action) for path, action in self._state.files.items()]
@@ -317,6 +326,8 @@ class OpenTable:
     ) -> Committed:
         """Make one call that commits, with the next `seq` and these values; return once the commit is durable."""
         nonce = secrets.token_hex(16)
+        if self.value(FLAGGED) == self.seq:
+            values = {**values, FLAGGED: self.seq + 1}
         transactions = [*(Transaction(name, value) for name, value in values.items()), Transaction(SEQ, self.seq + 1)]
         reach("commit.before_call", self.path.name)
         properties = CommitProperties(

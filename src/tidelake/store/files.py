@@ -312,7 +312,7 @@ def open_verified(
     if remembered is not None:
         return pa.BufferReader(remembered)
     try:
-        source, digest = _open_with_digest(table / file.path)
+        source, digest = _open_with_digest(table / file.path, file.bytes)
     except FileNotFoundError as error:
         fact = f"the file {file.path} is missing; a version that is more than a day old may no longer be readable"
         raise DamagedTable(str(table), fact) from error
@@ -394,8 +394,11 @@ def _hash_file(location: Location) -> str:
     return digest.hexdigest()
 
 
-def _open_with_digest(location: Location) -> tuple[pa.NativeFile, str]:
-    """Open a file for Arrow, and compute its digest."""
+def _open_with_digest(location: Location, size: int | None = None) -> tuple[pa.NativeFile, str]:
+    """Open a file for Arrow, and compute its digest; if it should be small, an object store is asked once."""
+    if size is not None and size <= HASHED_BYTES_MAX and not location.is_local:
+        data = blobs.read(location)
+        return pa.BufferReader(data), sha256(data).hexdigest()
     source = blobs.open_file(location)
     if source.size() <= HASHED_BYTES_MAX:
         with source:

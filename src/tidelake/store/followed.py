@@ -115,6 +115,12 @@ def known(path: Location) -> Followed:
     return (None if path.is_local else _kept.get(path)) or newest(path)
 
 
+def refresh(path: Location) -> None:
+    """Catch up with a log that other processes may have changed. Nothing is done on a disk."""
+    if not path.is_local:
+        newest(path)
+
+
 def remember(path: Location, followed: Followed) -> None:
     """Follow a log from here on, unless it is on a disk, or not acknowledged up to its end."""
     tip = followed.tip

@@ -191,13 +191,13 @@ def _stored(frame: DataFrame, schema: pa.Schema, split_by: Sequence[str]) -> Dat
 
 
 def _write(stored: DataFrame, table: Location, run: str, split_by: Sequence[str]) -> list[RunFile]:
+    blobs.prepare_spark(stored.sparkSession, table)
     if not table.is_local and runs_here(stored.sparkSession):
         # S3A would send thirty requests to find out what this process knows.
         with blobs.scratch_folder() as scratch:
             _writer(stored, split_by).parquet(str(scratch / "run"))
             return upload_run(scratch / "run", table, run)
     folder = table / f"{RUN}={run}"
-    blobs.prepare_spark(stored.sparkSession, table)
     _writer(stored, split_by).options(**blobs.spark_write_options(table)).parquet(str(folder))
     for blob in blobs.list_blobs(folder):
         if blob.location.suffix == ".crc":  # Hadoop writes checksums to local disks only
@@ -212,7 +212,7 @@ def _writer(stored: DataFrame, split_by: Sequence[str]) -> DataFrameWriter:
 
 def runs_here(spark: SparkSession) -> bool:
     """Return whether all of Spark runs on this machine, so that its tasks write to the same disk as this process."""
-    master = spark.sparkContext.master
+    master = spark.sparkContext.master or ""
     return master == "local" or master.startswith("local[")
 
 
