@@ -7,7 +7,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from benchmarks import bulk, catalogs, elsewhere, many, raw, reads, small, tables, targets, ticks, verified, written
+from benchmarks import (
+    bulk,
+    catalogs,
+    elsewhere,
+    many,
+    raw,
+    reads,
+    requests,
+    small,
+    tables,
+    targets,
+    ticks,
+    verified,
+    written,
+)
 from benchmarks.measure import Samples
 from benchmarks.peers import differential
 from benchmarks.targets import Row
@@ -260,6 +274,19 @@ def _catalog_lines(number: int, samples: Samples, measurement: str) -> Iterator[
     yield Line(row, f"{catalogs.STATUS}, of each", "", seconds / number * 1000, None, " ms", True)
 
 
+def _requests_lines(ticks: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    budgets = {requests.TICK: 40, requests.SEAL: 20, requests.STATUS: 6}
+    for step in requests.STEPS:
+        counts = samples.series[requests.series_of(step, requests.REQUESTS)]
+        shown = (f"{max(samples.series[requests.series_of(step, verb)]):.0f} {verb}" for verb in requests.VERBS)
+        size = max(samples.series[requests.series_of(step, requests.BYTES)]) / 1000
+        note = f"{', '.join(shown)}; {size:.0f} kB"
+        usual = sorted(counts)[len(counts) // 2]
+        yield Line(targets.REQUESTS, step, "", usual, budgets.get(step), "", True, note)
+        if max(counts) > usual:
+            yield Line(targets.REQUESTS, f"{step} with checkpoints", "", max(counts), None, "", True)
+
+
 _LINES = {
     "ticks": _tick_lines,
     "bulk": _bulk_lines,
@@ -276,4 +303,5 @@ _LINES = {
     "verify": _verify_lines,
     "tables": _tables_lines,
     "catalog": _catalog_lines,
+    "requests": _requests_lines,
 }

@@ -220,7 +220,7 @@ def read_status(
         damaged=damaged,
         topic_problem=problem,
         topic_gaps=[str(gap) for gap in gaps],
-        quarantine_unexplained=quarantine_reasons(collection, explained=False) if reasons else {},
+        quarantine_unexplained=quarantine_reasons(collection, explained=False, may_be_stale=True) if reasons else {},
         sealed_by_decision=sealed_by_decision(collection),
         decided_counts=sorted(counts_in(decisions)),
         late_verdicts=late.verdicts,
@@ -231,7 +231,7 @@ def read_status(
         keys_in_error=errors.count,
         keys_in_error_first=errors.first,
         times_ahead_s=_times_ahead_s(upper) if collection.entry.mints_times else 0,
-        waiting=read_waiting(collection, table, files) if may_wait else None,
+        waiting=read_waiting(collection, table, files, may_be_stale=True) if may_wait else None,
         upper_age_s=age_of_upper_s(collection, closed, lag, lag_s),
         stalled_after_s=stalled_after_s,
         publication=None

@@ -98,8 +98,11 @@ def delete_all(locations: Iterable[Location]) -> None:
     An object store takes a thousand of them in one request, in any order.
     """
     chosen = list(locations)
-    if chosen:
-        _backend(chosen[0]).delete_all(chosen)
+    if chosen and isinstance(backend := _backend(chosen[0]), LocalDisk):
+        for location in chosen:
+            delete(location)
+    elif chosen:
+        backend.delete_all(chosen)
 
 
 def delete_folder(folder: Location) -> None:

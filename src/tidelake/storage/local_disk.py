@@ -85,10 +85,6 @@ class LocalDisk:
         with suppress(FileNotFoundError):
             os.unlink(str(location))
 
-    def delete_all(self, locations: list[Location]) -> None:
-        for location in locations:
-            self.delete(location)
-
     def delete_folder(self, folder: Location) -> None:
         if os.path.lexists(str(folder)):
             shutil.rmtree(str(folder))

@@ -165,7 +165,7 @@ class Catalog:
         if not self.exists():
             self._check_not_lost()
             return None
-        catalog = OpenTable(self.store.catalog)
+        catalog = OpenTable(self.store.catalog, may_be_stale=True)  # `exists` has just looked
         return None if is_divided(catalog) else catalog
 
     def divide(self) -> int:
@@ -284,11 +284,9 @@ class Catalog:
             check_same(entry, spec)
             return with_columns(entry, spec)
 
-        log = NameLog.of(self.store, spec.name, may_be_stale=True)
-        # A name gets a log when the catalog is divided. A writer that is refused writes nothing, so it comes first.
-        if log.binding is None and self._undivided() is not None and (found := self.get(spec.name)) is not None:
-            adopt(found.entry)
-        entry = change_handles(self._bound(spec, log), adopt)
+        if self._undivided() is not None and (found := self.get(spec.name)) is not None:
+            adopt(found.entry)  # before the catalog is divided: a writer that is refused writes nothing
+        entry = change_handles(self._bound(spec), adopt)
         collection = self._collection(entry)
         if not entry.tables_made:
             create_tables(collection)
@@ -301,13 +299,9 @@ class Catalog:
             opened.carry_columns()
         return opened
 
-    def _bound(self, spec: CollectionSpec, seen: NameLog) -> CollectionPaths:
-        """Return the location of the collection that has the name of a specification; create it if there is none.
-
-        Args:
-            spec: the specification.
-            seen: the log of the name as it was just now.
-        """
+    def _bound(self, spec: CollectionSpec) -> CollectionPaths:
+        """Return the location of the collection that has the name of a specification; create it if there is none."""
+        seen = NameLog.of(self.store, spec.name, may_be_stale=True)
         if seen.binding is not None and seen.binding.state == "live":
             seen.finish()
             entry = self._entry_of(seen.binding, may_be_stale=True)
