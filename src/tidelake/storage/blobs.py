@@ -98,11 +98,12 @@ def delete_all(locations: Iterable[Location]) -> None:
     An object store takes a thousand of them in one request, in any order.
     """
     chosen = list(locations)
-    if chosen and isinstance(backend := _backend(chosen[0]), LocalDisk):
-        for location in chosen:
-            delete(location)
-    elif chosen:
+    backend = _backend(chosen[0]) if chosen else _LOCAL_DISK
+    if not isinstance(backend, LocalDisk):
         backend.delete_all(chosen)
+        return
+    for location in chosen:
+        delete(location)
 
 
 def delete_folder(folder: Location) -> None:

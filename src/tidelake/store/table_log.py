@@ -211,7 +211,7 @@ class Tip:
 
     def followed_by(self, version: int, digest: str | None, text: bytes) -> Tip:
         """The tip of the log after one more entry."""
-        return replace(self, version=version, digest=digest, entries=(*self.entries, text))
+        return Tip(version, digest, self.checkpoint, (*self.entries, text), self.checkpoint_version)
 
     def newest_entries(self) -> tuple[Entry | None, Entry]:
         """The second newest entry (None unless it is past the checkpoint) and the newest entry."""
