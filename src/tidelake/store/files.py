@@ -110,7 +110,7 @@ def describe_run(table: Location, run: str, rows_hash: str | None = None) -> lis
     large = [blob.location for blob in listed if blob.size > HASHED_BYTES_MAX and blob.location.is_local]
     whole_digests = _hash_files(large)
     for blob in listed:
-        source, digest = _open_with_digest(blob.location)
+        source, digest = _open_with_digest(blob.location, blob.size)
         whole = whole_digests.get(blob.location)
         with source:
             metadata = pq.read_metadata(source)
