@@ -11,6 +11,7 @@ from benchmarks import (
     bulk,
     catalogs,
     elsewhere,
+    lingering,
     many,
     raw,
     reads,
@@ -220,6 +221,16 @@ def _tables_lines(count: int, samples: Samples, measurement: str) -> Iterator[Li
     yield Line(row, "heap", "", max(sample.peak_mb for sample in samples.of[tables.SEVERAL]), HEAP_MB, " MB", True)
 
 
+def _linger_lines(seconds: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row, stays = targets.LINGER, f"{seconds:,} s"
+    arrivals = f"{len(samples.of[lingering.ARRIVAL])} arrivals in {stays}"
+    yield Line(row, f"{arrivals}, median", "", samples.median(lingering.ARRIVAL), 3, " s", True)
+    yield Line(row, f"{arrivals}, 99 of 100", "", lingering.slowest(samples, 0.01), None, " s")
+    for what in (lingering.PROCESS, lingering.LIVE):
+        grown = lingering.growth(samples, what)
+        yield Line(row, f"{what}, the last quarter of {stays}", "the second quarter", grown, 1.1, at_most=True)
+
+
 def _reads_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
     state = f"{rows / 1e6:g} M rows"
     for at in (reads.AT_SINCE, reads.AT_MIDDLE, reads.AT_LAST):
@@ -302,6 +313,7 @@ _LINES = {
     "cluster": _cluster_lines,
     "verify": _verify_lines,
     "tables": _tables_lines,
+    "linger": _linger_lines,
     "catalog": _catalog_lines,
     "requests": _requests_lines,
 }
