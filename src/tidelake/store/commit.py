@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,6 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
-from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
 from tidelake.errors import (
@@ -34,7 +33,6 @@ from tidelake.errors import (
     NewerFormat,
     RunSwept,
     StoreUnreachable,
-    StoreUnreadable,
 )
 from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
@@ -47,6 +45,7 @@ from tidelake.store.format import CATALOG_VERSION, FORMAT, FORMAT_VERSION, REFUS
 from tidelake.store.layout import RUN, TIME, begun_at
 from tidelake.store.log_copy import new_checkpoint, next_entry
 from tidelake.store.log_state import LogState
+from tidelake.store.notices import warn
 from tidelake.store.table_log import (
     BEFORE,
     HINT,
@@ -105,10 +104,9 @@ def create_table(path: Location, schema: pa.Schema, values: Mapping[str, int] | 
     blobs.make_folder(log)
     reach("table.after_folder")
     nonce = secrets.token_hex(16)
-    apart = path / f"{UNFINISHED}{nonce}"
     stated = {FORMAT: FORMAT_VERSION, **(values or {}), SEQ: 0}
     transactions = [Transaction(name, value) for name, value in stated.items()]
-    try:
+    with _folder_apart(path, nonce) as apart:
         DeltaTable.create(
             str(apart),
             schema=Schema.from_arrow(schema),
@@ -118,22 +116,29 @@ def create_table(path: Location, schema: pa.Schema, values: Mapping[str, int] | 
                 app_transactions=transactions, custom_metadata={"nonce": nonce, BEFORE: ""} | LAST
             ),
             post_commithook_properties=_NO_HOOKS,
-            storage_options=blobs.delta_options(apart),
         )
         reach("table.after_entry")
         with suppress(FileExistsError):
             blobs.create(entry_path(path, 0), blobs.read(entry_path(apart, 0)))
-    except (OSError, DeltaError) as error:
-        if path.is_local:
-            raise
-        raise blobs.engine_error(path, error, "write") from error
-    finally:
-        with suppress(OSError, StoreUnreadable):
-            blobs.delete_folder(apart)  # a sweep deletes leftovers
     blobs.make_durable([entry_path(path, 0)])
     blobs.make_names_durable([log, path, *path.parents])
     reach("table.after_create", path.name)
     settle(path)
+
+
+@contextmanager
+def _folder_apart(path: Location, nonce: str) -> Iterator[Location]:
+    """Give a folder on a disk for a table's first entry: on the disk of the store, if the store is on one."""
+    if not path.is_local:
+        with blobs.scratch_folder() as scratch:
+            yield scratch
+        return
+    apart = path / f"{UNFINISHED}{nonce}"
+    try:
+        yield apart
+    finally:
+        with suppress(OSError):
+            blobs.delete_folder(apart)  # a sweep deletes leftovers
 
 
 def is_table(path: Location) -> bool:
@@ -508,7 +513,8 @@ def _maintain_elsewhere(path: Location) -> bool:
         return False
     data, hint = new_checkpoint(tip)
     if readable_checkpoint(data) != followed.state:
-        raise DamagedTable(str(path), f"delta-rs made a checkpoint of version {tip.version} that says something else")
+        warn("a checkpoint that differs from the log was not written", table=str(path), version=tip.version)
+        return False
     try:
         blobs.create(checkpoint_path(path, tip.version), data)
     except FileExistsError:  # another process has just written one
