@@ -23,6 +23,7 @@ from benchmarks.many import measure_many
 from benchmarks.measure import Samples, machine
 from benchmarks.raw import GROWTH, measure_raw, measure_raw_ticks
 from benchmarks.reads import measure_reads
+from benchmarks.requests import measure_requests
 from benchmarks.small import measure_ledger, measure_seal, measure_start
 from benchmarks.tables import measure_tables
 from benchmarks.targets import ROWS
@@ -137,6 +138,7 @@ def tasks(quick: bool, large: bool) -> list[Task]:
         Task("reads", 10 * _M, 150, measure_reads),
         Task("verify", 10 * _M, 60, measure_verify),
         Task("catalog", 1_000, 120, measure_catalogs),
+        Task("requests", 40, 120, measure_requests),
         Task("pathway", _M, 60, measure_pathway),
         Task("cluster", _M, 60, measure_cluster),
         Task("many", 1_000, 360, partial(measure_many, updates=1_000)),

@@ -15,6 +15,7 @@ from benchmarks import (
     many,
     raw,
     reads,
+    requests,
     small,
     tables,
     targets,
@@ -284,6 +285,19 @@ def _catalog_lines(number: int, samples: Samples, measurement: str) -> Iterator[
     yield Line(row, f"{catalogs.STATUS}, of each", "", seconds / number * 1000, None, " ms", True)
 
 
+def _requests_lines(ticks: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    budgets = {requests.TICK: 40, requests.SEAL: 20, requests.STATUS: 6}
+    for step in requests.STEPS:
+        counts = samples.series[requests.series_of(step, requests.REQUESTS)]
+        shown = (f"{max(samples.series[requests.series_of(step, verb)]):.0f} {verb}" for verb in requests.VERBS)
+        size = max(samples.series[requests.series_of(step, requests.BYTES)]) / 1000
+        note = f"{', '.join(shown)}; {size:.0f} kB"
+        usual = sorted(counts)[len(counts) // 2]
+        yield Line(targets.REQUESTS, step, "", usual, budgets.get(step), "", True, note)
+        if max(counts) > usual:
+            yield Line(targets.REQUESTS, f"{step} with checkpoints", "", max(counts), None, "", True)
+
+
 _LINES = {
     "ticks": _tick_lines,
     "bulk": _bulk_lines,
@@ -301,4 +315,5 @@ _LINES = {
     "tables": _tables_lines,
     "linger": _linger_lines,
     "catalog": _catalog_lines,
+    "requests": _requests_lines,
 }

@@ -66,6 +66,12 @@ CATALOG = Row(
     "at most 1.5×; `status` of 10,000 in at most 30 s",
     "catalog",
 )
+REQUESTS = Row(
+    "requests to an object store",
+    "the budget",
+    "at most 40 a tick, 20 a seal without copies, 6 a status",
+    "requests",
+)
 VERIFY = Row("`verify --deep`", "Arrow reading all columns of the same files", "0.5×", "verify")
 MEMORY = Row("memory", "2 GiB of heap", "enough for every state", "ticks")
 START = Row("cold start to the first commit", "bare session and first job", "1.3×; import 150 ms; status 1 s", "start")
@@ -75,5 +81,5 @@ HUDI = Row("tick", "Hudi's and Paimon's writers", "reported", "", NO_JARS)
 
 ROWS = (
     *(TICK, TICK_READ, TICK_DELTA_RS, GROWTH, SEAL, BULK, BULK_COPY, BULK_FASTAVRO, RAW, RAW_GROWTH, LEDGER, PATHWAY),
-    *(WRITTEN, AS_OF, OF_TIME, MANY, TABLES, LINGER, CATALOG, VERIFY, MEMORY, START, CLUSTER, HUDI),
+    *(WRITTEN, AS_OF, OF_TIME, MANY, TABLES, LINGER, CATALOG, REQUESTS, VERIFY, MEMORY, START, CLUSTER, HUDI),
 )

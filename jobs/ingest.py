@@ -117,7 +117,7 @@ def _tick_to_the_ends(
             log.info("upper was moved without messages", collection=collection.name)
             return None
         ingested.add_tick(tick)
-        table = OpenTable(collection.paths.updates)
+        table = OpenTable(collection.paths.updates, may_be_stale=True)
         offsets = _offsets_in(table, topics)
         log.info(
             "ingested",
@@ -144,7 +144,7 @@ def _has_reached(offsets: Offsets, ends: Offsets) -> bool:
 
 
 def _offsets_of(collection: Collection, topics: Sequence[Topic]) -> Offsets:
-    return _offsets_in(OpenTable(collection.paths.updates), topics)
+    return _offsets_in(OpenTable(collection.paths.updates, may_be_stale=True), topics)
 
 
 def _offsets_in(table: OpenTable, topics: Sequence[Topic]) -> Offsets:

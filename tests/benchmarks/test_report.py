@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from benchmarks import catalogs, lingering, many, raw, small, ticks
+from benchmarks import catalogs, lingering, many, raw, requests, small, ticks
 from benchmarks.__main__ import tasks
 from benchmarks.data import Stream
 from benchmarks.lines import Line, lines_of
@@ -62,6 +62,21 @@ def test_a_store_of_many_collections_is_compared_with_a_store_of_few() -> None:
     find, change, status, each = lines_of({"catalog": {"10000": samples}})
     assert [(line.reached, line.met) for line in (find, change, status)] == [(1, True), (2, False), (9, True)]
     assert (each.reached, each.met) == (0.9, None)
+
+
+def test_the_usual_number_of_requests_has_a_budget_and_the_greatest_is_shown() -> None:
+    counts = {requests.TICK: [33.0, 33.0, 80.0], requests.SEAL: [21.0], requests.STATUS: [5.0], requests.FIRST: [90.0]}
+    samples = Samples()
+    for step, numbers in counts.items():
+        for what in (requests.REQUESTS, requests.BYTES, *requests.VERBS):
+            samples.series[requests.series_of(step, what)] = numbers
+    lines = {line.what: line for line in lines_of({"requests": {"3": samples}})}
+    tick, seal, status = (lines[step] for step in (requests.TICK, requests.SEAL, requests.STATUS))
+    assert [(line.reached, line.met) for line in (tick, seal, status)] == [(33, True), (21, False), (5, True)]
+    assert [(lines[what].reached, lines[what].met) for what in ("tick with checkpoints", requests.FIRST)] == [
+        (80, None),
+        (90, None),
+    ]
 
 
 def test_arrivals_have_a_median_and_a_tail_and_memory_is_compared_after_a_quarter_of_the_run() -> None:

@@ -1,4 +1,4 @@
-"""A proxy in front of an object store that loses answers, and gives wrong ones, as a test says."""
+"""A proxy in front of an object store that counts requests, loses answers, and gives wrong ones, as a test says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
 
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
@@ -45,6 +46,31 @@ def refusal(status: int, code: str, message: str = "") -> tuple[int, str]:
     return status, f'<?xml version="1.0" encoding="UTF-8"?><Error>{text}</Error>'
 
 
+class Request(NamedTuple):
+    """A request as a bill shows it."""
+
+    verb: str
+    """`get`, `head`, `put`, `list` or `delete`; each request of a multipart upload is a put."""
+    target: str
+    """The path and the query, decoded."""
+    bytes: int
+    """The size of both bodies."""
+
+
+def verb_of(method: str, target: str) -> str:
+    """Return what a request does.
+
+    >>> verb_of("GET", "/b?list-type=2&prefix=a/"), verb_of("GET", "/b/a"), verb_of("POST", "/b?delete")
+    ('list', 'get', 'delete')
+    """
+    query = urlsplit(target).query
+    if method == "GET" and ("list-type=" in query or "uploads" in query):
+        return "list"
+    if method == "POST":
+        return "delete" if "delete" in query else "put"
+    return method.lower()
+
+
 @dataclass
 class FaultyProxy:
     """A running proxy."""
@@ -55,6 +81,8 @@ class FaultyProxy:
     """How many requests each fault has happened to, by its path."""
     requests: Counter[str] = field(default_factory=Counter)
     """How many requests there were, by method."""
+    served: list[Request] = field(default_factory=list)
+    """All requests, in the order of their answers."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, method: str, path: str) -> Fault | None:
@@ -91,6 +119,8 @@ def faulty_proxy(target: str) -> Iterator[FaultyProxy]:
                     return
                 status, text = fault.answer
                 headers, data = [("Content-Type", "application/xml")], text.encode()
+            target = unquote(self.path)
+            proxy.served.append(Request(verb_of(self.command, target), target, len(body) + len(data)))
             self.send_response(status)
             for name, value in headers:
                 if name.lower() not in _HOP_BY_HOP:

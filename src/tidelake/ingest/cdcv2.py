@@ -34,7 +34,7 @@ from tidelake.store.files import RunFile, discard_run, discard_runs, read_rows, 
 from tidelake.store.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import WrittenRun, append_run, read_files, write_frame, write_updates
-from tidelake.store.state import CLOSED, LENGTHS_INSUFFICIENT, UPPER
+from tidelake.store.state import CLOSED, HAS_LATE, HAS_QUARANTINE, LENGTHS_INSUFFICIENT, UPPER
 from tidelake.store.table_schema import late_schema, updates_schema
 from tidelake.topic.topic import OffsetRange, Topic
 
@@ -89,7 +89,7 @@ class StreamTick(Tick):
     ) -> None:
         self.spark, self.collection, self.settings, self.topic = spark, collection, settings, topic
         self.refusals, self.schema = refusals, collection.entry.record_schema
-        self.table = OpenTable(collection.paths.updates)
+        self.table = OpenTable(collection.paths.updates, may_be_stale=True)
         self.sealed = _Sealed(self.table.value(UPPER) or 0, bool(self.table.value(CLOSED)))
         self.report = TickReport()
         self.late_offsets: tuple[int, int] | None = None
@@ -308,9 +308,13 @@ class StreamTick(Tick):
             self.sealed = now
 
         def commit(table: OpenTable) -> None:
-            values = values_after(table, self.topic.name, self.offsets) | (
-                {LENGTHS_INSUFFICIENT: 1} if self.lengths_insufficient else {}
-            )
+            values = values_after(table, self.topic.name, self.offsets)
+            flags = {
+                LENGTHS_INSUFFICIENT: self.lengths_insufficient,
+                HAS_QUARANTINE: self.report.quarantined,
+                HAS_LATE: self.report.updates_late,
+            }
+            values |= {flag: 1 for flag, is_set in flags.items() if is_set}
             self.report.version = table.commit(values, self.files, epoch=self.collection.entry.epoch).version
 
         def check_still_valid(table: OpenTable) -> None:

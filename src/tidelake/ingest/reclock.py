@@ -32,7 +32,7 @@ from tidelake.store.layout import QUARANTINE_SCHEMA
 from tidelake.store.notices import warn
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import append_run, write_frame
-from tidelake.store.state import CLOSED, IDLE_LOWER, IDLE_UPPER, SEALED_AT_MS, UPPER, idle_lower
+from tidelake.store.state import CLOSED, HAS_QUARANTINE, IDLE_LOWER, IDLE_UPPER, SEALED_AT_MS, UPPER, idle_lower
 from tidelake.topic.topic import OffsetRange, Topic
 
 _MESSAGES_PER_TASK_MIN = 2_000
@@ -42,7 +42,7 @@ def _open(collection: Collection, settings: ReclockSettings) -> tuple[Collection
     """Open a collection as it is now, and its table."""
     if settings.evolves:
         return open_newest(collection)
-    return collection, OpenTable(collection.paths.updates)
+    return collection, OpenTable(collection.paths.updates, may_be_stale=True)
 
 
 def _plan(
@@ -292,6 +292,7 @@ class RecordTick(Tick):
                 values |= values_after(table, topic.name, offsets)
             sealed_at_ms = max(int(clock.time() * 1000), table.value(SEALED_AT_MS) or 0)
             values |= {UPPER: self.time + 1, CLOSED: 0, SEALED_AT_MS: sealed_at_ms} | self.written.values
+            values |= {HAS_QUARANTINE: 1} if self.report.quarantined else {}
             self.report.version = table.commit(values, self.files, epoch=self.collection.entry.epoch).version
 
         def check_upper(table: OpenTable) -> None:

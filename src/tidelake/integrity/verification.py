@@ -21,6 +21,7 @@ from tidelake.store.acknowledged import ACKED, digest_of, entry_marker, entry_ma
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, check_whole, damage_named, open_parquet
+from tidelake.store.followed import forget
 from tidelake.store.format import DIVIDED
 from tidelake.store.layout import RUN, Store
 from tidelake.store.name_log import NameLog
@@ -114,6 +115,7 @@ def verify_table(
     found.damages += log_damage
     if log_damage:
         return  # without an intact log, nobody knows which files are live
+    forget(table)  # what this process has verified before may have changed since
     try:
         files = OpenTable(table).files()
         check_log(table)
@@ -149,6 +151,7 @@ def verify_name(store: Store, name: str, found: Verification) -> Location | None
     if any(damage.table != store.catalog.name for damage in damages) or not blobs.list_names(path):
         return None
     found.tables += 1
+    forget(path)
     try:
         check_log(path)
         binding = NameLog.of(store, name).binding
@@ -202,10 +205,10 @@ def _damage_in_name(store: Store, path: Location) -> Iterator[tuple[Damage, Loca
 
 
 def missing_files(table: Location, files: Sequence[RunFile]) -> list[RunFile]:
-    """Return the files that do not exist. In an object store, the table is listed once."""
+    """Return the files that do not exist. In an object store, the runs of the table are listed once."""
     if table.is_local:
         return [file for file in files if not blobs.exists(table / file.path)]
-    there = {blob.location for blob in blobs.list_blobs(table)}
+    there = {blob.location for blob in blobs.list_blobs(table, after=f"{RUN}=")}
     return [file for file in files if table / file.path not in there]
 
 

@@ -45,12 +45,16 @@ class ContentsRows(NamedTuple):
     as_of: int
 
 
-def publication_of(collection: Collection) -> PublishedContents | None:
+def publication_of(collection: Collection, may_be_stale: bool = False) -> PublishedContents | None:
     """Return the publication that is bound to a collection; None if the collection was never published.
+
+    Args:
+        collection: the collection.
+        may_be_stale: whether the binding may be the one that this process has seen last; see `OpenTable`.
 
     Cost: the logs of the name and of the table.
     """
-    publication = Catalog(collection.paths.store).publication(collection.name)
+    publication = Catalog(collection.paths.store).publication(collection.name, may_be_stale)
     if publication is None or publication.collection_id != collection.entry.id:
         return None
     table = published_table(collection, publication)

@@ -30,7 +30,7 @@ from tidelake.store.late_notes import VERDICTS, LateNotes, late_verdicts
 from tidelake.store.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIME
 from tidelake.store.proof_log import read_proof_log
 from tidelake.store.quarantine import quarantine_reasons
-from tidelake.store.state import SEALED_AT_MS
+from tidelake.store.state import HAS_LATE, HAS_QUARANTINE, SEALED_AT_MS
 from tidelake.topic.topic import Topic
 
 _EVIDENCE_SHOWN_MAX = 10
@@ -174,27 +174,29 @@ def read_status(
 
     Cost: the logs of five tables, the notes in `proofs`, the small tables `progress` and `quarantine`, and one column
     of the files that hold both sealed and unsealed rows. If no contradiction holds the collection back, the unsealed
-    rows are read, unless there are too many; see `read_waiting`.
+    rows are read, unless there are too many; see `read_waiting`. In an object store, `quarantine` and `late` are opened
+    only if they have rows, and nobody looks whether all data files exist.
     """
     paths = collection.paths
     table = OpenTable(paths.updates)
     files = table.files()
     since, upper, closed = collection.readable_range(table)
     proofs = read_proof_log(collection)
-    reasons = quarantine_reasons(collection)
+    reasons = quarantine_reasons(collection) if _may_have(table, HAS_QUARANTINE) else {}
     progress = OpenTable(paths.progress)
     lag, gaps, problem = _topic_lag(collection, table, topics)
     sealed_at_ms = table.value(SEALED_AT_MS)
     decisions = collection.entry.decisions
     decided = reasons_in(decisions)
-    late = read_late(collection)
+    late = read_late(collection, has_rows=_may_have(table, HAS_LATE))
     errors = keys_in_error(collection) if collection.entry.positioned else KeyErrors()
     pending = 0 if closed else _rows_from(paths.updates, files, upper)
     statements = read_rows(paths.progress, progress.files(), PROGRESS_SCHEMA).num_rows
     contradictions = [
         note | {"decided": note["time"] in decided} for note in proofs.blocked if not closed and note["time"] >= upper
     ]
-    damaged = proofs.damaged or _missing(paths.updates, files)
+    # Before ingest, seal and compaction, the files are looked for in every store.
+    damaged = proofs.damaged or (_missing(paths.updates, files) if paths.updates.is_local else None)
     is_held_back = damaged or not all(noted["decided"] for noted in contradictions)
     may_wait = counts_waiting and (pending or statements) and not is_held_back
     lag_s = None if sealed_at_ms is None else round(clock.time() - sealed_at_ms / 1000, 1)
@@ -218,7 +220,7 @@ def read_status(
         damaged=damaged,
         topic_problem=problem,
         topic_gaps=[str(gap) for gap in gaps],
-        quarantine_unexplained=quarantine_reasons(collection, explained=False) if reasons else {},
+        quarantine_unexplained=quarantine_reasons(collection, explained=False, may_be_stale=True) if reasons else {},
         sealed_by_decision=sealed_by_decision(collection),
         decided_counts=sorted(counts_in(decisions)),
         late_verdicts=late.verdicts,
@@ -229,10 +231,12 @@ def read_status(
         keys_in_error=errors.count,
         keys_in_error_first=errors.first,
         times_ahead_s=_times_ahead_s(upper) if collection.entry.mints_times else 0,
-        waiting=read_waiting(collection, table, files) if may_wait else None,
+        waiting=read_waiting(collection, table, files, may_be_stale=True) if may_wait else None,
         upper_age_s=age_of_upper_s(collection, closed, lag, lag_s),
         stalled_after_s=stalled_after_s,
-        publication=None if (published := publication_of(collection)) is None else published.as_json(),
+        publication=None
+        if (published := publication_of(collection, may_be_stale=True)) is None
+        else published.as_json(),
     )
 
 
@@ -270,12 +274,23 @@ class LateFacts:
     problem: str | None = None
 
 
-def read_late(collection: Collection) -> LateFacts:
-    """Read the late facts; a problem with them does not affect the rest of the status."""
+def _may_have(updates: OpenTable, flag: str) -> bool:
+    """Return whether a small table may have rows. On a disk, looking costs next to nothing."""
+    return updates.path.is_local or updates.may_have(flag)
+
+
+def read_late(collection: Collection, has_rows: bool = True) -> LateFacts:
+    """Read the late facts; a problem with them does not affect the rest of the status.
+
+    Args:
+        collection: the collection, whose notes have just been read.
+        has_rows: whether the table of late rows may have any.
+    """
     late = LateFacts()
     try:
-        late.verdicts = late_verdicts(collection)
-        notes = LateNotes(collection)
+        if has_rows:
+            late.verdicts = late_verdicts(collection)
+        notes = LateNotes(collection, may_be_stale=True)
         late.contradicted, late.undecided = notes.contradictions, notes.undecided
         late.evidence = [note.fact for note in notes.first(_EVIDENCE_SHOWN_MAX, undecided=True)]
     except (pa.ArrowException, OSError, DamagedTable) as error:

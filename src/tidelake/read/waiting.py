@@ -87,13 +87,16 @@ class Waiting:
         }
 
 
-def read_waiting(collection: Collection, table: OpenTable, files: Sequence[RunFile]) -> Waiting | None:
+def read_waiting(
+    collection: Collection, table: OpenTable, files: Sequence[RunFile], may_be_stale: bool = False
+) -> Waiting | None:
     """Compare what is announced with what is stored at or after upper.
 
     Args:
         collection: the collection.
         table: its updates table.
         files: the table's files.
+        may_be_stale: whether the statements may be those that this process has seen last; see `OpenTable`.
 
     Returns:
         What the next seal would find; None if each tick of ingest seals its own time, if the stream is closed, or if
@@ -110,7 +113,7 @@ def read_waiting(collection: Collection, table: OpenTable, files: Sequence[RunFi
         return None
     rulings = Rulings(collection.entry.decisions)
     ledger = Ledger(Antichain.of(upper))
-    ledger.announce_all(Pending(collection).statements())
+    ledger.announce_all(Pending(collection, may_be_stale).statements())
     ledger.count_all((time, distinct) for time, (distinct, _) in counts.items())
     for time, number in rulings.counts.items():
         if time >= upper:

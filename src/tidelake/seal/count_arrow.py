@@ -70,7 +70,7 @@ def count_in_arrow(
     times = []
     for file in files:
         with damage_named(table, file):
-            stored = open_parquet(table, file)
+            stored = open_parquet(table, file, may_be_remembered=True)
             if _has_large_rows(stored, file):
                 return None
             times.append(stored.read(columns=[TIME])[TIME].to_numpy())
@@ -139,7 +139,7 @@ class _Buckets:
 
     def _batches(self, schema: pa.Schema) -> Iterator[pa.Table]:
         for file in self.files:
-            stored = open_parquet(self.table, file)
+            stored = open_parquet(self.table, file, may_be_remembered=True)
             with damage_named(self.table, file):
                 for batch in stored.iter_batches(_batch_rows(stored, schema.names), columns=schema.names):
                     rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)

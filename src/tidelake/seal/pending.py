@@ -18,13 +18,13 @@ from tidelake.store.layout import PROGRESS_SCHEMA, new_run
 class Pending:
     """The pending progress statements, and the right to replace them once."""
 
-    def __init__(self, collection: Collection) -> None:
-        """Read the statements.
+    def __init__(self, collection: Collection, may_be_stale: bool = False) -> None:
+        """Read the statements; for `may_be_stale`, see `OpenTable`.
 
         Cost: one read of the table, which has one run from the last seal, and one or more from each later tick.
         """
         self.path, self.epoch = collection.paths.progress, collection.entry.epoch
-        self.table = OpenTable(self.path)
+        self.table = OpenTable(self.path, may_be_stale=may_be_stale)
         self.rows: pa.Table = read_rows(self.path, self.table.files(), PROGRESS_SCHEMA)
 
     def statements(self) -> Iterator[Progress]:

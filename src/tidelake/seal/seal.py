@@ -54,7 +54,7 @@ def seal(spark: SparkSession, collection: Collection) -> SealReport:
 
 def _nothing_to_seal(collection: Collection) -> SealReport:
     """Report that ingest seals reclocked collections: a tick's binding of its time to offsets is the proof."""
-    table = OpenTable(collection.paths.updates)
+    table = OpenTable(collection.paths.updates, may_be_stale=True)
     upper = table.value(UPPER) or 0
     return SealReport(upper, upper, sealed_by_ingest=True, version=table.version)
 
@@ -64,7 +64,7 @@ class _Seal:
 
     def __init__(self, spark: SparkSession, collection: Collection, end: int | None) -> None:
         self.spark, self.collection, self.paths = spark, collection, collection.paths
-        self.table = OpenTable(self.paths.updates)
+        self.table = OpenTable(self.paths.updates, may_be_stale=True)
         self.upper = self.table.value(UPPER) or 0
         self.end = end if end is not None and end > self.upper else None
         self.form = form_of(collection.entry, self.table)

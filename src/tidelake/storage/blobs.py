@@ -10,8 +10,8 @@ store as a whole are `StoreUnreadable`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -124,6 +124,14 @@ def creating(location: Location) -> AbstractContextManager[pa.NativeFile]:
     return _backend(location).creating(location)
 
 
+def upload(source: Location, location: Location) -> None:
+    """Copy a file of this machine to a blob, which appears once it is whole. A store verifies the bytes that it gets.
+
+    Cost: one request for a file of up to 5 MiB in an object store, and for each 5 MiB of a larger one, and two more.
+    """
+    _backend(location).upload(source, location)
+
+
 def writing(location: Location) -> AbstractContextManager[pa.NativeFile]:
     """Write or replace a blob piece by piece. It appears when the block ends, or never if the block raises."""
     return _backend(location).writing(location)
@@ -132,6 +140,20 @@ def writing(location: Location) -> AbstractContextManager[pa.NativeFile]:
 def delete(location: Location) -> None:
     """Delete a blob, if it exists."""
     _backend(location).delete(location)
+
+
+def delete_all(locations: Iterable[Location]) -> None:
+    """Delete the blobs of one store that exist, in this order on a local disk.
+
+    An object store takes a thousand of them in one request, in any order.
+    """
+    chosen = list(locations)
+    backend = _backend(chosen[0]) if chosen else _LOCAL_DISK
+    if not isinstance(backend, LocalDisk):
+        backend.delete_all(chosen)
+        return
+    for location in chosen:
+        delete(location)
 
 
 def delete_folder(folder: Location) -> None:
@@ -191,6 +213,14 @@ def list_names(folder: Location) -> list[str]:
     return _backend(folder).list_names(folder)
 
 
+def list_names_after(folder: Location, after: str) -> list[str]:
+    """Return the names of the blobs directly in a folder that sort after a text. The folder must hold no folders.
+
+    An object store lists only these names.
+    """
+    return _backend(folder).list_names_after(folder, after)
+
+
 def list_folder(folder: Location, *, hidden: bool = True) -> Listing:
     """Return the blobs and folders directly in a folder.
 
@@ -204,9 +234,21 @@ def list_folder(folder: Location, *, hidden: bool = True) -> Listing:
     return _backend(folder).list_folder(folder, hidden)
 
 
-def list_blobs(folder: Location) -> list[Blob]:
-    """Return all blobs below a folder, at any depth, sorted by path; none if it is absent."""
-    return sorted(_backend(folder).list_blobs(folder), key=lambda blob: blob.location.path)
+def list_blobs(folder: Location, after: str = "") -> list[Blob]:
+    """Return all blobs below a folder, at any depth, sorted by path; none if it is absent.
+
+    Args:
+        folder: the folder.
+        after: only paths below the folder that sort after this text are returned; an object store lists no others.
+    """
+    return sorted(_backend(folder).list_blobs(folder, after), key=lambda blob: blob.location.path)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Location]:
+    """Give an empty folder on this machine, which is deleted when the block ends."""
+    with _LOCAL_DISK.scratch_folder() as folder:
+        yield folder
 
 
 # --- durability and ages

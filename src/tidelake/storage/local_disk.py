@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
@@ -119,6 +120,15 @@ class LocalDisk:
             unfinished.unlink(missing_ok=True)
             raise
 
+    def upload(self, source: Location, location: Location) -> None:
+        with self.writing(location) as sink, open(str(source), "rb") as file:
+            shutil.copyfileobj(file, sink)
+
+    @contextmanager
+    def scratch_folder(self) -> Iterator[Location]:
+        with tempfile.TemporaryDirectory(prefix="tidelake-") as folder:
+            yield Location(folder)
+
     def delete(self, location: Location) -> None:
         with suppress(FileNotFoundError):
             os.unlink(str(location))
@@ -172,10 +182,17 @@ class LocalDisk:
                 others.append(folder / entry.name)
         return Listing(blobs, folders, others)
 
-    def list_blobs(self, folder: Location) -> list[Blob]:
+    def list_names_after(self, folder: Location, after: str) -> list[str]:
+        return [name for name in self.list_names(folder) if name > after]
+
+    def list_blobs(self, folder: Location, after: str) -> list[Blob]:
+        found = self._all_blobs(folder)
+        return [blob for blob in found if blob.location.below(folder) > after] if after else found
+
+    def _all_blobs(self, folder: Location) -> list[Blob]:
         blobs, listing = [], self.list_folder(folder, hidden=True)
         for below in listing.folders:
-            blobs += self.list_blobs(below)
+            blobs += self._all_blobs(below)
         return blobs + listing.blobs
 
     def make_durable(self, location: Location) -> None:

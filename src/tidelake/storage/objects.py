@@ -187,12 +187,21 @@ class Objects:
             return None
         return meta["e_tag"]
 
+    def upload(self, source: Location, location: Location) -> None:
+        self.check_conditional_writes(location)
+        with _errors_named(location, "write"), open(str(source), "rb") as file:
+            obstore.put(self._store, location.path, file)
+
     def delete(self, location: Location) -> None:
         with suppress(FileNotFoundError), _errors_named(location, "delete"):
             obstore.delete(self._store, location.path)
 
+    def delete_all(self, locations: list[Location]) -> None:
+        with _errors_named(locations[0].parent, "delete"):
+            obstore.delete(self._store, [location.path for location in locations])
+
     def delete_folder(self, folder: Location) -> None:
-        paths = [blob.location.path for blob in self.list_blobs(folder)]
+        paths = [blob.location.path for blob in self.list_blobs(folder, "")]
         if paths:
             with _errors_named(folder, "delete"):
                 obstore.delete(self._store, paths)
@@ -233,9 +242,13 @@ class Objects:
             sorted(below for below in folders if hidden or not _is_hidden(below)),
         )
 
-    def list_blobs(self, folder: Location) -> list[Blob]:
+    def list_names_after(self, folder: Location, after: str) -> list[str]:
+        return [blob.location.below(folder) for blob in self.list_blobs(folder, after)]
+
+    def list_blobs(self, folder: Location, after: str) -> list[Blob]:
+        offset = f"{folder.path}/{after}" if folder.path else after
         with _errors_named(folder, "list"):
-            chunks = obstore.list(self._store, folder.path or None)
+            chunks = obstore.list(self._store, folder.path or None, offset=offset if after else None)
             listed = [meta for chunk in chunks for meta in chunk]
         return [_blob_of(folder.root, meta) for meta in listed if meta["path"] != folder.path]
 
@@ -257,7 +270,7 @@ class Objects:
             self.delete(probe)
 
     def last_change_s(self, folder: Location) -> float:
-        return max((blob.changed_s for blob in self.list_blobs(folder)), default=0.0) or self.now_s(folder)
+        return max((blob.changed_s for blob in self.list_blobs(folder, "")), default=0.0) or self.now_s(folder)
 
     def renew(self, folder: Location) -> None:
         with _errors_named(folder, "write"):

@@ -142,8 +142,6 @@ def hadoop_options(access: Access) -> dict[str, str]:
         "connection.timeout": f"{max(_SOCKET_TIMEOUT_S_MIN, access.timeout_s)}s",
         "attempts.maximum": str(_RETRIES_MAX),
         "retry.limit": str(_RETRIES_MAX),
-        # Only files of tasks that succeeded appear, each under its final name, when the whole job succeeds.
-        "committer.name": "magic",
         "committer.magic.enabled": "true",
     }
     if access.endpoint is not None:

@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
 _FILE_SYSTEM = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _COMMITTER = "org.apache.spark.internal.io.cloud.BindingParquetOutputCommitter"
-WRITE_OPTIONS = {"spark.sql.parquet.output.committer.class": _COMMITTER}
+WRITE_OPTIONS = {
+    "spark.sql.parquet.output.committer.class": _COMMITTER,
+    # Only files of tasks that succeeded appear, each under its final name, when the whole job succeeds. This option
+    # belongs to the job: Hadoop's own default, which renames, takes precedence over the options of a bucket.
+    "fs.s3a.committer.name": "magic",
+    "fs.s3a.committer.magic.track.commits.in.memory.enabled": "true",
+}
 """The options of a write of Parquet files: without a rename, which an object store would do by copying."""
 _ALL_BUCKETS = {
     "fs.s3.impl": _FILE_SYSTEM,

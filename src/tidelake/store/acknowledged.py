@@ -39,14 +39,14 @@ class Markers:
         return max(self.entries, default=-1)
 
 
-def read_markers(path: Location) -> Markers:
-    """List the markers of a table.
+def read_markers(path: Location, first: int = 0) -> Markers:
+    """List the markers of a table, from a version on.
 
     Raises:
         DamagedLog: a version was acknowledged twice.
     """
     markers = Markers()
-    for version, digest, kind in _list_markers(path):
+    for version, digest, kind in _list_markers(path, first):
         if kind == "checkpoint":
             markers.checkpoints[version].add(digest)
         elif markers.entries.setdefault(version, digest) != digest:
@@ -87,10 +87,9 @@ def acknowledge_checkpoint(path: Location, version: int, digest: str) -> None:
 
 def forget_before(path: Location, version: int) -> None:
     """Delete the markers of versions before a version, oldest first: a gap between markers would be damage."""
-    for name in sorted(blobs.list_names(path / ACKED)):
-        match = _NAME.fullmatch(name)
-        if match is not None and int(match[1]) < version:
-            blobs.delete(path / ACKED / name)
+    names = sorted(blobs.list_names(path / ACKED))
+    matches = [match for name in names if (match := _NAME.fullmatch(name)) is not None]
+    blobs.delete_all(path / ACKED / match[0] for match in matches if int(match[1]) < version)
 
 
 def digest_of(data: bytes) -> str:
@@ -98,9 +97,10 @@ def digest_of(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def _list_markers(path: Location) -> Iterator[tuple[int, str, str]]:
-    """Yield the version, the SHA-256 and the kind of each marker."""
-    for name in blobs.list_names(path / ACKED):
+def _list_markers(path: Location, first: int = 0) -> Iterator[tuple[int, str, str]]:
+    """Yield the version, the SHA-256 and the kind of each marker, from a version on."""
+    folder = path / ACKED
+    for name in blobs.list_names_after(folder, f"{first:020d}") if first else blobs.list_names(folder):
         match = _NAME.fullmatch(name)
         if match is not None:
             yield int(match[1]), match[2], match[3]

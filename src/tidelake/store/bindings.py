@@ -25,7 +25,7 @@ _MINTED = "minted"
 
 def minted_time(path: Location) -> int:
     """Return the greatest bound time; -1 if there is no binding."""
-    minted = OpenTable(path).value(_MINTED)
+    minted = OpenTable(path, may_be_stale=True).value(_MINTED)
     return -1 if minted is None else minted
 
 
@@ -40,7 +40,7 @@ def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
         LostRace: a sweep may have deleted the binding's run before it was committed.
         Fenced: the epoch was raised in the meantime.
     """
-    initial = OpenTable(path)
+    initial = OpenTable(path, may_be_stale=True)
     run = new_run("binding", initial.seq)
     files = write_run(path, run, pa.Table.from_pylist([_row_of(binding)], schema=BINDINGS_SCHEMA))
 

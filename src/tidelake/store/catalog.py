@@ -124,16 +124,28 @@ class Catalog:
 
     def _found(self, name: str) -> Collection | TidelakeError | None:
         try:
-            binding = NameLog.of(self.store, name).binding
-            entry = None if binding is None else self._entry_of(binding)
+            entry = self._entry_of_published(name)
+            if entry is None:
+                binding = NameLog.of(self.store, name).binding
+                entry = None if binding is None else self._entry_of(binding)
         except TidelakeError as error:
             return error
         return None if entry is None else self._collection(entry)
 
+    def _entry_of_published(self, name: str) -> Entry | None:
+        """Return the newest entry of a collection in an object store, if this process knows that it is published.
+
+        A name is bound anew only if its collection has another name, so the newest handles prove such a binding.
+        """
+        if self.store.root.is_local:
+            return None
+        binding = NameLog.of(self.store, name, may_be_stale=True).binding
+        return None if binding is None or binding.publication is None else self._entry_of(binding)
+
     def _collection(self, entry: Entry) -> Collection:
         return Collection(entry, self.store.collection(entry.id))
 
-    def _entry_of(self, binding: Binding) -> Entry | None:
+    def _entry_of(self, binding: Binding, may_be_stale: bool = False) -> Entry | None:
         """Return the entry of the collection that a name is bound to; None if the name is free.
 
         Raises:
@@ -141,7 +153,7 @@ class Catalog:
         """
         if binding.id is None or binding.state == "creating":
             return None
-        entry = read_handles(self.store.collection(binding.id))
+        entry = read_handles(self.store.collection(binding.id), may_be_stale)
         return entry if entry.name == binding.name else None
 
     def _undivided(self) -> OpenTable | None:
@@ -153,7 +165,7 @@ class Catalog:
         if not self.exists():
             self._check_not_lost()
             return None
-        catalog = OpenTable(self.store.catalog)
+        catalog = OpenTable(self.store.catalog, may_be_stale=True)  # `exists` has just looked
         return None if is_divided(catalog) else catalog
 
     def divide(self) -> int:
@@ -188,13 +200,17 @@ class Catalog:
             folders -= {entry.id for entry in catalog_entries(catalog).values()}
         return sorted(folders - {log.binding.id for log in name_logs(self.store) if log.binding is not None})
 
-    def publication(self, name: str) -> Publication | None:
+    def publication(self, name: str, may_be_stale: bool = False) -> Publication | None:
         """Return the publication of this name; None if nothing was ever published under it.
+
+        Args:
+            name: the name.
+            may_be_stale: see `OpenTable`.
 
         Cost: the log of the name is opened.
         """
         for _ in range(2):  # another process may divide the catalog between the first look and the second
-            binding = NameLog.of(self.store, name).binding
+            binding = NameLog.of(self.store, name, may_be_stale).binding
             if binding is not None:
                 return binding.publication
             catalog = self._undivided()
@@ -261,6 +277,8 @@ class Catalog:
         """
 
         def adopt(entry: Entry) -> Entry:
+            if entry.name != spec.name:  # it has another name now
+                raise UnknownCollection(str(self.store.root), spec.name)
             if entry.writer not in (None, self.writer):
                 raise WriterFenced(spec.name, self.writer, entry.writer)
             check_same(entry, spec)
@@ -283,6 +301,12 @@ class Catalog:
 
     def _bound(self, spec: CollectionSpec) -> CollectionPaths:
         """Return the location of the collection that has the name of a specification; create it if there is none."""
+        seen = NameLog.of(self.store, spec.name, may_be_stale=True)
+        if seen.binding is not None and seen.binding.state == "live":
+            seen.finish()
+            entry = self._entry_of(seen.binding, may_be_stale=True)
+            if entry is not None:
+                return self.store.collection(entry.id)
         for log in self._attempts(spec.name, creates=True):
             log.finish()
             binding = log.binding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelake.storage.location import Location
 from tidelake.store.bring_over import bring_over
-from tidelake.store.commit import EPOCH, OpenTable, create_table, is_table
+from tidelake.store.commit import EPOCH, FLAGGED, OpenTable, create_table, is_table
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.layout import BINDINGS_SCHEMA, PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA
@@ -29,7 +29,7 @@ def create_tables(collection: Collection) -> None:
     create_table(
         paths.updates,
         updates_schema(schema, collection.entry.positioned),
-        {EPOCH: 0, "upper": 0, "closed": 0, "since": 0},
+        {EPOCH: 0, "upper": 0, "closed": 0, "since": 0, FLAGGED: 0},
     )
 
 

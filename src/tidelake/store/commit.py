@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,6 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
-from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
 from tidelake.errors import (
@@ -34,24 +33,28 @@ from tidelake.errors import (
     NewerFormat,
     RunSwept,
     StoreUnreachable,
-    StoreUnreadable,
 )
 from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Location
-from tidelake.store.acknowledged import acknowledge_entry, read_markers
+from tidelake.store.acknowledged import acknowledge_checkpoint, acknowledge_entry, digest_of, read_markers
 from tidelake.store.failpoints import reach
 from tidelake.store.files import DIGEST, HEADERS_DIGEST, ROWS_HASH, WHOLE_DIGEST, RunFile, check_file
+from tidelake.store.followed import Followed, forget, known, newest, remember
 from tidelake.store.format import CATALOG_VERSION, FORMAT, FORMAT_VERSION, REFUSED_PROPERTY, REFUSED_VALUE
 from tidelake.store.layout import RUN, TIME, begun_at
+from tidelake.store.log_copy import new_checkpoint, next_entry
 from tidelake.store.log_state import LogState
+from tidelake.store.notices import warn
 from tidelake.store.table_log import (
     BEFORE,
+    HINT,
     LAST,
     LOG,
     SEQ,
     Tip,
     acknowledge_newest_checkpoint,
+    checkpoint_path,
     checkpoints,
     clean_up,
     entry_path,
@@ -60,6 +63,7 @@ from tidelake.store.table_log import (
     newest_version,
     nonce_of,
     read_entry,
+    readable_checkpoint,
     seq_of,
     settle,
     state_at,
@@ -69,6 +73,11 @@ from tidelake.store.table_log import (
 EPOCH = "epoch"
 SWEEP_FLOOR = "sweep_floor"
 """A run that began at a `seq` below this value and is not live may be deleted at any moment. No commit can add it."""
+
+FLAGGED = "flagged"
+"""The `seq` up to which each commit since the table's creation came from a release that sets the flags of its caller.
+
+An earlier release leaves this value behind, and no later commit makes it catch up: from then on, flags mean nothing."""
 
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 6 hours",
@@ -95,10 +104,9 @@ def create_table(path: Location, schema: pa.Schema, values: Mapping[str, int] | 
     blobs.make_folder(log)
     reach("table.after_folder")
     nonce = secrets.token_hex(16)
-    apart = path / f"{UNFINISHED}{nonce}"
     stated = {FORMAT: FORMAT_VERSION, **(values or {}), SEQ: 0}
     transactions = [Transaction(name, value) for name, value in stated.items()]
-    try:
+    with _folder_apart(path, nonce) as apart:
         DeltaTable.create(
             str(apart),
             schema=Schema.from_arrow(schema),
@@ -108,27 +116,34 @@ def create_table(path: Location, schema: pa.Schema, values: Mapping[str, int] | 
                 app_transactions=transactions, custom_metadata={"nonce": nonce, BEFORE: ""} | LAST
             ),
             post_commithook_properties=_NO_HOOKS,
-            storage_options=blobs.delta_options(apart),
         )
         reach("table.after_entry")
         with suppress(FileExistsError):
             blobs.create(entry_path(path, 0), blobs.read(entry_path(apart, 0)))
-    except (OSError, DeltaError) as error:
-        if path.is_local:
-            raise
-        raise blobs.engine_error(path, error, "write") from error
-    finally:
-        with suppress(OSError, StoreUnreadable):
-            blobs.delete_folder(apart)  # a sweep deletes leftovers
     blobs.make_durable([entry_path(path, 0)])
     blobs.make_names_durable([log, path, *path.parents])
     reach("table.after_create", path.name)
     settle(path)
 
 
+@contextmanager
+def _folder_apart(path: Location, nonce: str) -> Iterator[Location]:
+    """Give a folder on a disk for a table's first entry: on the disk of the store, if the store is on one."""
+    if not path.is_local:
+        with blobs.scratch_folder() as scratch:
+            yield scratch
+        return
+    apart = path / f"{UNFINISHED}{nonce}"
+    try:
+        yield apart
+    finally:
+        with suppress(OSError):
+            blobs.delete_folder(apart)  # a sweep deletes leftovers
+
+
 def is_table(path: Location) -> bool:
     """Whether a table exists and was created completely; raises what `settle` raises."""
-    return settle(path).version >= 0
+    return newest(path).tip.version >= 0
 
 
 @dataclass(frozen=True)
@@ -143,8 +158,13 @@ class Committed:
 class OpenTable:
     """A table in the state that its log has now: its values, its live files, and one attempt at a commit."""
 
-    def __init__(self, path: Location) -> None:
+    def __init__(self, path: Location, *, may_be_stale: bool = False) -> None:
         """Read the log.
+
+        Args:
+            path: the table's folder.
+            may_be_stale: whether the state may be the one that this process has seen last, which takes no request to an
+                object store. A commit from a stale state conflicts.
 
         Raises:
             DamagedTable: Tidelake did not write the newest entry, `seq` does not rise by one, or state is missing.
@@ -152,8 +172,9 @@ class OpenTable:
             NewerFormat: a later release of Tidelake wrote the table in a format that this release does not know.
         """
         self.path = path
-        self._tip = settle(path)
-        self._state = _state_of(path, self._tip)
+        self._followed = known(path) if may_be_stale else newest(path)
+        self._tip = self._followed.tip
+        self._state = _state_of(path, self._followed)
         self._spent = False
         self.version = self._tip.version
         seq = self.value(SEQ)
@@ -190,6 +211,10 @@ class OpenTable:
         """The existing values of `prefix + name`, by name."""
         values = {name: self.value(prefix + name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
+
+    def may_have(self, flag: str) -> bool:
+        """Return False if no commit has set a flag; True if one has, or if an earlier release may have left it out."""
+        return self.value(FLAGGED) != self.seq or bool(self.value(flag))
 
     def files(self) -> list[RunFile]:
         """All live files, as their log entries describe them."""
@@ -306,23 +331,29 @@ class OpenTable:
     ) -> Committed:
         """Make one call that commits, with the next `seq` and these values; return once the commit is durable."""
         nonce = secrets.token_hex(16)
+        if self.value(FLAGGED) == self.seq:
+            values = {**values, FLAGGED: self.seq + 1}
         transactions = [*(Transaction(name, value) for name, value in values.items()), Transaction(SEQ, self.seq + 1)]
         reach("commit.before_call", self.path.name)
-        blobs.check_conditional_writes(self.path)
+        properties = CommitProperties(
+            custom_metadata={"nonce": nonce, BEFORE: self._tip.digest or ""} | LAST,
+            max_commit_retries=0,
+            app_transactions=transactions,
+        )
+        if not self.path.is_local:
+            try:
+                self._put(next_entry(self._tip, lambda table: call(table, properties)), nonce)
+            except BaseException:
+                forget(self.path)  # the log may have an entry that was not acknowledged
+                raise
+            return Committed(self.version + 1, self.seq + 1, nonce)
         if read_markers(self.path).newest > self.version:  # not decided by the log: its newest entries may be lost
             raise Conflict(str(self.path), self.version + 1, "another commit was acknowledged already")
         table = _load_at(self.path, self.version)
         if removes:  # delta-rs finds out itself which files it removes
             self._check_same_files(table)
         try:
-            call(
-                table,
-                CommitProperties(
-                    custom_metadata={"nonce": nonce, BEFORE: self._tip.digest or ""} | LAST,
-                    max_commit_retries=0,
-                    app_transactions=transactions,
-                ),
-            )
+            call(table, properties)
         except BaseException as error:  # whatever it is, only the log knows what happened
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
@@ -339,6 +370,30 @@ class OpenTable:
             raise DamagedLog(str(self.path), fact)
         reach("commit.after_marker", self.path.name)
         return Committed(self.version + 1, self.seq + 1, nonce)
+
+    def _put(self, text: bytes, nonce: str) -> None:
+        """Put an entry into an object store, and acknowledge it: three requests.
+
+        Raises:
+            Conflict, Indeterminate: as with `commit`.
+            DamagedLog: the version was acknowledged before, but its entry was lost. The new entry was not acknowledged.
+        """
+        version, digest = self.version + 1, digest_of(text)
+        try:
+            blobs.create(entry_path(self.path, version), text)
+        except FileExistsError as error:
+            raise Conflict(str(self.path), version, "another commit came first") from error
+        except StoreUnreachable as error:
+            self._settle(nonce, error)
+        reach("commit.after_call", self.path.name)
+        reach("commit.after_sync", self.path.name)
+        markers = read_markers(self.path, version)
+        if markers.newest >= version and markers.entries.get(version) != digest:
+            fact = f"version {version} was acknowledged before, but its entry was lost"
+            raise DamagedLog(str(self.path), fact)
+        acknowledge_entry(self.path, version, text)
+        reach("commit.after_marker", self.path.name)
+        remember(self.path, self._followed.followed_by(version, digest, text))
 
     def _check_same_files(self, table: DeltaTable) -> None:
         """Refuse to commit if delta-rs has read other files from the log than those that were verified.
@@ -362,10 +417,6 @@ class OpenTable:
                 if nonce_of(entry) == nonce:
                     return
                 raise Conflict(str(self.path), version, engine_fact(error)) from error
-        if not self.path.is_local:
-            refused = blobs.engine_error(self.path, error, "write")
-            if not isinstance(refused, StoreUnreachable):  # the store has answered that it did nothing
-                raise refused from error
         raise Indeterminate(str(self.path), version, nonce, engine_fact(error)) from error
 
     def _check_chain(self) -> None:
@@ -431,6 +482,8 @@ class OpenTable:
 
 def maintain(path: Location) -> bool:
     """If there are enough new entries, write a checkpoint and clean up the log before it; return whether it did so."""
+    if not path.is_local:
+        return _maintain_elsewhere(path)
     if newest_version(path) - last_checkpoint(path) < _CHECKPOINT_EVERY_COMMITS:
         return False  # decided by file names alone: opening the log costs as much as a commit
     table = _load_newest(path)
@@ -449,12 +502,40 @@ def maintain(path: Location) -> bool:
     return True
 
 
-def _state_of(path: Location, tip: Tip) -> LogState:
+def _maintain_elsewhere(path: Location) -> bool:
+    """Do what `maintain` does, in an object store.
+
+    Cost: nothing if no checkpoint is due; else four requests, and those of the clean-up.
+    """
+    followed = known(path)
+    tip = followed.tip
+    if tip.digest is None or tip.version - tip.checkpoint_version < _CHECKPOINT_EVERY_COMMITS:
+        return False
+    data, hint = new_checkpoint(tip)
+    if readable_checkpoint(data) != followed.state:
+        warn("a checkpoint that differs from the log was not written", table=str(path), version=tip.version)
+        return False
+    try:
+        blobs.create(checkpoint_path(path, tip.version), data)
+    except FileExistsError:  # another process has just written one
+        forget(path)
+        return False
+    reach("commit.after_checkpoint_write")
+    blobs.write(path / LOG / HINT, hint)
+    reach("commit.after_checkpoint")
+    acknowledge_checkpoint(path, tip.version, digest_of(data))
+    remember(path, Followed(Tip(tip.version, tip.digest, data, tip.entries[-1:], tip.version)))
+    clean_up(path)
+    reach("commit.after_cleanup")
+    return True
+
+
+def _state_of(path: Location, followed: Followed) -> LogState:
     """Return the state of a table at the newest entry of its prepared log."""
-    if tip.version < 0:
+    if followed.tip.version < 0:
         raise DamagedTable(str(path), "there is no table")
     try:
-        state = tip.state()
+        state = followed.state
     except (ValueError, KeyError, TypeError, OSError, pa.ArrowException) as error:
         raise DamagedTable(str(path), f"its log cannot be read: {engine_fact(error)}") from error
     if not state.metadata:

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import pyarrow as pa
@@ -25,9 +25,10 @@ from tidelake.protocol.order import INT64_MAX
 from tidelake.spark.engine_errors import engine_fact
 from tidelake.storage import blobs
 from tidelake.storage.arrow import repeated
-from tidelake.storage.location import Location
+from tidelake.storage.location import Blob, Location
 from tidelake.storage.page_headers import digest_of_headers
 from tidelake.store.layout import RUN, TIME
+from tidelake.store.put_files import Put, bytes_of, note_bytes, note_put, put_of
 
 HASHED_BYTES_MAX = 1 << 20
 """The digest of a file up to this size covers all of it; the digest of a larger file covers its footer."""
@@ -109,7 +110,7 @@ def describe_run(table: Location, run: str, rows_hash: str | None = None) -> lis
     large = [blob.location for blob in listed if blob.size > HASHED_BYTES_MAX and blob.location.is_local]
     whole_digests = _hash_files(large)
     for blob in listed:
-        source, digest = _open_with_digest(blob.location)
+        source, digest = _open_with_digest(blob.location, blob.size)
         whole = whole_digests.get(blob.location)
         with source:
             metadata = pq.read_metadata(source)
@@ -117,12 +118,66 @@ def describe_run(table: Location, run: str, rows_hash: str | None = None) -> lis
         if metadata.num_rows == 0:
             blobs.delete(blob.location)
             continue
-        low, high = _time_bounds(metadata)
-        path, rows = blob.location.below(table), metadata.num_rows
-        described.append(
-            RunFile(path, run, rows, blob.size, low, high, digest, whole, rows_hash=rows_hash, headers_digest=headers)
-        )
+        file = _described(blob.location.below(table), run, blob.size, metadata, digest, rows_hash)
+        described.append(replace(file, whole_digest=whole, headers_digest=headers))
     return described
+
+
+def _described(
+    path: str, run: str, size: int, metadata: pq.FileMetaData, digest: str, rows_hash: str | None = None
+) -> RunFile:
+    low, high = _time_bounds(metadata)
+    return RunFile(path, run, metadata.num_rows, size, low, high, digest, rows_hash=rows_hash)
+
+
+def upload_run(folder: Location, table: Location, run: str) -> list[RunFile]:
+    """Put the files of a run that were written on this machine into an object store, except those without rows.
+
+    Args:
+        folder: the folder that holds the files, as they are to lie in the run's folder.
+        table: the table's folder.
+        run: the run.
+
+    Returns:
+        The files, as their bytes on this machine describe them.
+
+    Cost: the files are read once, or twice if they are large; a put for each small file.
+    """
+
+    def upload(blob: Blob) -> RunFile | None:
+        source, digest = _open_with_digest(blob.location)
+        with source:
+            metadata = pq.read_metadata(source)
+            data = _all_of(source) if blob.size <= HASHED_BYTES_MAX else None
+        if metadata.num_rows == 0:
+            return None
+        location = table / f"{RUN}={run}" / blob.location.below(folder)
+        if data is None:
+            blobs.upload(blob.location, location)
+        else:
+            blobs.write(location, data)
+        return _note_put(table, location, run, blob.size, metadata, digest, data)
+
+    listed = [blob for blob in blobs.list_blobs(folder) if blob.location.suffix == ".parquet"]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        return [file for file in threads.map(upload, listed) if file is not None]
+
+
+def _note_put(
+    table: Location,
+    location: Location,
+    run: str,
+    size: int,
+    metadata: pq.FileMetaData,
+    digest: str,
+    data: bytes | None,
+    rows_hash: str | None = None,
+) -> RunFile:
+    """Describe a file that was put into an object store, and remember it."""
+    note_put(location, Put(size, digest, metadata.num_rows, metadata.schema.to_arrow_schema()))
+    if data is not None:
+        note_bytes(location, digest, data)
+    return _described(location.below(table), run, size, metadata, digest, rows_hash)
 
 
 def write_run(table: Location, run: str, rows: pa.Table, rows_hash: str | None = None) -> list[RunFile]:
@@ -130,9 +185,24 @@ def write_run(table: Location, run: str, rows: pa.Table, rows_hash: str | None =
     if rows.num_rows == 0:
         return []
     columns = [name for name in rows.column_names if name != RUN]
-    with blobs.writing(table / f"{RUN}={run}" / "part-0.parquet") as sink:
-        pq.write_table(rows.select(columns), sink, compression="zstd", write_page_checksum=True)
-    return describe_run(table, run, rows_hash)
+    location = table / f"{RUN}={run}" / "part-0.parquet"
+    if table.is_local:
+        with blobs.writing(location) as sink:
+            _write_table(rows.select(columns), sink)
+        return describe_run(table, run, rows_hash)
+    buffer = pa.BufferOutputStream()
+    _write_table(rows.select(columns), buffer)
+    data: bytes = buffer.getvalue().to_pybytes()
+    blobs.write(location, data)
+    source = pa.BufferReader(data)
+    metadata = pq.read_metadata(source)
+    small = data if len(data) <= HASHED_BYTES_MAX else None
+    digest = sha256(_footer_of(source) if small is None else small).hexdigest()
+    return [_note_put(table, location, run, len(data), metadata, digest, small, rows_hash)]
+
+
+def _write_table(rows: pa.Table, sink: pa.NativeFile) -> None:
+    pq.write_table(rows, sink, compression="zstd", write_page_checksum=True)
 
 
 def discard_run(table: Location, run: str) -> None:
@@ -183,7 +253,7 @@ def read_file(table: Location, file: RunFile, columns: list[str], where: pc.Expr
     Raises:
         DamagedTable: the file is not what was committed, or cannot be read.
     """
-    with damage_named(table, file), open_verified(table, file) as source:
+    with damage_named(table, file), open_verified(table, file, may_be_remembered=True) as source:
         if where is None:
             # For a small file, handing the work to other threads takes longer than the work.
             return _pages_verified(source).read(columns=columns, use_threads=file.bytes > HASHED_BYTES_MAX)
@@ -191,14 +261,19 @@ def read_file(table: Location, file: RunFile, columns: list[str], where: pc.Expr
         return pq.read_table(source, columns=columns, filters=where, partitioning=None, page_checksum_verification=True)
 
 
-def open_parquet(table: Location, file: RunFile) -> pq.ParquetFile:
+def open_parquet(table: Location, file: RunFile, may_be_remembered: bool = False) -> pq.ParquetFile:
     """Open a file for Arrow, which verifies each page that it reads; use `damage_named` around reads.
+
+    Args:
+        table: the table's folder.
+        file: the file, as the log describes it.
+        may_be_remembered: see `open_verified`.
 
     Raises:
         DamagedTable: the file is not what was committed, or cannot be read.
     """
     with damage_named(table, file):
-        return _pages_verified(open_verified(table, file))
+        return _pages_verified(open_verified(table, file, may_be_remembered=may_be_remembered))
 
 
 def read_footer(table: Location, file: RunFile) -> pq.FileMetaData:
@@ -215,21 +290,29 @@ def _pages_verified(source: pa.NativeFile) -> pq.ParquetFile:
     return pq.ParquetFile(source, page_checksum_verification=True)
 
 
-def open_verified(table: Location, file: RunFile, reads_pages: bool = True) -> pa.NativeFile:
+def open_verified(
+    table: Location, file: RunFile, reads_pages: bool = True, may_be_remembered: bool = False
+) -> pa.NativeFile:
     """Open a file for Arrow after comparing its size and its digests with what was committed.
 
     Args:
         table: the table's folder.
         file: the file, as the log describes it.
         reads_pages: whether pages will be read; if not, their headers are not verified.
+        may_be_remembered: whether the bytes may be those that this process has put or read before, if they have the
+            committed digest. Not for a caller that says whether the file is there, or lets Spark read it.
 
     Raises:
         DamagedTable: the file is missing, or its size or digest differs.
 
     Cost: the whole of a small file; of a larger one, its footer and the headers of its pages.
     """
+    remembers = may_be_remembered and not table.is_local and file.bytes <= HASHED_BYTES_MAX
+    remembered = bytes_of(table / file.path, file.digest) if remembers else None
+    if remembered is not None:
+        return pa.BufferReader(remembered)
     try:
-        source, digest = _open_with_digest(table / file.path)
+        source, digest = _open_with_digest(table / file.path, file.bytes)
     except FileNotFoundError as error:
         fact = f"the file {file.path} is missing; a version that is more than a day old may no longer be readable"
         raise DamagedTable(str(table), fact) from error
@@ -245,7 +328,16 @@ def open_verified(table: Location, file: RunFile, reads_pages: bool = True) -> p
         source.close()
         raise DamagedTable(str(table), f"the file {file.path} {problem}")
     source.seek(0)
+    if remembers and file.digest is not None:
+        note_bytes(table / file.path, digest, _all_of(source))
     return source
+
+
+def _all_of(source: pa.NativeFile) -> bytes:
+    source.seek(0)
+    data: bytes = source.read()
+    source.seek(0)
+    return data
 
 
 def _has_headers(source: pa.NativeFile, digest: str) -> bool:
@@ -302,8 +394,11 @@ def _hash_file(location: Location) -> str:
     return digest.hexdigest()
 
 
-def _open_with_digest(location: Location) -> tuple[pa.NativeFile, str]:
-    """Open a file for Arrow, and compute its digest."""
+def _open_with_digest(location: Location, size: int | None = None) -> tuple[pa.NativeFile, str]:
+    """Open a file for Arrow, and compute its digest; if it should be small, an object store is asked once."""
+    if size is not None and size <= HASHED_BYTES_MAX and not location.is_local:
+        data = blobs.read(location)
+        return pa.BufferReader(data), sha256(data).hexdigest()
     source = blobs.open_file(location)
     if source.size() <= HASHED_BYTES_MAX:
         with source:
@@ -346,16 +441,18 @@ def check_file(table: Location, file: RunFile, schema: pa.Schema) -> None:
         DamagedTable: the file does not have the size or the digest that is stated.
     """
     path = table / file.path
-    if not blobs.exists(path):
-        raise CommitRefused(f"the file {path} does not exist", "write a run before committing it")
-    with open_verified(table, file) as source:
-        metadata = pq.read_metadata(source)
-    if metadata.num_rows != file.rows:
-        raise CommitRefused(
-            f"{path} has {metadata.num_rows} rows, but its description says {file.rows}", "describe it again"
-        )
+    put = None if table.is_local else put_of(path)
+    if put is not None and (put.size, put.digest) == (file.bytes, file.digest):
+        rows, stored = put.rows, list(put.schema)
+    else:
+        if not blobs.exists(path):
+            raise CommitRefused(f"the file {path} does not exist", "write a run before committing it")
+        with open_verified(table, file) as source:
+            metadata = pq.read_metadata(source)
+        rows, stored = metadata.num_rows, list(metadata.schema.to_arrow_schema())
+    if rows != file.rows:
+        raise CommitRefused(f"{path} has {rows} rows, but its description says {file.rows}", "describe it again")
     expected = [field for field in schema if field.name != RUN]
-    stored = list(metadata.schema.to_arrow_schema())
     if [(f.name, _shape(f.type)) for f in stored] != [(f.name, _shape(f.type)) for f in expected]:
         wanted = ", ".join(f"{field.name} {field.type}" for field in expected)
         has = ", ".join(f"{field.name} {field.type}" for field in stored)

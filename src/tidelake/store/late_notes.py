@@ -103,8 +103,10 @@ class LateNotes:
     only the notes that are shown have to be parsed.
     """
 
-    def __init__(self, collection: Collection) -> None:
-        files = [file for file in OpenTable(collection.paths.proofs).files() if kind_of(file.run) == CONTRADICTED_RUN]
+    def __init__(self, collection: Collection, may_be_stale: bool = False) -> None:
+        """Read the notes; for `may_be_stale`, see `OpenTable`."""
+        proofs = OpenTable(collection.paths.proofs, may_be_stale=may_be_stale)
+        files = [file for file in proofs.files() if kind_of(file.run) == CONTRADICTED_RUN]
         columns = [TIME, "kind", "detail"]
         rows = read_rows(collection.paths.proofs, files, PROOFS_SCHEMA, [*columns, "counted"])
         if rows:  # there are hardly ever any, and Arrow's engine takes longer to import than a whole `status`

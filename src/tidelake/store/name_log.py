@@ -23,6 +23,7 @@ from tidelake.storage.location import HIDDEN, Location
 from tidelake.store.acknowledged import acknowledge_entry, read_markers
 from tidelake.store.entry import Entry
 from tidelake.store.failpoints import reach
+from tidelake.store.followed import known, newest
 from tidelake.store.layout import Store
 from tidelake.store.publication import Publication, folder_of_name
 from tidelake.store.table_log import BEFORE, LAST, LOG, SEQ, entry_path, read_or_none, seq_of, settle
@@ -48,12 +49,13 @@ class Binding(BaseModel):
 class NameLog:
     """The log of a name as it is now, and one attempt at a commit."""
 
-    def __init__(self, store: Store, folder: str) -> None:
+    def __init__(self, store: Store, folder: str, may_be_stale: bool = False) -> None:
         """Read the log.
 
         Args:
             store: the store.
             folder: the folder of the name; see `publication.folder_of_name`.
+            may_be_stale: see `OpenTable`.
 
         Raises:
             DamagedLog: what was acknowledged is missing or has changed.
@@ -61,7 +63,7 @@ class NameLog:
         Cost: two listings and a read for each of its few entries, however many names there are.
         """
         self.store, self.folder, self.path = store, folder, store.names / folder
-        self._tip = settle(self.path)
+        self._tip = (known(self.path) if may_be_stale else newest(self.path)).tip
         if self._tip.version < 0 and blobs.exists(self._bound):
             self._tip = settle(self.path)  # another process may just have bound the name
             if self._tip.version < 0:
@@ -70,9 +72,9 @@ class NameLog:
         self.binding = None if self.version < 0 else self._read()
 
     @staticmethod
-    def of(store: Store, name: str) -> NameLog:
+    def of(store: Store, name: str, may_be_stale: bool = False) -> NameLog:
         """Read the log of a name."""
-        log = NameLog(store, folder_of_name(name))
+        log = NameLog(store, folder_of_name(name), may_be_stale)
         if log.binding is not None and log.binding.name != name:
             raise DamagedLog(str(log.path), f"it is about the name '{log.binding.name}'")
         return log
@@ -123,11 +125,13 @@ class NameLog:
             self._note_bound(self.binding.name)
 
     def _note_bound(self, name: str) -> None:
-        if blobs.exists(self._bound):
+        if self._bound in _noted or blobs.exists(self._bound):
+            _remember_noted(self._bound)
             return
         with suppress(FileExistsError):
             blobs.create(self._bound, name.encode())
         blobs.make_names_durable([self._bound.parent, self._bound.parent.parent])
+        _remember_noted(self._bound)
         reach("names.after_bound")
 
     def _entry(self, binding: Binding, nonce: str) -> bytes:
@@ -146,6 +150,15 @@ class NameLog:
     @property
     def _bound(self) -> Location:
         return self.store.bound_names / self.folder
+
+
+_noted: set[Location] = set()
+"""The notes in object stores that this process has seen or made. Nobody deletes them."""
+
+
+def _remember_noted(note: Location) -> None:
+    if not note.is_local:
+        _noted.add(note)
 
 
 def name_logs(store: Store) -> Iterator[NameLog]:

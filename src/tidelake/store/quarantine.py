@@ -15,28 +15,34 @@ from tidelake.store.layout import QUARANTINE_SCHEMA
 _PLACE = ("topic", "partition", "offset")
 
 
-def quarantine_rows(collection: Collection, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+def quarantine_rows(
+    collection: Collection, columns: Sequence[str] | None = None, may_be_stale: bool = False
+) -> list[dict[str, Any]]:
     """Return the rows of the quarantine, one for each `(topic, partition, offset)`, in that order.
 
     Args:
         collection: the collection.
         columns: the columns to read, which must include the place; None means all.
+        may_be_stale: see `OpenTable`.
     """
-    table = OpenTable(collection.paths.quarantine)
+    table = OpenTable(collection.paths.quarantine, may_be_stale=may_be_stale)
     rows = read_rows(collection.paths.quarantine, table.files(), QUARANTINE_SCHEMA, columns).to_pylist()
     by_place = {tuple(row[name] for name in _PLACE): row for row in rows}
     return [by_place[place] for place in sorted(by_place)]
 
 
-def quarantine_reasons(collection: Collection, explained: bool | None = None) -> dict[str, int]:
+def quarantine_reasons(
+    collection: Collection, explained: bool | None = None, may_be_stale: bool = False
+) -> dict[str, int]:
     """Count quarantined messages by reason.
 
     Args:
         collection: the collection.
         explained: True counts only explained messages, False only the others; see `explanation_of`.
+        may_be_stale: see `OpenTable`.
     """
     # The messages themselves are not read: they may be large and many.
-    rows = quarantine_rows(collection, [*_PLACE, "reason", "times"])
+    rows = quarantine_rows(collection, [*_PLACE, "reason", "times"], may_be_stale)
     decisions = collection.entry.decisions
     return dict(
         Counter(

@@ -14,6 +14,7 @@ from typing import TypeVar
 from tidelake.errors import Conflict, RunSwept
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
+from tidelake.store.followed import refresh
 
 ATTEMPTS_MAX = 64
 _PAUSE_S_MAX = 0.1
@@ -82,5 +83,5 @@ def retry_work(work: Callable[[], T], table: Location, failure: str, *, attempts
         try:
             return work()
         except LostRace:
-            continue
+            refresh(table)
     raise Conflict(str(table), -1, failure)

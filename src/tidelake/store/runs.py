@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -26,7 +26,7 @@ from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.failpoints import reach
-from tidelake.store.files import RunFile, check_whole, describe_run, open_verified
+from tidelake.store.files import RunFile, check_whole, describe_run, open_verified, upload_run
 from tidelake.store.layout import DIFF, POSITION, RUN, new_run, run_of
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit, retry_work
 
@@ -191,16 +191,29 @@ def _stored(frame: DataFrame, schema: pa.Schema, split_by: Sequence[str]) -> Dat
 
 
 def _write(stored: DataFrame, table: Location, run: str, split_by: Sequence[str]) -> list[RunFile]:
-    folder = table / f"{RUN}={run}"
     blobs.prepare_spark(stored.sparkSession, table)
-    writer = stored.write.mode("errorifexists").options(**_NO_DICTIONARIES, **blobs.spark_write_options(table))
-    if split_by:
-        writer = writer.partitionBy(*split_by)
-    writer.parquet(str(folder))
+    if not table.is_local and runs_here(stored.sparkSession):
+        # S3A would send thirty requests to find out what this process knows.
+        with blobs.scratch_folder() as scratch:
+            _writer(stored, split_by).parquet(str(scratch / "run"))
+            return upload_run(scratch / "run", table, run)
+    folder = table / f"{RUN}={run}"
+    _writer(stored, split_by).options(**blobs.spark_write_options(table)).parquet(str(folder))
     for blob in blobs.list_blobs(folder):
         if blob.location.suffix == ".crc":  # Hadoop writes checksums to local disks only
             blobs.delete(blob.location)
     return describe_run(table, run)
+
+
+def _writer(stored: DataFrame, split_by: Sequence[str]) -> DataFrameWriter:
+    writer = stored.write.mode("errorifexists").options(**_NO_DICTIONARIES)
+    return writer.partitionBy(*split_by) if split_by else writer
+
+
+def runs_here(spark: SparkSession) -> bool:
+    """Return whether all of Spark runs on this machine, so that its tasks write to the same disk as this process."""
+    master = spark.sparkContext.master or ""
+    return master == "local" or master.startswith("local[")
 
 
 @cached
@@ -252,7 +265,7 @@ def append_run(
     failure = f"{ATTEMPTS_MAX} attempts to append a run failed"
 
     def work() -> list[RunFile]:
-        initial = OpenTable(table)
+        initial = OpenTable(table, may_be_stale=True)
         files = write(new_run(kind, initial.seq))
         retry_commit(
             initial,

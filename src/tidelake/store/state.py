@@ -24,6 +24,11 @@ IDLE_LOWER = "idle_lower"
 IDLE_UPPER = "idle_upper"
 """Reclocked: the upper that the last tick without records set."""
 
+HAS_QUARANTINE = "has_quarantine"
+"""1 from the commit of the first tick that quarantined a message; see `OpenTable.may_have`."""
+HAS_LATE = "has_late"
+"""CDCv2: 1 from the commit of the first tick that set an update at a sealed time aside."""
+
 LENGTHS_INSUFFICIENT = "searches"
 """CDCv2: 1 after a tick whose messages were all good although their lengths did not prove it; see `decode.lengths`."""
 

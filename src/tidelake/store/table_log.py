@@ -12,8 +12,9 @@ import json
 import re
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -47,7 +48,9 @@ RETENTION_S = 6 * 3600
 
 LAST = {"last": SEQ}
 """Each entry states how it ends. Nothing else reveals that it was cut off between two lines."""
-_HINT = "_last_checkpoint"
+HINT = "_last_checkpoint"
+"""The blob that names the newest checkpoint."""
+_READ_AT_ONCE = 8
 _OF_A_VERSION = re.compile(r"[0-9]{20}\.")
 _CHECKPOINT = re.compile(r"[0-9]{20}\.checkpoint\.parquet")
 _UNVERIFIED = re.compile(r"[0-9]{20}\.(crc|[0-9]{20}\.compacted\.json|checkpoint\..+\.(json|parquet))")
@@ -158,6 +161,11 @@ def entry_path(path: Location, version: int) -> Location:
     return path / LOG / f"{version:020d}.json"
 
 
+def checkpoint_path(path: Location, version: int) -> Location:
+    """The location of a version's checkpoint."""
+    return path / LOG / f"{version:020d}.checkpoint.parquet"
+
+
 def newest_version(path: Location) -> int:
     """The version in the name of the newest entry, which may be torn; -1 if the log is empty."""
     return max(_versions(path), default=-1)
@@ -166,7 +174,7 @@ def newest_version(path: Location) -> int:
 def last_checkpoint(path: Location) -> int:
     """The version of the newest checkpoint, or -1."""
     try:
-        return int(json.loads(blobs.read(path / LOG / _HINT))["version"])
+        return int(json.loads(blobs.read(path / LOG / HINT))["version"])
     except (LookupError, OSError, OverflowError, RecursionError, TypeError, ValueError):  # none, or it is damaged
         return -1
 
@@ -191,10 +199,19 @@ class Tip:
     """The checkpoint that the log begins with, if any."""
     entries: tuple[bytes, ...] = ()
     """The entries after the checkpoint."""
+    checkpoint_version: int = -1
+    """The version that the checkpoint sums up."""
+    is_newest: bool = True
+    """False if there are later entries, which this process could not acknowledge."""
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of the checkpoint and the entries."""
+        return len(self.checkpoint or b"") + sum(map(len, self.entries))
 
     def followed_by(self, version: int, digest: str | None, text: bytes) -> Tip:
         """The tip of the log after one more entry."""
-        return Tip(version, digest, self.checkpoint, (*self.entries, text))
+        return Tip(version, digest, self.checkpoint, (*self.entries, text), self.checkpoint_version)
 
     def newest_entries(self) -> tuple[Entry | None, Entry]:
         """The second newest entry (None unless it is past the checkpoint) and the newest entry."""
@@ -236,7 +253,9 @@ def settle(path: Location, takes_over: bool = False) -> Tip:
     markers = read_markers(path)  # first: an entry is there before its marker
     names = blobs.list_names(path / LOG)
     written = _matching(path, _CHECKPOINT, names)
-    versions = _versions(path)  # last: an entry is there before any checkpoint that sums it up
+    versions = _versions_in(names)
+    if path.is_local or (written and version_of(written[-1]) > max(versions, default=-1)):
+        versions = _versions(path)  # last: an entry is there before any checkpoint that sums it up
     newest = versions[-1] if versions else -1
     if markers.newest > newest:
         raise DamagedLog(str(path), f"version {markers.newest} was acknowledged, but its entry is missing")
@@ -258,7 +277,7 @@ def settle(path: Location, takes_over: bool = False) -> Tip:
         raise DamagedLog(str(path), f"the entries before version {gap} are missing")
     # Read the newest acknowledged entry even if the checkpoint sums it up: the next entry states its SHA-256.
     read = [version for version in versions if version >= min(start, markers.newest)] or versions[-1:]
-    tip = Tip(-1, None, checkpoint)
+    tip = Tip(-1, None, checkpoint, checkpoint_version=start)
     tip = _verify_entries(path, markers, tip, [version for version in read if version <= markers.newest])
     if not markers.entries:
         if is_earlier and takes_over:
@@ -291,7 +310,7 @@ def _is_of_earlier_release(path: Location, markers: Markers, written: list[Locat
 
 def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[int]) -> Tip:
     """Compare acknowledged entries with their markers; return the tip of the log after these entries."""
-    texts = {version: _text_of(path, version) or b"" for version in versions}
+    texts = {version: text or b"" for version, text in _texts_of(path, versions).items()}
     digests = {version: digest_of(text) for version, text in texts.items()}
     for version, digest in digests.items():
         stated = markers.entries.get(version)
@@ -333,7 +352,7 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
             with _unless_read_only():
                 _set_torn_entry_aside(path, version)
                 return settle(path)
-            return tip
+            return replace(tip, is_newest=False)
         before = before_of(_parse(text))
         if before is None:  # another engine or an earlier release wrote it, which `OpenTable` reports
             for number in versions[index:]:
@@ -345,7 +364,7 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
         with _unless_read_only():
             digest = _finish(path, version, text)
         if digest is None:  # a reader that cannot acknowledge an entry stops at the newest marker
-            return tip
+            return replace(tip, is_newest=False)
         tip = tip.followed_by(version, digest, text)
     return tip
 
@@ -482,7 +501,7 @@ def _verified_checkpoint(
         if expected is None:
             fact = f"the checkpoint of version {version} is damaged, and entries that it sums up are gone"
             raise DamagedLog(str(path), fact)
-        for blob in (path / LOG / _HINT, location):
+        for blob in (path / LOG / HINT, location):
             _set_aside(path, blob)
     return -1, None
 
@@ -507,9 +526,7 @@ def clean_up(path: Location) -> None:
     # From the oldest on, up to the first that is too young: there must be no gap.
     limit = min((version_of(blob.location) for blob in old if blob.changed_s >= oldest_s), default=limits[0])
     forget_before(path, limit)  # first: an old entry without a marker is not damage, but a marker without an entry is
-    for blob in old:
-        if version_of(blob.location) < limit:
-            blobs.delete(blob.location)
+    blobs.delete_all(blob.location for blob in old if version_of(blob.location) < limit)
 
 
 def _expected_state(path: Location, version: int, markers: Markers, versions: list[int]) -> LogState | None:
@@ -584,7 +601,7 @@ def load_table(path: Location) -> DeltaTable:
             raise blobs.engine_error(path, error) from error
         if not isinstance(error, DeltaError) and not is_panic(error):
             raise
-        if _set_aside(path, path / LOG / _HINT):  # everything except the hint is verified
+        if _set_aside(path, path / LOG / HINT):  # everything except the hint is verified
             return load_table(path)
         if isinstance(error, TableNotFoundError):
             raise DamagedTable(str(path), "there is no table") from error
@@ -630,7 +647,10 @@ def _commit_field(entry: Entry, name: str) -> str | None:
 
 
 def _versions(path: Location) -> list[int]:
-    names = blobs.list_names(path / LOG)
+    return _versions_in(blobs.list_names(path / LOG))
+
+
+def _versions_in(names: list[str]) -> list[int]:
     return sorted(
         int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()
     )
@@ -638,6 +658,14 @@ def _versions(path: Location) -> list[int]:
 
 def _text_of(path: Location, version: int) -> bytes | None:
     return read_or_none(entry_path(path, version))
+
+
+def _texts_of(path: Location, versions: list[int]) -> dict[int, bytes | None]:
+    """Read entries; several at a time, unless they are on a local disk."""
+    if path.is_local or len(versions) < 2:
+        return {version: _text_of(path, version) for version in versions}
+    with ThreadPoolExecutor(_READ_AT_ONCE) as threads:
+        return dict(zip(versions, threads.map(lambda version: _text_of(path, version), versions), strict=True))
 
 
 def read_or_none(location: Location) -> bytes | None:

@@ -174,7 +174,7 @@ def observed(
 def _place_of(collection: Collection) -> dict[str, Any]:
     """Return what is known about a collection before a step; if its table cannot be read, only its name."""
     try:
-        upper = OpenTable(collection.paths.updates).value(UPPER)
+        upper = OpenTable(collection.paths.updates, may_be_stale=True).value(UPPER)
     except (TidelakeError, DeltaError, OSError):  # the step meets the same error, and reports it
         return {"collection": collection.name}
     return {"collection": collection.name, "lower": upper or 0}

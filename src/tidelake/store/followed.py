@@ -1,0 +1,155 @@
+"""Follows the logs of object stores: a process that has verified a log asks only for what was acknowledged since.
+
+The name of a marker has the SHA-256 of its entry. So one listing of the markers, from the newest verified version on,
+proves that this version is still the one that was verified, and shows every later version. Entries of later versions
+are read and must follow the chain. Whatever does not fit ends the following: the log is opened afresh, and `settle`
+says what is wrong. An entry without a marker is not noticed until a commit collides with it; then the log is opened
+afresh as well. A log on a disk is always opened afresh, which is faster than anything that a process could remember.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+
+from tidelake.storage.location import Location
+from tidelake.store.acknowledged import digest_of, read_markers
+from tidelake.store.log_state import LogState, entry_steps
+from tidelake.store.table_log import Tip, entry_path, read_or_none, settle, stated_before
+
+_KEPT_BYTES_MAX = 32 << 20
+"""Checkpoints and entries that a process remembers. The logs that were not used for longest are forgotten."""
+_FOLLOWED_ENTRIES_MAX = 16
+"""If a log has grown by more entries, opening it afresh takes fewer requests: a checkpoint may sum them up."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A verified log, and the state of its table. Nobody may change the state."""
+
+    tip: Tip
+
+    @cached_property
+    def state(self) -> LogState:
+        """The state of the table; raises what `Tip.state` raises."""
+        return self.tip.state()
+
+    def followed_by(self, version: int, digest: str, text: bytes) -> Followed:
+        """Return the log with one more entry.
+
+        Raises:
+            ValueError, KeyError, TypeError: the entry is not one of Delta.
+        """
+        longer = Followed(self.tip.followed_by(version, digest, text))
+        if "state" in self.__dict__:
+            state = self.state.copy()
+            state.apply(entry_steps(text))
+            longer.__dict__["state"] = state
+        return longer
+
+
+class _Kept:
+    """The logs that this process remembers, by their folders."""
+
+    def __init__(self) -> None:
+        self._lock, self._logs, self._bytes = Lock(), OrderedDict[Location, Followed](), 0
+
+    def get(self, path: Location) -> Followed | None:
+        with self._lock:
+            found = self._logs.get(path)
+            if found is not None:
+                self._logs.move_to_end(path)
+            return found
+
+    def put(self, path: Location, followed: Followed) -> None:
+        with self._lock:
+            self._drop(path)
+            self._logs[path] = followed
+            self._bytes += followed.tip.size
+            while self._bytes > _KEPT_BYTES_MAX:
+                self._drop(next(iter(self._logs)))
+
+    def drop(self, path: Location) -> None:
+        with self._lock:
+            self._drop(path)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._logs.clear()
+            self._bytes = 0
+
+    def _drop(self, path: Location) -> None:
+        dropped = self._logs.pop(path, None)
+        self._bytes -= 0 if dropped is None else dropped.tip.size
+
+
+_kept = _Kept()
+
+
+def newest(path: Location) -> Followed:
+    """Return a log as it is now; version -1 if there is none.
+
+    Raises:
+        DamagedLog: what was acknowledged is missing or has changed.
+
+    Cost: on a disk, what `settle` costs. In an object store, one listing, and a request for each new entry.
+    """
+    if path.is_local:
+        return Followed(settle(path))
+    found = _kept.get(path)
+    followed = None if found is None else _follow(path, found)
+    if followed is None:
+        forget(path)
+        followed = Followed(settle(path))
+    remember(path, followed)
+    return followed
+
+
+def known(path: Location) -> Followed:
+    """Return a log as this process has seen it last; if it has not, or on a disk, as it is now.
+
+    Only for a caller that commits to the table, or that needs no newer state than what it has seen.
+    """
+    return (None if path.is_local else _kept.get(path)) or newest(path)
+
+
+def refresh(path: Location) -> None:
+    """Catch up with a log that other processes may have changed. Nothing is done on a disk."""
+    if not path.is_local:
+        newest(path)
+
+
+def remember(path: Location, followed: Followed) -> None:
+    """Follow a log from here on, unless it is on a disk, or not acknowledged up to its end."""
+    tip = followed.tip
+    if not path.is_local and tip.version >= 0 and tip.digest is not None and tip.is_newest:
+        _kept.put(path, followed)
+
+
+def forget(path: Location) -> None:
+    """Open a log afresh the next time."""
+    _kept.drop(path)
+
+
+def forget_all() -> None:
+    """Open every log afresh the next time, as a new process does."""
+    _kept.clear()
+
+
+def _follow(path: Location, followed: Followed) -> Followed | None:
+    """Return a log with the entries that were acknowledged since; None if it has to be opened afresh."""
+    tip = followed.tip
+    markers = read_markers(path, tip.version)
+    if markers.entries.get(tip.version) != tip.digest or markers.newest - tip.version > _FOLLOWED_ENTRIES_MAX:
+        return None
+    for version in range(tip.version + 1, markers.newest + 1):
+        text, digest = read_or_none(entry_path(path, version)) or b"", markers.entries.get(version)
+        if digest is None or digest_of(text) != digest or stated_before(text) != followed.tip.digest:
+            return None
+        try:
+            followed = followed.followed_by(version, digest, text)
+        except (ValueError, KeyError, TypeError):
+            return None
+    return followed

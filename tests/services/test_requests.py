@@ -1,0 +1,145 @@
+"""How many requests an object store gets: few, and as many for an old collection as for a young one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.lakes.lake import progress, updates
+from tests.lakes.raw_lake import RawLake
+from tests.services.counted_lake import CountedLake
+from tests.services.faulty_proxy import faulty_proxy
+from tests.services.object_store import ObjectStore
+from tidelake.store import runs
+from tidelake.store.commit import OpenTable, maintain
+from tidelake.store.followed import forget_all
+from tidelake.store.state import HAS_LATE, HAS_QUARANTINE
+from tidelake.store.table_log import check_log
+
+pytestmark = [pytest.mark.spark, pytest.mark.services]
+
+TICK, SEAL, STATUS = 40, 20, 6
+"""The budgets: ingest and seal together, a seal without copies, and a status."""
+SMALL_TABLES = 2
+"""What a status adds if both `quarantine` and `late` have rows."""
+COMMIT, CHECKPOINT = 3, 16
+"""A commit without files, and what every 32nd of them adds, for a checkpoint and the clean-up behind it."""
+CLUSTER = 40
+"""What a tick adds on a cluster, whose executors put the files."""
+
+
+@pytest.fixture(scope="module")
+def lake(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, object_store: ObjectStore
+) -> Iterator[CountedLake]:
+    """A plain collection after its first tick. The tests that change more than its age have one of their own."""
+    with faulty_proxy(object_store.endpoint) as running:
+        settings = object_store.settings(endpoint=running.endpoint)
+        made = CountedLake(tmp_path_factory.mktemp("counted"), spark, running, settings)
+        made.tick()
+        yield made
+
+
+def test_ticks_and_statuses_stay_within_their_budgets_whatever_the_age_of_the_collection(
+    lake: CountedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    young = lake.tick()
+    lake.lengthen_logs(3)
+    monkeypatch.setattr("tidelake.store.commit._CHECKPOINT_EVERY_COMMITS", 4)
+    lake.lengthen_logs(2)
+    monkeypatch.undo()
+    old = lake.tick()
+    for ingested, sealed in (young, old):
+        assert len(sealed) <= SEAL, sealed.served
+        assert len(ingested) + len(sealed) <= TICK, (ingested.served, sealed.served)
+        assert (ingested.verbs, sealed.verbs) == (young[0].verbs, young[1].verbs)
+    status = lake.count(lake.status)
+    assert len(status) <= STATUS, status.served
+    assert not status.lists_of_files
+    idle = lake.count(lake.lake.ingest), lake.count(lake.lake.seal)
+    assert [count.verbs for count in idle] == [{"list": 7}, {"list": 8}], "an idle collection takes nothing but looks"
+
+
+def test_a_checkpoint_takes_as_many_requests_whatever_the_length_of_the_log(
+    lake: CountedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelake.store.commit._CHECKPOINT_EVERY_COMMITS", 4)
+    monkeypatch.setattr("tidelake.store.table_log.RETENTION_S", -5)
+    lake.lengthen_logs(1)
+    path = lake.lake.collection.paths.updates
+    counts = []
+    for _ in range(13):
+        opened = OpenTable(path, may_be_stale=True)
+        counts.append(len(lake.count(lambda table=opened: (table.commit({}), maintain(path)))))
+    assert sorted(counts)[:9] == [COMMIT] * 9
+    assert max(counts) <= COMMIT + CHECKPOINT
+    forget_all()
+    assert OpenTable(path).seq == opened.seq + 1
+    assert check_log(path) <= 10, "old entries are deleted"
+
+
+def test_a_process_that_sees_a_collection_for_the_first_time_opens_each_log_once(lake: CountedLake) -> None:
+    lake.send()
+    ingested = lake.count_afresh(lake.lake.ingest)
+    sealed = lake.count(lake.lake.seal)
+    assert len(sealed) <= SEAL, sealed.served
+    status = lake.count_afresh(lake.status)
+    assert not status.lists_of_files
+    for step in (ingested, status):
+        opened = [request.target for request in step.served if request.target.endswith("/_delta_log/")]
+        assert len(opened) == len(set(opened))
+        entries = sum(request.verb == "get" for request in step.served)
+        assert len(step) - entries <= TICK
+
+
+def test_reclocked_ticks_stay_within_the_budget(
+    tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake
+) -> None:
+    raw = RawLake(tmp_path, spark)
+    raw.document |= object_store.settings(endpoint=lake.proxy.endpoint)
+    raw.configure()
+    raw.put({"id": 1, "page": "a"})
+    raw.run()
+    counts = []
+    for number in range(2, 4):
+        raw.put({"id": number, "page": "b"})
+        counts.append(lake.count(raw.run))
+    assert [len(count) <= TICK for count in counts] == [True, True], counts
+    assert counts[0].verbs == counts[1].verbs
+    assert [row["id"] for row in raw.rows()] == [1, 2, 3]
+
+
+def test_a_status_looks_at_quarantine_and_late_only_if_they_have_rows(
+    tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake
+) -> None:
+    own = CountedLake(tmp_path, spark, lake.proxy, object_store.settings(endpoint=lake.proxy.endpoint))
+    own.tick()
+    assert flags_of(own) == (False, False)
+    own.lake.send(b"\x07 not a message", updates(((9, 9), 0, 1)), progress([own.times], [own.times], {}))
+    own.lake.run()
+    assert flags_of(own) == (True, True)
+    status = own.status()
+    assert (status.quarantine, status.late) == (1, 1)
+    counted = own.count(own.status)
+    assert len(counted) <= STATUS + SMALL_TABLES - 1, counted.served
+
+
+def flags_of(lake: CountedLake) -> tuple[bool, bool]:
+    table = lake.lake.table
+    return table.may_have(HAS_QUARANTINE), table.may_have(HAS_LATE)
+
+
+def test_a_cluster_puts_files_under_their_final_names(lake: CountedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "runs_here", lambda _: False)
+    lake.send()
+    ingested = lake.count(lake.lake.ingest)
+    puts = [request.target for request in ingested.served if request.verb == "put"]
+    assert any("uploadId" in target for target in puts), puts
+    assert not any("_temporary" in target and target.endswith(".parquet") for target in puts), puts
+    sealed = lake.count(lake.lake.seal)
+    assert len(ingested) + len(sealed) <= TICK + CLUSTER, ingested.served
+    assert lake.status().upper == lake.times
+    assert sum(lake.lake.contents(lake.times - 1).values()) == 2 * lake.times
