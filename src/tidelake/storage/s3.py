@@ -145,6 +145,7 @@ def hadoop_options(access: Access) -> dict[str, str]:
         # Only files of tasks that succeeded appear, each under its final name, when the whole job succeeds.
         "committer.name": "magic",
         "committer.magic.enabled": "true",
+        "directory.marker.retention": "delete",
     }
     if access.endpoint is not None:
         options["endpoint"] = access.endpoint
