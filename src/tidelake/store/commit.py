@@ -328,6 +328,15 @@ class OpenTable:
                 raise
             self._settle(nonce, error)
         reach("commit.after_call", self.path.name)
+        try:
+            self._acknowledge()
+        except StoreUnreachable as error:  # the entry is there, and whoever opens the table next acknowledges it
+            raise Indeterminate(str(self.path), self.version + 1, nonce, error.fact) from error
+        reach("commit.after_marker", self.path.name)
+        return Committed(self.version + 1, self.seq + 1, nonce)
+
+    def _acknowledge(self) -> None:
+        """Make the entry that was just written durable, and then its marker."""
         entry = entry_path(self.path, self.version + 1)
         text = blobs.read(entry)
         blobs.make_durable([entry])
@@ -337,8 +346,6 @@ class OpenTable:
         if read_markers(self.path).entries.get(self.version + 1) != digest:
             fact = f"version {self.version + 1} was acknowledged before, but its entry was lost"
             raise DamagedLog(str(self.path), fact)
-        reach("commit.after_marker", self.path.name)
-        return Committed(self.version + 1, self.seq + 1, nonce)
 
     def _check_same_files(self, table: DeltaTable) -> None:
         """Refuse to commit if delta-rs has read other files from the log than those that were verified.
