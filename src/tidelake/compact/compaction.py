@@ -27,6 +27,7 @@ from tidelake.storage.location import UNFINISHED, Location
 from tidelake.store.acknowledged import ACKED
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import SWEEP_FLOOR, OpenTable, maintain
+from tidelake.store.dead_notes import long_dead
 from tidelake.store.entry import Collection, Entry
 from tidelake.store.evolution import open_newest
 from tidelake.store.failpoints import reach
@@ -296,22 +297,22 @@ def _swap(
 
 
 def sweep(table: Location, report: CompactReport, retention_s: float = _RETENTION_S) -> None:
-    """Delete the folders of runs that no log names and that have not been touched for the retention period.
+    """Delete the folders of runs that a sweep found in no log longer ago than the retention period.
 
     Merges leave behind the runs that they replace, and killed processes leave theirs. A reader has `retention_s` to
-    finish with the version for which its read was planned. The clock may be wrong, and a writer may be about to commit
-    one of these runs; so the sweep floor is committed before any run is deleted.
+    finish with the version for which its read was planned, from the first sweep on that finds the run in no log. The
+    clock may be wrong, and a writer may be about to commit one of these runs; so the sweep floor is committed before
+    any run is deleted.
     """
-    live = {file.run for file in OpenTable(table).files()}
+    live = {f"{RUN}={file.run}" for file in OpenTable(table).files()}
     horizon_s = blobs.now_s(table) - retention_s
-    old = []
+    dead = []
     for folder in blobs.list_folder(table).folders:
-        if folder.name.startswith(f"{RUN}="):
-            run = folder.name.removeprefix(f"{RUN}=")
-            if run not in live and blobs.last_change_s(folder) < horizon_s:
-                old.append(run)
+        if folder.name.startswith(f"{RUN}=") and folder.name not in live:
+            dead.append(folder.name)
         elif folder.name.startswith(UNFINISHED) and blobs.last_change_s(folder) < horizon_s:
             blobs.delete_folder(folder)
+    old = [name.removeprefix(f"{RUN}=") for name in long_dead(table, dead, retention_s)]
     for run in _give_up(table, old):
         discard_run(table, run)
         reach("sweep.after_folder")
