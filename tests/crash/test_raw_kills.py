@@ -17,7 +17,7 @@ from tidelake.protocol.binding import Binding
 from tidelake.store.bindings import append_binding
 from tidelake.store.failpoints import RAW_FAILPOINTS
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
 _MEETS = {
     "raw.after_conflict": ("raw.after_binding", "bump:updates"),
