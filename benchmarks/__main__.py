@@ -18,6 +18,7 @@ from benchmarks.bulk import measure_bulk
 from benchmarks.catalogs import measure_catalogs
 from benchmarks.elsewhere import measure_cluster, measure_pathway
 from benchmarks.lines import Results
+from benchmarks.lingering import measure_linger
 from benchmarks.many import measure_many
 from benchmarks.measure import Samples, machine
 from benchmarks.raw import GROWTH, measure_raw, measure_raw_ticks
@@ -109,6 +110,7 @@ def tasks(quick: bool, large: bool) -> list[Task]:
         return [
             Task("ticks uniform", 100 * _M, 3600, measure_ticks),
             Task("many", 1_000, 7200, partial(measure_many, updates=100_000)),
+            Task("linger", 1_800, 1_900, measure_linger),
         ]
     if quick:
         return [
@@ -139,6 +141,7 @@ def tasks(quick: bool, large: bool) -> list[Task]:
         Task("cluster", _M, 60, measure_cluster),
         Task("many", 1_000, 360, partial(measure_many, updates=1_000)),
         Task("tables", 200, 300, measure_tables),
+        Task("linger", 120, 160, measure_linger),
     ]
 
 

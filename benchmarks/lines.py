@@ -7,7 +7,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from benchmarks import bulk, catalogs, elsewhere, many, raw, reads, small, tables, targets, ticks, verified, written
+from benchmarks import (
+    bulk,
+    catalogs,
+    elsewhere,
+    lingering,
+    many,
+    raw,
+    reads,
+    small,
+    tables,
+    targets,
+    ticks,
+    verified,
+    written,
+)
 from benchmarks.measure import Samples
 from benchmarks.peers import differential
 from benchmarks.targets import Row
@@ -206,6 +220,16 @@ def _tables_lines(count: int, samples: Samples, measurement: str) -> Iterator[Li
     yield Line(row, "heap", "", max(sample.peak_mb for sample in samples.of[tables.SEVERAL]), HEAP_MB, " MB", True)
 
 
+def _linger_lines(seconds: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row, stays = targets.LINGER, f"{seconds:,} s"
+    arrivals = f"{len(samples.of[lingering.ARRIVAL])} arrivals in {stays}"
+    yield Line(row, f"{arrivals}, median", "", samples.median(lingering.ARRIVAL), 3, " s", True)
+    yield Line(row, f"{arrivals}, 99 of 100", "", lingering.slowest(samples, 0.01), None, " s")
+    for what in (lingering.PROCESS, lingering.LIVE):
+        grown = lingering.growth(samples, what)
+        yield Line(row, f"{what}, the last quarter of {stays}", "the second quarter", grown, 1.1, at_most=True)
+
+
 def _reads_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
     state = f"{rows / 1e6:g} M rows"
     for at in (reads.AT_SINCE, reads.AT_MIDDLE, reads.AT_LAST):
@@ -275,5 +299,6 @@ _LINES = {
     "cluster": _cluster_lines,
     "verify": _verify_lines,
     "tables": _tables_lines,
+    "linger": _linger_lines,
     "catalog": _catalog_lines,
 }

@@ -57,6 +57,9 @@ AS_OF = Row(
 OF_TIME = Row("reading 1 % of the times", "bytes of a full scan", "at most 3 % on compacted runs", "reads")
 MANY = Row("1,000 ticks, with compaction between them", "median tick", "none over 2×; few runs, a short log", "many")
 TABLES = Row("tick over 200 collections, several at a time", "one at a time; MERGE on each table", "1.6×; 4×", "tables")
+LINGER = Row(
+    "a run that stays", "a message's arrival in its topic", "sealed in at most 3 s at the median; flat memory", "linger"
+)
 CATALOG = Row(
     "finding and changing a collection in a store of many",
     "a store of 10 collections",
@@ -72,5 +75,5 @@ HUDI = Row("tick", "Hudi's and Paimon's writers", "reported", "", NO_JARS)
 
 ROWS = (
     *(TICK, TICK_READ, TICK_DELTA_RS, GROWTH, SEAL, BULK, BULK_COPY, BULK_FASTAVRO, RAW, RAW_GROWTH, LEDGER, PATHWAY),
-    *(WRITTEN, AS_OF, OF_TIME, MANY, TABLES, CATALOG, VERIFY, MEMORY, START, CLUSTER, HUDI),
+    *(WRITTEN, AS_OF, OF_TIME, MANY, TABLES, LINGER, CATALOG, VERIFY, MEMORY, START, CLUSTER, HUDI),
 )

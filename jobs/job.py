@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from jobs.lake import check_lake
 from jobs.logs import log_to_stderr
-from jobs.parallel import for_each
+from jobs.parallel import TimedOut, for_each
 from tidelake.errors import StepFailed, TidelakeError, TookTooLong
 from tidelake.runbook.page import with_reference
 from tidelake.settings.collection import CollectionSettings
@@ -85,7 +85,7 @@ def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> R
 
     for name, late in for_each(spark, names, work, settings.parallel, settings.collection_limit_s):
         if late is not None:
-            report.errors[name] = stopped_by(TookTooLong(job, name, "limit", f"{late.seconds:g} s"), job, name)
+            report.errors[name] = timed_out(late, job, name)
     ended = {name: report.results[name] for name in names if name in report.results}
     return Report(job, ended, {name: report.errors[name] for name in names if name in report.errors})
 
@@ -98,6 +98,11 @@ def stopped_by(error: Exception, job: str, name: str) -> TidelakeError:
     failed = StepFailed(job, name, type(error).__name__, engine_fact(error))
     log.error(f"{job} stopped", collection=name, error=failed.kind, reason=failed.detail, exc_info=error)
     return failed
+
+
+def timed_out(late: TimedOut, job: str, name: str) -> TidelakeError:
+    """Log that a collection stopped because it took too long, and return the error for the report."""
+    return stopped_by(TookTooLong(job, name, "limit", f"{late.seconds:g} s"), job, name)
 
 
 def run_main(

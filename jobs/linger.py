@@ -67,7 +67,6 @@ class _Seen:
     """What the steps of all rounds have said."""
 
     report: Report
-    rounds: int = 0
     names: dict[str, _Watched] = field(default_factory=dict)
 
     def add(self, part: Report) -> None:
@@ -78,7 +77,6 @@ class _Seen:
             self.names[name].stopped = name in part.errors
             self.names[name].has_run |= "seal" in results
         self.report.errors |= part.errors
-        self.rounds += 1
 
 
 def linger(spark: SparkSession, settings: Settings, seconds: float, observer: Observer | None = None) -> Report:

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from jobs import compact, current, ingest, seal, validate
-from jobs.job import Report, run_main, stopped_by
+from jobs.job import Report, run_main, timed_out
 from jobs.lake import check_lake
 from jobs.parallel import for_each
-from tidelake.errors import SourceError, TookTooLong
+from tidelake.errors import SourceError
 from tidelake.settings.lake import Settings
 
 STEPS: dict[str, Callable[[SparkSession, Settings], Report]] = {
@@ -98,8 +98,7 @@ def run_steps(
     for name, late in for_each(spark, names, work, settings.parallel, settings.collection_limit_s):
         if late is not None:
             report.results[name] = dict(report.results[name])  # the thread may still be at work
-            step = at_work[name]
-            report.errors[name] = stopped_by(TookTooLong(step, name, "limit", f"{late.seconds:g} s"), step, name)
+            report.errors[name] = timed_out(late, at_work[name], name)
     return report
 
 

@@ -120,7 +120,7 @@ class Lake:
         for settings in chosen:
             each = stored[settings.name]
             try:
-                found[settings.name] = each if isinstance(each, TidelakeError) else _status_of(settings, each)
+                found[settings.name] = each if isinstance(each, TidelakeError) else _status_with_topics(settings, each)
             except TidelakeError as error:
                 found[settings.name] = error
         return found
@@ -324,7 +324,7 @@ class LakeCollection:
             TidelakeError: the store cannot be read, or is damaged.
         """
         with _engine_errors():
-            return _status_of(self.settings, self._catalog.get(self.name))
+            return _status_with_topics(self.settings, self._catalog.get(self.name))
 
     def explain(self, time: int | None = None) -> Explanation:
         """Explain a time: who proved it and how, or what it waits for. Starts no JVM.
@@ -541,7 +541,7 @@ class LakeCollection:
         return self._catalog.find(self.name)
 
 
-def _status_of(settings: CollectionSettings, stored: Collection | None) -> CollectionStatus | None:
+def _status_with_topics(settings: CollectionSettings, stored: Collection | None) -> CollectionStatus | None:
     """Return the state of a collection; None if it was never ingested."""
     if stored is None:
         return None

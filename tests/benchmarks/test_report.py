@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from benchmarks import catalogs, many, raw, small, ticks
+from benchmarks import catalogs, lingering, many, raw, small, ticks
 from benchmarks.__main__ import tasks
 from benchmarks.data import Stream
 from benchmarks.lines import Line, lines_of
@@ -62,6 +62,13 @@ def test_a_store_of_many_collections_is_compared_with_a_store_of_few() -> None:
     find, change, status, each = lines_of({"catalog": {"10000": samples}})
     assert [(line.reached, line.met) for line in (find, change, status)] == [(1, True), (2, False), (9, True)]
     assert (each.reached, each.met) == (0.9, None)
+
+
+def test_arrivals_have_a_median_and_a_tail_and_memory_is_compared_after_a_quarter_of_the_run() -> None:
+    samples = Samples({lingering.ARRIVAL: took(*[1] * 98, 5, 9)})
+    samples.series = {lingering.PROCESS: [50, 100, 100, 100, 120], lingering.LIVE: [900, 100, 100, 90]}
+    lines = lines_of({"linger": {"120": samples}})
+    assert [(line.reached, line.met) for line in lines] == [(1, True), (5, None), (1.2, False), (0.9, True)]
 
 
 def test_a_target_may_be_a_lower_or_an_upper_bound() -> None:

@@ -60,6 +60,7 @@ def test_diff_needs_two_times(contradicted: Lake) -> None:
         call("diff", NAME, "--from", "soon", "--to", "2", *config)
     with pytest.raises(OptionRefused, match="states times as numbers without a unit"):
         call("explain", NAME, "--time", "2026-11-23T10:00:00Z", *config)
+    assert "'-1' is not in the range" in invoke("explain", NAME, "--time", "-1", *config).stderr
     assert "is not in the range" in invoke("diff", NAME, "--from", str(2**63), "--to", "2", *config).stderr
 
 

@@ -93,7 +93,7 @@ def test_events_in_json_become_rows(tmp_path: Path, spark: SparkSession) -> None
 @pytest.mark.parametrize(
     ("keys", "inside"),
     [([{"id": 1}, {"id": 2}], True), ([{"id": 1}, {"id": 2}], False), (["1", "2"], True), (["a", "b"], False)],
-    ids=["columns of the value", "columns of their own", "bare, in the value", "bare, of their own"],
+    ids=["columns of the value", "in columns of their own", "bare, in the value", "bare, in a column of their own"],
 )
 def test_records_with_keys_and_deletes_become_the_newest_values(
     tmp_path: Path, spark: SparkSession, keys: list[Any], inside: bool
@@ -257,7 +257,7 @@ def test_what_only_the_user_knows_is_asked_for(tmp_path: Path, records: list[dic
     assert not (tmp_path / "collections.yaml").exists()
 
 
-def test_a_topic_beside_the_settings_is_refused_because_the_store_would_be_inside(tmp_path: Path) -> None:
+def test_a_topic_beside_the_settings_is_refused_because_the_store_would_be_inside_the_topics(tmp_path: Path) -> None:
     folder = tmp_path / "visits"
     folder.mkdir()
     (folder / "0.jsonl").write_text('{"offset": 0, "value": {"page": "/"}}\n', encoding="utf-8")

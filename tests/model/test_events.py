@@ -113,7 +113,7 @@ def test_a_schema_that_is_not_a_change_event_is_refused_and_the_column_is_named(
     assert problem in str(refused.value)
 
 
-def test_several_events_of_the_same_key_have_no_order_if_before_holds_only_the_key() -> None:
+def test_several_events_of_one_key_at_one_time_have_no_order_if_before_holds_only_the_key() -> None:
     inserted_and_deleted = [Event(None, ("k", 1), 1), Event(("k", None), None, 1)]
     assert key_breaches(inserted_and_deleted, key_of) == {1}
     assert key_breaches([Event(("k", None), ("l", 1), 1), Event(("l", None), ("k", 1), 1)], key_of) == {1}

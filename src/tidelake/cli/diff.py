@@ -20,7 +20,7 @@ from tidelake.cli.options import (
 )
 from tidelake.cli.render import print_rows, say
 from tidelake.cli.rows import names_in, rows_of, spark_errors, with_bytes
-from tidelake.cli.times import check_number, read_time, with_iso
+from tidelake.cli.times import check_number, read_time, shown_time
 from tidelake.protocol.iso_times import iso_of
 
 TIME_HELP = "A time in [since, upper). For reclocked collections, also 2026-11-23T10:00:00Z."
@@ -75,7 +75,7 @@ def diff(
         typer.echo(to_text(about | {"rows": shown}))
         return
     shown = [with_bytes(row, kinds, base64.b64decode) for row in rows]
-    shown_from, shown_to = (with_iso(time) if mints_times else time for time in (first, last))
+    shown_from, shown_to = (shown_time(time, mints_times) for time in (first, last))
     print_rows(f"{name} from {shown_from} to {shown_to}", difference.rows.columns, shown)
     if total is not None and total > len(rows):
         say(f"{len(rows)} of {total} rows; --limit shows more")

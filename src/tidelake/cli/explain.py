@@ -9,7 +9,7 @@ import typer
 from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument
 from tidelake.cli.render import print_json
-from tidelake.cli.times import check_number, read_time, with_iso
+from tidelake.cli.times import check_not_negative, read_time, shown_time
 
 
 def explain(
@@ -18,7 +18,7 @@ def explain(
         str | None,
         typer.Option(
             metavar="TIME",
-            callback=check_number,
+            callback=check_not_negative,
             help="The time; by default the first one that is not sealed. For reclocked collections, also "
             "2026-11-23T10:00:00Z.",
         ),
@@ -33,7 +33,7 @@ def explain(
     if as_json:
         print_json(found.as_json())
         return
-    typer.echo(f"{name}, time {with_iso(found.time) if mints_times else found.time}: {found.state}")
+    typer.echo(f"{name}, time {shown_time(found.time, mints_times)}: {found.state}")
     for fact in found.facts:
         typer.echo(f"  {fact}")
     for step in found.next_steps:

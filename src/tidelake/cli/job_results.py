@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from tidelake.cli.times import with_iso
+from tidelake.cli.times import shown_time
 from tidelake.read.words import counted
 
 
@@ -17,7 +18,7 @@ def sentence_of(step: str, result: Any, mints_times: bool) -> str:
         result: what the step returned.
         mints_times: whether times are milliseconds, which are also shown as ISO times.
     """
-    show = with_iso if mints_times else str
+    show = partial(shown_time, mints_times=mints_times)
     verb = step.removesuffix("_full")
     return f"{verb}: {_SENTENCES[verb](result, show)}"
 

@@ -21,7 +21,7 @@ from tidelake.cli.options import (
 from tidelake.cli.progress import shows_progress, working
 from tidelake.cli.render import print_rows, say
 from tidelake.cli.rows import names_in, rows_of, spark_errors, with_bytes
-from tidelake.cli.times import check_number, read_time, with_iso
+from tidelake.cli.times import check_number, read_time, shown_time
 from tidelake.protocol.iso_times import iso_of
 from tidelake.read.words import counted
 
@@ -78,8 +78,7 @@ def read(
         typer.echo(to_text(about | {"closed": snapshot.closed, "version": snapshot.version, "rows": shown}))
     else:
         shown = [with_bytes(row, kinds, base64.b64decode) for row in rows]
-        shown_at = with_iso(snapshot.as_of) if mints_times else str(snapshot.as_of)
-        print_rows(f"{name} AS OF {shown_at}", snapshot.contents.columns, shown)
+        print_rows(f"{name} AS OF {shown_time(snapshot.as_of, mints_times)}", snapshot.contents.columns, shown)
         if total is not None and total > len(rows):
             say(f"{len(rows)} of {total} rows; --limit shows more")
     if lacking:

@@ -25,6 +25,17 @@ def check_number(text: str | None) -> str | None:
     return text
 
 
+def check_not_negative(text: str | None) -> str | None:
+    """Refuse a whole number that is not the time of an update, before anything is opened.
+
+    Raises:
+        typer.BadParameter: it is negative, or it does not fit in 64 bits.
+    """
+    if check_number(text) is not None and text and _NUMBER.fullmatch(text) and int(text) < 0:
+        raise typer.BadParameter(f"{show(text)} is not in the range 0<=x<={INT64_MAX}.")
+    return text
+
+
 def _is_time(text: str) -> bool:
     return len(text) <= len(str(INT64_MIN)) and INT64_MIN <= int(text) <= INT64_MAX
 
@@ -56,13 +67,15 @@ def read_time(option: str, text: str, name: str, mints_times: bool) -> int:
     return time
 
 
-def with_iso(time: int) -> str:
-    """Return a minted time, and the same time in UTC.
+def shown_time(time: int, mints_times: bool) -> str:
+    """Return a time as text; a minted one is followed by the same time in UTC.
 
-    >>> with_iso(1767225800000)
+    >>> shown_time(1767225800000, mints_times=True)
     '1767225800000 (2026-01-01T00:03:20.000Z)'
+    >>> shown_time(7, mints_times=False)
+    '7'
     """
-    return repr(MintedTime(time))
+    return repr(MintedTime(time)) if mints_times else str(time)
 
 
 def seconds_of(option: str, text: str) -> float:

@@ -43,7 +43,7 @@ class Landing:
     project: Callable[[Column], Column] | None = None
     """Converts the decoded value to the stored one; None if they are the same."""
     not_text: _Check | None = None
-    """Whether a string in the value is not UTF-8, which Spark's decoder accepts; None if the type has no string."""
+    """Whether a string in the value is invalid UTF-8, which Spark would accept; None if the type has no string."""
     too_large: _Check | None = None
     """Whether a decimal in the value, decoded as a wider type, has too many digits; None if there is no such type."""
     fields: tuple[tuple[str, Landing], ...] = ()

@@ -35,7 +35,7 @@ class AvroForm:
     Args:
         properties: what is added to the base type in the schema that Spark decodes with.
         project: converts the decoded value to the stored one; None if they are the same.
-        not_text: whether a string is not UTF-8, which Spark's decoder accepts; None if the type is not a string.
+        not_text: whether a string is invalid UTF-8, which Spark would accept; None if the type is not a string.
         too_large: whether a decimal has too many digits; None if Spark's decoder checks this.
     """
 
@@ -53,7 +53,7 @@ class SparkType:
         sql: Spark's name for the base type.
         json: returns how a resolved type is read from JSON; its argument is the column's name, for errors.
         avro: returns how a resolved type is decoded from Avro.
-        encoded: converts a decoded integer to the number that Avro encodes; None if they are the same.
+        encoded: converts a decoded date or timestamp to the integer that Avro encodes; None if they are the same.
     """
 
     sql: str

@@ -68,7 +68,8 @@ def unusable_rows(decoded: DataFrame) -> DataFrame:
     In:  the result of `Records.decoded`.
     Out: the columns of `QUARANTINE_SCHEMA`, one row for each record with a reason.
     """
-    # The optimizer pushes no filter below an observation. Without it, each use of a record would decode the record.
+    # The optimizer pushes no filter below an observation. Without the observation, each use of the result would decode
+    # the records again.
     seen = Observed(decoded, F.count(F.lit(1)).alias("records"))
     return seen.frame.where(F.col("_reason").isNotNull()).select(
         "topic",
@@ -154,7 +155,7 @@ class RecordTick(Tick):
             raise LostRace
 
     def _resolve(self) -> None:
-        # The registry is asked after the end offsets were, so it knows every id before them.
+        # The end offsets are known by now, so the registry has every schema id in the records before them.
         self.schemas = resolve_records(self.settings, self.collection.entry, self._messages)
 
     def write_again(self, past: PastTick) -> list[RunFile]:

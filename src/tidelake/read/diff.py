@@ -69,7 +69,8 @@ def difference(
 
     Raises: what `snapshot` raises, for either time.
 
-    Cost: if diffs are summed, the rows between the two times; else two reads, and one exchange of their rows.
+    Cost: if the contents are sums of diffs, the rows between the two times; otherwise two reads, and one exchange of
+    their rows.
     """
     table = OpenTable(collection.paths.updates)
     before, after = (snapshot(spark, collection, time, columns, where, skip_errors, table) for time in times)

@@ -28,7 +28,7 @@ RECORD_KEY = "_keys"
 """struct. JSON: the record's key, if the event does not contain the row's key."""
 
 # Plain JSON.
-SEALED = "_sealed"
+WITH_SENTINEL = "_with_sentinel"
 """string. The value with a sentinel as its last field."""
 IS_UTF8 = "_text"
 """boolean. Whether the value is UTF-8."""

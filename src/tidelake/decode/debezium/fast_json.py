@@ -21,7 +21,7 @@ from tidelake.decode.debezium.columns import (
     PARSED,
     REASON,
     SCHEMA,
-    SEALED,
+    WITH_SENTINEL,
 )
 from tidelake.decode.debezium.events import ROW_OPS, read_events
 from tidelake.decode.debezium.json import cells_of, embedded_schema_hash, event_ddl, event_of, has_lone_surrogates
@@ -47,15 +47,16 @@ def read_plain_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     value = F.col("value")
     # The sentinel replaces the last brace. If it is read, the value was one object with nothing after it.
     open_object = F.substring(value, F.lit(1), F.octet_length(value) - 1)
-    sealed = F.concat(open_object, F.lit(f',"{_SENTINEL}":1}}'.encode())).cast("string")
+    with_sentinel = F.concat(open_object, F.lit(f',"{_SENTINEL}":1}}'.encode())).cast("string")
     ends_with_brace = F.substring(value, -1, 1) == F.lit(b"}")
     ddl = f"{event_ddl(shape, _PLAIN).removesuffix('>')}, `{_SENTINEL}`: int, `{CORRUPT}`: string>"
-    # The sealed text is used twice. Spark compiles a separate step; inside the parse, the text would be interpreted.
-    read = raw.withColumns({EMPTY: value.isNull(), SEALED: F.when(ends_with_brace, sealed)})
-    read = read.withColumns({IS_UTF8: F.is_valid_utf8(SEALED), PARSED: F.from_json(SEALED, ddl, STRICT)})
+    # The text that ends with the sentinel is used twice, and gets a step of its own. There, Spark compiles the
+    # expression; as an argument of `from_json`, it would evaluate the expression without compiling it.
+    read = raw.withColumns({EMPTY: value.isNull(), WITH_SENTINEL: F.when(ends_with_brace, with_sentinel)})
+    read = read.withColumns({IS_UTF8: F.is_valid_utf8(WITH_SENTINEL), PARSED: F.from_json(WITH_SENTINEL, ddl, STRICT)})
     parsed = F.col(PARSED)
-    # Computed from the sealed text, which begins like the value, so that the value itself is not carried along.
-    schema = embedded_schema_hash(parsed, shape, F.col(SEALED).cast("binary"))
+    # Computed from the text with the sentinel, which begins like the value: the value itself is not carried along.
+    schema = embedded_schema_hash(parsed, shape, F.col(WITH_SENTINEL).cast("binary"))
     read = read.withColumns({SCHEMA: schema, BROKEN: F.lit(None).cast("string")})
     is_whole = (parsed[_SENTINEL] == 1) & parsed[CORRUPT].isNull() & F.col(IS_UTF8)
     read = read.withColumns({IS_WHOLE: is_whole, EVENT: event_of(parsed)})
@@ -64,14 +65,14 @@ def read_plain_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     # The key in the event is unusable, but the record's own key may be usable.
     keyless = F.coalesce(F.col(REASON) == "no_key", F.lit(False))
     changes = changes.withColumn(IS_UNREAD, ~F.col(EMPTY) & (~F.col(IS_PLAIN) | F.col(IS_WRONG) | keyless))
-    return changes.drop(PARSED, IS_UTF8, SEALED, IS_WHOLE, EVENT, IS_PLAIN, IS_WRONG, BROKEN, EMPTY)
+    return changes.drop(PARSED, IS_UTF8, WITH_SENTINEL, IS_WHOLE, EVENT, IS_PLAIN, IS_WRONG, BROKEN, EMPTY)
 
 
 def _is_plain(shape: ChangeShape) -> Column:
     """Return whether an event contains nothing that the fast path would misread; null means no."""
     event = F.col(EVENT)
     is_plain = _contains_key(event, shape) & ~_holds_infinity(event, shape)
-    is_plain = is_plain & ~has_lone_surrogates(event, shape, F.col(SEALED), _PLAIN)
+    is_plain = is_plain & ~has_lone_surrogates(event, shape, F.col(WITH_SENTINEL), _PLAIN)
     if shape.refused_schemas:
         is_plain = is_plain & ~F.coalesce(F.col(SCHEMA).isin(*shape.refused_schemas), F.lit(False))
     return is_plain

@@ -23,7 +23,7 @@ from tidelake.protocol.order import Time, join, total_order_key
 
 
 class ProductBook:
-    """Open times of any order. `Ledger` documents the methods."""
+    """The open times, which may be only partially ordered. `Ledger` documents the methods."""
 
     def __init__(self, start: Antichain) -> None:
         self._frontier = start

@@ -1,0 +1,129 @@
+"""A run that stays: how long after their arrival rows are sealed, and whether memory grows."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from benchmarks.bench import Bench, Lake
+from benchmarks.data import UPDATES_PER_TIME, Stream, write_ticks
+from benchmarks.measure import Measured, Samples
+from jobs.linger import linger
+
+ARRIVAL = "from arrival to sealed"
+PROCESS, LIVE = "memory of the Python process", "live objects in the JVM"
+_COLLECTIONS, _UPDATES, _STATE_ROWS = 4, 1_000, 10_000
+_EVERY_S = 2.0
+_WARM_UP_S = 30.0
+_WEIGHED = 20
+
+
+def measure_linger(bench: Bench, seconds: int) -> Samples:
+    """Let messages arrive in four topics in turn, and measure each arrival until its last row is sealed.
+
+    The arrivals of the first half minute create the collections and warm up; they do not count.
+    """
+    bench.say(f"a run that stays for {seconds:,} s")
+    root = bench.folder("linger")
+    names = [f"table_{number}" for number in range(_COLLECTIONS)]
+    lake = Lake(bench.spark, root, dict.fromkeys(names, "upsert"))
+    stream = Stream(_STATE_ROWS, "upsert")
+    each = int((seconds + _WARM_UP_S) / _EVERY_S) // _COLLECTIONS
+    files = write_ticks(bench.spark, stream, root / "made", "table", each, _UPDATES)
+    arrivals = _Arrivals(lake, names, files, stream.state_times)
+    memory = _Memory(bench)
+    stops = threading.Event()
+    threads = [
+        threading.Thread(target=arrivals.send, args=(stops,)),
+        threading.Thread(target=memory.weigh, args=(stops, seconds / _WEIGHED)),
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        report = linger(bench.spark, lake.settings, seconds + _WARM_UP_S + 2 * _EVERY_S, arrivals)
+    finally:
+        stops.set()
+        for thread in threads:
+            thread.join()
+    assert report.ok, report.errors
+    samples = Samples({ARRIVAL: arrivals.latencies(_WARM_UP_S)}, series=memory.series)
+    bench.say(f"  {len(samples.of[ARRIVAL])} arrivals, {samples.median(ARRIVAL):.2f} s at the median")
+    return samples
+
+
+def slowest(samples: Samples, share: float) -> float:
+    """Return the seconds that all but this share of the arrivals needed at most."""
+    seconds = sorted(sample.seconds for sample in samples.of[ARRIVAL])
+    return seconds[max(0, int(len(seconds) * (1 - share)) - 1)]
+
+
+def growth(samples: Samples, what: str) -> float:
+    """Return the memory of the last quarter divided by that of the second: the first quarter still warms up."""
+    weighed = samples.series[what]
+    quarter = len(weighed) // 4
+    return statistics.median(weighed[-quarter:]) / statistics.median(weighed[quarter : 2 * quarter])
+
+
+class _Arrivals:
+    """Adds files to topics, and is notified of the seals."""
+
+    def __init__(self, lake: Lake, names: list[str], files: list[Path], first_time: int) -> None:
+        self.lake, self.names, self.files = lake, names, files
+        self.first_time, self.times = first_time, _UPDATES // UPDATES_PER_TIME
+        self.start_s = time.monotonic()
+        self.sent: dict[tuple[str, int], float] = {}
+        self.sealed: dict[tuple[str, int], float] = {}
+
+    def send(self, stops: threading.Event) -> None:
+        """Add a file every two seconds."""
+        for number in range(len(self.files) * len(self.names)):
+            if stops.wait(max(0.0, self.start_s + number * _EVERY_S - time.monotonic())):
+                return
+            file, name = number // len(self.names), self.names[number % len(self.names)]
+            self.lake.add_file(name, self.files[file])
+            self.sent[name, file] = time.monotonic()
+
+    def begins(self, step: str, name: str) -> None:
+        """Only the end of a step matters."""
+
+    def ended(self, step: str, name: str, result: Any) -> None:
+        """Note which arrivals are sealed now: those whose last time is before upper."""
+        now_s = time.monotonic()
+        if step == "seal":
+            for file in range((result.upper - self.first_time) // self.times):
+                self.sealed.setdefault((name, file), now_s)
+
+    def latencies(self, warm_up_s: float) -> list[Measured]:
+        """Return the seconds from each arrival to its seal; every arrival must be sealed."""
+        assert self.sealed.keys() == self.sent.keys(), self.sent.keys() ^ self.sealed.keys()
+        counted = [each for each, at_s in self.sent.items() if at_s >= self.start_s + warm_up_s]
+        return [Measured(self.sealed[each] - self.sent[each], 0.0) for each in counted]
+
+
+class _Memory:
+    """Weighs this process and its JVM, now and then."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.spark: SparkSession = bench.spark
+        self.series: dict[str, list[float]] = {PROCESS: [], LIVE: []}
+
+    def weigh(self, stops: threading.Event, every_s: float) -> None:
+        """Weigh until the run ends, in MB; the JVM after a full collection."""
+        while not stops.wait(every_s):
+            jvm = self.spark.sparkContext._jvm
+            assert jvm is not None
+            jvm.java.lang.System.gc()
+            runtime = jvm.java.lang.Runtime.getRuntime()
+            self.series[LIVE].append((runtime.totalMemory() - runtime.freeMemory()) / 2**20)
+            self.series[PROCESS].append(_resident_mb())
+
+
+def _resident_mb() -> float:
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) / 1024
