@@ -18,11 +18,12 @@ import pytest
 
 from tests.crash.harness import wait_until_stopped
 from tests.lakes.early_sweeps import age, sweep_early
-from tests.lakes.places import store_root
+from tests.lakes.places import store_root, write_in_the_past
 from tidelake.compact.compaction import CompactReport, sweep
 from tidelake.errors import Conflict, RunSwept
 from tidelake.storage import blobs
-from tidelake.storage.location import Location
+from tidelake.storage.location import UNFINISHED, Location
+from tidelake.store.acknowledged import ACKED
 from tidelake.store.commit import SWEEP_FLOOR, OpenTable, create_table
 from tidelake.store.dead_notes import DEAD
 from tidelake.store.failpoints import on_reach
@@ -30,6 +31,7 @@ from tidelake.store.files import RunFile, read_rows, write_run
 from tidelake.store.layout import RUN, new_run
 from tidelake.store.retry import LostRace, retry_commit
 from tidelake.store.runs import append_run
+from tidelake.store.table_log import LOG
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
 DAY_S = 86400.0
@@ -209,6 +211,16 @@ def test_notes_of_what_was_deleted_are_deleted_and_damaged_notes_are_replaced(ta
     write_one_row(table, new_run("ingest", 1))
     assert swept(table) == 0
     assert len(blobs.list_names(table / DEAD)) == 1
+
+
+def test_files_that_a_killed_process_left_unfinished_are_swept_once_they_are_old(table: Location) -> None:
+    left = [table / f"{UNFINISHED}{'a' * 32}", table / LOG / f"{UNFINISHED}{'b' * 32}"]
+    young = table / ACKED / f"{UNFINISHED}{'c' * 32}"
+    for blob in left:
+        write_in_the_past(blob, b"", 2 * DAY_S)
+    blobs.write(young, b"")
+    swept(table)
+    assert [blobs.exists(blob) for blob in (*left, young)] == [False, False, True]
 
 
 def _shift_clock(by_s: float) -> None:
