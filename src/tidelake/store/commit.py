@@ -45,6 +45,7 @@ from tidelake.store.files import DIGEST, HEADERS_DIGEST, ROWS_HASH, WHOLE_DIGEST
 from tidelake.store.format import CATALOG_VERSION, FORMAT, FORMAT_VERSION, REFUSED_PROPERTY, REFUSED_VALUE
 from tidelake.store.layout import RUN, TIME, begun_at
 from tidelake.store.log_state import LogState
+from tidelake.store.notices import warn
 from tidelake.store.table_log import (
     BEFORE,
     LAST,
@@ -437,12 +438,28 @@ class OpenTable:
 
 
 def maintain(path: Location) -> bool:
-    """If there are enough new entries, write a checkpoint and clean up the log before it; return whether it did so."""
+    """If there are enough new entries, write a checkpoint and clean up the log before it; return whether it did so.
+
+    If the store does not answer, a later commit tries again: what was committed is durable without a checkpoint.
+    """
+    try:
+        return _maintain(path)
+    except StoreUnreachable as error:
+        warn("a log was not cleaned up; a later commit tries again", table=str(path), reason=error.fact)
+        return False
+
+
+def _maintain(path: Location) -> bool:
     if newest_version(path) - last_checkpoint(path) < _CHECKPOINT_EVERY_COMMITS:
         return False  # decided by file names alone: opening the log costs as much as a commit
     table = _load_newest(path)
     version = table.version()
-    table.create_checkpoint()
+    try:
+        table.create_checkpoint()
+    except (OSError, DeltaError) as error:
+        if path.is_local:
+            raise
+        raise blobs.engine_error(path, error, "write") from error
     reach("commit.after_checkpoint_write")
     # The checkpoint must be on disk before the entries that it sums up are deleted.
     with suppress(FileNotFoundError):  # another process does not trust the checkpoint and has set it aside

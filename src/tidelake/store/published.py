@@ -283,7 +283,8 @@ def maintain_published(table: Location) -> None:
             reach("current.after_checkpoint")
             loaded.cleanup_metadata()
         except BaseException as error:  # what was published is durable already
-            if not isinstance(error, DeltaError) and not is_panic(error):
+            is_of_store = isinstance(error, OSError) and not table.is_local
+            if not is_of_store and not isinstance(error, DeltaError) and not is_panic(error):
                 raise
             warn("the log of a publication was not cleaned up", table=str(table), reason=engine_fact(error))
     live = {path.partition("/")[0] for path in _live_files(loaded)}
