@@ -6,6 +6,7 @@ import json
 import multiprocessing
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -25,8 +26,12 @@ from tidelake.store.table_log import nonce_of, read_entry, seq_of
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("worker", pa.int64()), (RUN, pa.string())])
 _MERGED_MAX = 6
+JOIN_MAX_S = 3600.0
+"""How long a race may take at most: a thousand commits of eight processes take minutes to half an hour in S3."""
 _ATTEMPTS_MAX = 20
 """After this many attempts of a merge whose outcomes are all known, the others were always faster."""
+_UNANSWERED_MAX = 50
+"""So often, a worker goes on after a request that the store has not answered: the store may be gone for ever."""
 T = TypeVar("T")
 
 
@@ -63,7 +68,7 @@ def race(folder: Path, seed: int, workers: int, operations: int, endpoint: str |
         for racer in racers:
             racer.start()
     for racer in racers:
-        racer.join(900)
+        racer.join(JOIN_MAX_S)
     assert [racer.exitcode for racer in racers] == [0] * workers
     commits = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
     rows = [tuple(commit["row"]) for commit in commits if commit["row"] is not None]
@@ -97,11 +102,10 @@ def run_worker(path: Location, seed: int, worker: int, operations: int, words: s
 
 def _answered(work: Callable[[], T]) -> T:
     """Repeat work that may be repeated until the store answers all its requests."""
-    while True:
-        try:
+    for _ in range(_UNANSWERED_MAX):
+        with suppress(StoreUnreachable):
             return work()
-        except StoreUnreachable:
-            continue
+    return work()
 
 
 def _settled(path: Location, unknown: list[Indeterminate]) -> Committed | None:
@@ -120,6 +124,7 @@ def _append(path: Location, row: tuple[int, int]) -> Committed:
     rows, total = pa.table({"_time": [row[0]], "worker": [row[1]]}), f"worker/{row[1]}"
     files = _answered(lambda: write_run(path, new_run("ingest", OpenTable(path).seq), rows))
     unknown: list[Indeterminate] = []
+    unanswered = 0
     while True:
         try:
             table = OpenTable(path)
@@ -128,8 +133,12 @@ def _append(path: Location, row: tuple[int, int]) -> Committed:
             return table.commit({"upper": (table.value("upper") or 0) + 1, total: (table.value(total) or 0) + 1}, files)
         except Indeterminate as attempt:
             unknown.append(attempt)
-        except (Conflict, StoreUnreachable):
+        except Conflict:
             continue
+        except StoreUnreachable:
+            unanswered += 1
+            if unanswered > _UNANSWERED_MAX:
+                raise
 
 
 def _merge(path: Location, rng: Random, worker: int) -> Committed | None:

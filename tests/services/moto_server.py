@@ -20,7 +20,7 @@ def run(clock: Path, options: list[str]) -> None:
     def now() -> datetime:
         return utcnow() + timedelta(seconds=float(clock.read_text(encoding="ascii")))
 
-    moto.s3.models.utcnow = now
+    vars(moto.s3.models)["utcnow"] = now
     main(options)
 
 

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from tests.services.process import Server, free_ports
+from tidelake.settings.object_store import bucket_and_prefix
 from tidelake.spark.jars import SERVICES_FOLDER
 
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "a/secret+of=tests", "AWS_REGION": "us-east-1"}
@@ -55,6 +56,19 @@ class ObjectStore:
     def create_bucket(self, name: str | None = None) -> str:
         """Create a bucket, and return its name, which is random by default."""
         bucket = name or f"lake-{secrets.token_hex(6)}"
+        with self._client() as client:
+            client.create_bucket(Bucket=bucket)
+        return bucket
+
+    def keys(self, uri: str) -> list[str]:
+        """The names of all objects below a URI, also of those that obstore cannot name."""
+        bucket, prefix = bucket_and_prefix(uri)
+        with self._client() as client:
+            pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{prefix}/")
+            return [item["Key"] for page in pages for item in page.get("Contents", ())]
+
+    @contextmanager
+    def _client(self) -> Iterator[Any]:
         client = boto3.client(
             "s3",
             endpoint_url=self.endpoint,
@@ -64,10 +78,9 @@ class ObjectStore:
             verify=None if self.ca_file is None else str(self.ca_file),
         )
         try:
-            client.create_bucket(Bucket=bucket)
+            yield client
         finally:
             client.close()
-        return bucket
 
     def settings(self, folder: str = "store", endpoint: str | None = None, **more: Any) -> dict[str, Any]:
         """The settings of a store in a bucket of its own; requests may go to another endpoint, such as a proxy's."""
