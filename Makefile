@@ -26,6 +26,7 @@ help:
 	@echo "make wheel   build an installable package in dist, with the jobs and the Dagster location"
 	@echo "make setup   create only what all of the above need: .venv and .jars"
 	@echo "make services  fetch what only the tests need: the jars of a broker and of Debezium, in .jars/services"
+	@echo "make minio   build MinIO, a second S3 server for the tests, in .jars/minio; needs Go, takes minutes"
 	@echo "make lock    update the lock files: package versions within the bounds of pyproject.toml, and checksums of jars"
 	@echo "make clean   remove everything that the set-up and the tools have created"
 
@@ -55,6 +56,16 @@ prometheus:
 	  mkdir -p "$(CURDIR)/$(PROMETHEUS)" && \
 	  mv usr/bin/prometheus usr/bin/promtool "$(CURDIR)/$(PROMETHEUS)/"; } || \
 	  echo "prometheus: not available; the tests that need it are skipped"
+
+# A second S3 server, for TIDELAKE_TEST_S3=minio. Without it, tests on MinIO are skipped.
+MINIO := v0.0.0-20250907161309-07c3a429bfed
+.PHONY: minio
+minio:
+	@command -v minio >/dev/null || test -x .jars/minio/minio || { command -v go >/dev/null && \
+	  echo "minio: building RELEASE.2025-09-07T16-13-09Z (four minutes on two cores, 110 MB)" && \
+	  GOBIN="$(CURDIR)/.jars/minio" GOFLAGS="-buildvcs=false -trimpath" timeout 3600 nice -n 10 \
+	    go install -ldflags "-s -w" github.com/minio/minio@$(MINIO); } || \
+	  echo "minio: not available, as there is no Go on PATH or it cannot build MinIO; tests on MinIO are skipped"
 
 .PHONY: toolchain
 toolchain:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
-from tidelake.compact.compaction import CompactReport, merge_runs, move_since, sweep
+from tidelake.compact.compaction import CompactReport, merge_runs, move_since, sweep, sweep_names
 from tidelake.compact.note import note_compaction
 from tidelake.compact.small_tables import merge_small_files
 from tidelake.errors import DamagedTable
@@ -62,6 +62,7 @@ def compact_collection(
         merge_small_files(table, schema, entry.epoch)
     for table in (*small_tables, paths.updates, paths.progress, paths.handles, catalog.store.catalog):
         sweep(table, compacted)
+    sweep_names(catalog.store, [collection.name])
     reach("compact.after_sweep")
     log.info(
         "compacted",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from tests.lakes.dagster_lakes import Lakes
     from tests.lakes.lake import Lake
+    from tests.lakes.places import Stores
     from tests.services.connect import Connect
     from tests.services.kafka import Broker
     from tests.services.object_store import ObjectStore
@@ -37,6 +38,15 @@ os.environ.setdefault(
 # Plans that run once are interpreted: compiling them takes longer than running them. The processes that tests start
 # compile their plans, as they do for users, and so does `make sweep` with TIDELAKE_TEST_CODEGEN=1.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests that use `store_kind` on each kind of store: on S3 in sweeps, or every day if they are `everywhere`."""
+    if "store_kind" in metafunc.fixturenames:
+        marks = [pytest.mark.services]
+        if metafunc.definition.get_closest_marker("everywhere") is None:
+            marks.append(pytest.mark.sweep)
+        metafunc.parametrize("store_kind", ["file", pytest.param("s3", marks=marks)], indirect=True, scope="session")
 
 
 @pytest.hookimpl(trylast=True)
@@ -158,10 +168,45 @@ def registry() -> Iterator[Registry]:
 @pytest.fixture(scope="session")
 def object_store() -> Iterator[ObjectStore]:
     """The S3 server that all tests share; each test creates its own bucket."""
-    from tests.services.object_store import object_store_server
+    from tests.services.object_store import s3_server
 
-    with _service_folder("object-store") as folder, object_store_server(folder) as running:
+    with _service_folder("object-store") as folder, s3_server(folder) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """Where this test's stores are: `file` or `s3`."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def stores_by_kind(request: pytest.FixtureRequest) -> dict[str, Stores]:
+    """The stores of each kind; a server is started for the first that needs it."""
+    from tests.lakes.places import Bucket, Stores
+
+    class ByKind(dict[str, Stores]):
+        def __missing__(self, kind: str) -> Stores:
+            if kind == "file":
+                self[kind] = Stores()
+            else:
+                server = request.getfixturevalue("object_store")
+                self[kind] = Stores(Bucket(server, server.create_bucket()))
+            return self[kind]
+
+    return ByKind()
+
+
+@pytest.fixture(scope="session")
+def stores(store_kind: str, stores_by_kind: dict[str, Stores]) -> Stores:
+    """The stores of the kind that a test runs on."""
+    return stores_by_kind[store_kind]
+
+
+@pytest.fixture
+def any_store(stores: Stores, tmp_path: Path) -> Path:
+    """The test's own folder: lakes below it have their stores in the folder, or in S3."""
+    return stores.hold(tmp_path)
 
 
 @contextmanager

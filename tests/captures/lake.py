@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from jobs import compact, ingest, validate
 from tests.captures.workload import COLUMNS, RECORD
+from tests.lakes.places import store_settings
 from tidelake.decode.sentinel import without_logical_types
 from tidelake.read.snapshot import snapshot
 from tidelake.schema.connect import declared_row
@@ -123,7 +124,7 @@ class ChangeLake:
         self.spark, self.topic = spark, root / "topics" / topic
         self.topic.mkdir(parents=True)
         document: dict[str, Any] = {"collections": {"table": change_collection(topic, record, **more)}}
-        document |= {"store": "store", "topics": "topics", "data_docs": "docs"}
+        document |= {**store_settings(root), "topics": "topics", "data_docs": "docs"}
         self.file = root / "collections.yaml"
         self.file.write_text(yaml.safe_dump(document, allow_unicode=True), encoding="utf-8")
         self.settings = load_settings(self.file)

@@ -150,6 +150,21 @@ def test_a_lost_name_is_named_and_never_created_again(config: Path) -> None:
     assert sorted((store / "c").iterdir()) == before
 
 
+def test_the_lost_log_of_a_name_is_made_again_if_only_one_collection_has_the_name(config: Path) -> None:
+    own, before = tables_of(config).local, open_lake(config).collection(NAME).upper
+    store = own.parent.parent
+    shutil.rmtree(store / "names" / NAME)
+    other = next(folder for folder in (store / "c").iterdir() if folder != own) / "handles"
+    aside = other.rename(other.with_name("aside"))
+    done = run("repair", NAME, "--apply", "--json", "--config", config)
+    assert json.loads(done.stdout)["left"], "the collection whose handles are gone may have the name"
+    aside.rename(other)
+    done = run("repair", NAME, "--apply", "--json", "--config", config)
+    assert (done.returncode, json.loads(done.stdout)["left"]) == (0, [])
+    assert run("verify", NAME, "--config", config).returncode == 0
+    assert open_lake(config).collection(NAME).upper == before
+
+
 def test_a_note_of_a_name_is_written_again(config: Path) -> None:
     note = tables_of(config).local.parent.parent / "catalog" / "_names" / NAME
     note.unlink()

@@ -22,8 +22,11 @@ from tests.crash.harness import state_of
 from tests.docs.blocks import PROJECT, blocks_of
 from tests.docs.shell import link_checkout, run_by_bash
 from tests.lakes.change_events import EVENT, events
-from tests.lakes.lake import RECORD, Lake, progress, updates
-from tests.services.object_store import ObjectStore
+from tests.lakes.kafka_lake import PLAIN, KafkaLake
+from tests.lakes.lake import RECORD, progress, updates
+from tests.lakes.places import Stores
+from tests.lakes.published import rows_of
+from tests.services.kafka import Broker
 from tidelake.generator.generate import generate
 from tidelake.generator.options import GenerateOptions
 from tidelake.read.publication import publication_of
@@ -34,7 +37,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import read_rows
 from tidelake.store.layout import DIFF, PROOFS_SCHEMA, QUARANTINE_SCHEMA, RUN, Store
-from tidelake.store.state import CLOSED, SINCE, UPPER, offset_value
+from tidelake.store.state import CLOSED, SINCE, UPPER, next_offsets, offset_value
 from tidelake.store.table_log import check_log
 from tidelake.store.table_schema import late_schema, updates_schema
 
@@ -236,27 +239,52 @@ def test_a_process_needs_only_the_address_of_the_master_to_use_a_cluster(tmp_pat
 
 @pytest.mark.sweep
 @pytest.mark.services
-def test_executors_read_and_write_a_store_in_s3(tmp_path: Path, spark: SparkSession, object_store: ObjectStore) -> None:
-    lakes = [
-        Lake(tmp_path / name, spark, lake=store) for name, store in (("s3", object_store.settings()), ("disk", {}))
-    ]
-    for lake in lakes:
-        lake.send(*[updates(*((key, time, 1) for key in range(50))) for time in range(6)])
-        lake.send(updates((1, 3, 1)), progress([0], [6], dict.fromkeys(range(6), 50)))
-    script = (
-        "import sys; from pathlib import Path; from jobs import compact, current, ingest, seal, validate;"
-        " from tidelake.settings.lake import load_settings; from tidelake.spark.session import start_session;"
-        " settings = load_settings(Path(sys.argv[2]));"
-        " chosen = {'spark.executor.memory': '512m', 'spark.sql.shuffle.partitions': '4'};"
-        " session = start_session(master=sys.argv[1], settings=chosen, jar_sets=settings.jar_sets);"
-        " reports = [run(session, settings) for run in"
-        " (ingest.run, seal.run, validate.run_full, compact.run, current.run, validate.run_full)];"
-        " assert all(report.ok for report in reports), [report.as_json() for report in reports]"
-    )
-    with standalone(tmp_path, workers=2, memory="600m") as running:
-        done = run_by_bash(PROJECT, f'exec {sys.executable} -c "{script}" {running.url} {lakes[0].file}')
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert all(list(worker.glob("app-*")) for worker in running.workers)
-    run_in_local_mode(spark, lakes[1].settings, STEPS)
-    assert state_of(lakes[0]) == state_of(lakes[1])
-    assert lakes[0].contents(5) == lakes[1].contents(5) != {}
+def test_machines_that_share_no_disk_make_the_same_tables_over_kafka_and_s3_as_a_single_process(
+    tmp_path: Path, spark: SparkSession, broker: Broker, stores_by_kind: dict[str, Stores]
+) -> None:
+    cluster_root = stores_by_kind["s3"].hold(tmp_path / "driver")
+    remote = KafkaLake(cluster_root, spark, broker, {**PLAIN, "keep": 3}, partitions=2)
+    local = KafkaLake(tmp_path / "local", spark, broker, {**PLAIN, "keep": 3}, topic=remote.name)
+    script = cluster_root / "driver.py"
+    script.write_text(ALL_JOBS, encoding="utf-8")
+    with standalone(tmp_path, workers=2, memory="600m", hidden=cluster_root) as running:
+        for start in (0, 6):
+            for partition in range(2):
+                keys = range(50 * partition, 50 * partition + 50)
+                values = [updates(*((key, time, 1) for key in keys)) for time in range(start, start + 6)]
+                remote.send(*values, b"\x07", values[2], partition=partition)
+            remote.send(progress([start], [start + 6], dict.fromkeys(range(start, start + 6), 100)))
+            if start:
+                remote.send(updates((7, 1, 1)), updates((8, 1, 5)))  # both are late, and one contradicts itself
+            command = f"cd {cluster_root} && PYTHONPATH={PROJECT}:{PROJECT}/src exec {sys.executable} driver.py"
+            command += f" {running.url} {remote.file}"
+            done = run_by_bash(PROJECT, command, timeout_s=900)
+            assert done.returncode == 0, done.stdout + done.stderr
+            run_in_local_mode(spark, local.settings, STEPS)
+    for worker in running.workers:
+        assert len(list(worker.glob("app-*/*/stderr"))) == 2, "each application had an executor on each worker"
+    assert not [path for path in cluster_root.iterdir() if path.is_dir()], "the store is elsewhere"
+    assert state_of(remote) == state_of(local)
+    assert next_offsets(remote.table, remote.name) == next_offsets(local.table, remote.name)
+    shown = [Counter(map(text_of, rows_of(lake.collection))) for lake in (remote, local)]
+    assert shown[0] == shown[1] != Counter()
+    for as_of in (9, 11):
+        assert remote.contents(as_of) == local.contents(as_of) != {}
+
+
+ALL_JOBS = """
+import sys
+from pathlib import Path
+
+from jobs import compact, current, ingest, seal, validate
+from tidelake.settings.lake import load_settings
+from tidelake.spark.session import start_session
+
+settings = load_settings(Path(sys.argv[2]))
+chosen = {"spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "4"}
+session = start_session(master=sys.argv[1], settings=chosen, jar_sets=settings.jar_sets)
+runs = (ingest.run, seal.run, validate.run_full, compact.run, current.run)
+reports = [run(session, settings) for run in runs]
+assert all(report.ok for report in reports), [report.as_json() for report in reports]
+"""
+"""The program of the driver: the five jobs, in their order."""

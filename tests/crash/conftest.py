@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.crash.harness import Nursery
 from tests.crash.lives import Lives
+from tests.lakes.places import Stores
 from tests.lakes.whole_store import WholeStore, make_whole_store
 
 
@@ -19,13 +20,33 @@ def nursery(spark: SparkSession) -> Iterator[Nursery]:
 
 
 @pytest.fixture(scope="session")
-def lives(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, nursery: Nursery) -> dict[int, Lives]:
+def lives_by_kind(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, nursery: Nursery, stores_by_kind: dict[str, Stores]
+) -> dict[str, dict[int, Lives]]:
+    """By kind of store and by seed, all lives."""
+
     class BySeed(dict[int, Lives]):
+        def __init__(self, stores: Stores) -> None:
+            super().__init__()
+            self._stores = stores
+
         def __missing__(self, seed: int) -> Lives:
-            self[seed] = Lives(tmp_path_factory.mktemp(f"seed-{seed}"), spark, nursery, seed)
+            folder = self._stores.hold(tmp_path_factory.mktemp(f"seed-{seed}"))
+            self[seed] = Lives(folder, spark, nursery, seed)
             return self[seed]
 
-    return BySeed()
+    class ByKind(dict[str, dict[int, Lives]]):
+        def __missing__(self, kind: str) -> dict[int, Lives]:
+            self[kind] = BySeed(stores_by_kind[kind])
+            return self[kind]
+
+    return ByKind()
+
+
+@pytest.fixture
+def lives(store_kind: str, lives_by_kind: dict[str, dict[int, Lives]]) -> dict[int, Lives]:
+    """By seed, all lives on the kind of store that a test runs on."""
+    return lives_by_kind[store_kind]
 
 
 @pytest.fixture(scope="session")

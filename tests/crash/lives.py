@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterable
@@ -27,6 +26,7 @@ from tests.crash.harness import (
 from tests.crash.pieces import PIECES, pieces_of
 from tests.crash.scenes import CYCLE, Scene, prepare, scene_of, tear_next_entry
 from tests.lakes.lake import NAME, Lake
+from tests.lakes.places import copy_lake, remove_lake
 from tests.lakes.published import rows_of
 
 KEEP = 12
@@ -126,7 +126,7 @@ class Lives:
         for name, value in whole.state.items():
             assert state[name] == value, f"{name} differs; {self._log(lake)}"
         assert shown == whole.shown
-        shutil.rmtree(lake.root)
+        remove_lake(lake.root)
 
     def _piece(self, scene: Scene) -> int:
         if scene.piece is not None:
@@ -173,7 +173,7 @@ class Lives:
             self._bases[piece] = base.root
         for earlier in self.words.glob(f"{name}.*.said.*"):  # left by a life of the same name
             earlier.unlink()
-        shutil.copytree(self._bases[piece], self.root / name)
+        copy_lake(self._bases[piece], self.root / name)
         lake = Lake(self.root / name, self.spark, keep=KEEP)
         lake.offset = sum(map(len, self.pieces[:piece]))
         lake.send(*self.pieces[piece])

@@ -5,22 +5,34 @@ from __future__ import annotations
 import json
 import multiprocessing
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
+import pytest
 
-from tidelake.errors import Conflict
-from tidelake.storage.location import Location, locate
+from tests.lakes.places import store_root
+from tidelake.errors import Conflict, Indeterminate, StoreUnreachable
+from tidelake.storage.location import Location
 from tidelake.store.commit import Committed, OpenTable, create_table, maintain
 from tidelake.store.files import discard_run, read_rows, write_run
 from tidelake.store.layout import RUN, new_run
+from tidelake.store.table_log import nonce_of, read_entry, seq_of
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("worker", pa.int64()), (RUN, pa.string())])
 _MERGED_MAX = 6
+JOIN_MAX_S = 3600.0
+"""How long a race may take at most: a thousand commits of eight processes take minutes to half an hour in S3."""
+_ATTEMPTS_MAX = 20
+"""After this many attempts of a merge whose outcomes are all known, the others were always faster."""
+_UNANSWERED_MAX = 50
+"""So often, a worker goes on after a request that the store has not answered: the store may be gone for ever."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -32,20 +44,31 @@ class Race:
     rows: set[tuple[int, int]]
 
 
-def race(folder: Path, seed: int, workers: int, operations: int) -> Race:
-    """Let `workers` processes make `operations` commits in total; after a lost race, a commit is tried again."""
-    table = locate(folder) / "updates"
+def race(folder: Path, seed: int, workers: int, operations: int, endpoint: str | None = None) -> Race:
+    """Let `workers` processes make `operations` commits in total; after a lost race, a commit is tried again.
+
+    Args:
+        folder: the folder for what the processes say; the table is in the store of a lake there.
+        seed: the source of all randomness.
+        workers: the number of processes.
+        operations: the number of commits.
+        endpoint: where the processes, but not this one, reach a store in S3; None: where this process does.
+    """
+    table = store_root(folder) / "updates"
     create_table(table, SCHEMA, {"upper": 0})
     shares = [operations // workers + (worker < operations % workers) for worker in range(workers)]
     context = multiprocessing.get_context("spawn")
     racers = [
-        context.Process(target=run_worker, args=(str(table), seed, worker, share, str(folder / f"{worker}.jsonl")))
+        context.Process(target=run_worker, args=(table, seed, worker, share, str(folder / f"{worker}.jsonl")))
         for worker, share in enumerate(shares)
     ]
+    with pytest.MonkeyPatch.context() as patch:
+        if endpoint is not None:
+            patch.setenv("AWS_ENDPOINT_URL", endpoint)
+        for racer in racers:
+            racer.start()
     for racer in racers:
-        racer.start()
-    for racer in racers:
-        racer.join(900)
+        racer.join(JOIN_MAX_S)
     assert [racer.exitcode for racer in racers] == [0] * workers
     commits = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
     rows = [tuple(commit["row"]) for commit in commits if commit["row"] is not None]
@@ -53,17 +76,16 @@ def race(folder: Path, seed: int, workers: int, operations: int) -> Race:
     return Race(table, commits, set(rows))
 
 
-def make_tables(folder: str, number: int, start: Barrier) -> None:
+def make_tables(root: Location, number: int, start: Barrier) -> None:
     """Create tables; all processes begin each table at the same moment."""
     for index in range(number):
         start.wait(60)
-        create_table(locate(folder) / f"table-{index}", SCHEMA, {"upper": 0})
+        create_table(root / f"table-{index}", SCHEMA, {"upper": 0})
 
 
-def run_worker(table: str, seed: int, worker: int, operations: int, words: str) -> None:
+def run_worker(path: Location, seed: int, worker: int, operations: int, words: str) -> None:
     """Append rows, and sometimes swap some live runs for a single run with all their rows."""
     rng = Random(f"{seed} {worker}")
-    path = locate(table)
     with Path(words).open("a", encoding="utf-8") as file:
         for number in range(operations):
             merges = rng.random() < 0.25
@@ -75,36 +97,74 @@ def run_worker(table: str, seed: int, worker: int, operations: int, words: str) 
             file.write(json.dumps({"version": done.version, "seq": done.seq, "nonce": done.nonce, "row": row}) + "\n")
             file.flush()
             if rng.random() < 0.05:
-                maintain(path)
+                _answered(lambda: maintain(path))
+
+
+def _answered(work: Callable[[], T]) -> T:
+    """Repeat work that may be repeated until the store answers all its requests."""
+    for _ in range(_UNANSWERED_MAX):
+        with suppress(StoreUnreachable):
+            return work()
+    return work()
+
+
+def _settled(path: Location, unknown: list[Indeterminate]) -> Committed | None:
+    """The commit that was written in the end, of those whose outcome was unknown; forget those that others overtook."""
+    for attempt in list(unknown):
+        entry = _answered(lambda attempt=attempt: read_entry(path, attempt.version))  # type: ignore[misc]
+        if entry is not None and nonce_of(entry) == attempt.nonce:
+            return Committed(attempt.version, seq_of(entry) or 0, attempt.nonce)
+        if entry is not None:
+            unknown.remove(attempt)
+    return None
 
 
 def _append(path: Location, row: tuple[int, int]) -> Committed:
     """Commit a row; after a lost race, commit the same file again, as ingest does."""
-    files = write_run(path, new_run("ingest", OpenTable(path).seq), pa.table({"_time": [row[0]], "worker": [row[1]]}))
+    rows, total = pa.table({"_time": [row[0]], "worker": [row[1]]}), f"worker/{row[1]}"
+    files = _answered(lambda: write_run(path, new_run("ingest", OpenTable(path).seq), rows))
+    unknown: list[Indeterminate] = []
+    unanswered = 0
     while True:
-        table = OpenTable(path)
-        total = f"worker/{row[1]}"
         try:
+            table = OpenTable(path)
+            if (done := _settled(path, unknown)) is not None:
+                return done
             return table.commit({"upper": (table.value("upper") or 0) + 1, total: (table.value(total) or 0) + 1}, files)
+        except Indeterminate as attempt:
+            unknown.append(attempt)
         except Conflict:
             continue
+        except StoreUnreachable:
+            unanswered += 1
+            if unanswered > _UNANSWERED_MAX:
+                raise
 
 
 def _merge(path: Location, rng: Random, worker: int) -> Committed | None:
     """Swap a few live runs for a single run; None if there were too few, or if others were always faster."""
-    for _ in range(20):
-        table = OpenTable(path)
+    unknown: list[Indeterminate] = []
+    attempts = 0
+    while unknown or attempts < _ATTEMPTS_MAX:
+        attempts += 1
+        table = _answered(lambda: OpenTable(path))
+        if (done := _settled(path, unknown)) is not None:
+            return done
         files = table.files()
         runs = sorted({file.run for file in files})
-        if len(runs) < 2:
+        if len(runs) < 2 and not unknown:
             return None
         chosen = rng.sample(runs, min(len(runs), rng.randint(2, _MERGED_MAX)))
-        rows = read_rows(path, [file for file in files if file.run in chosen], SCHEMA)
         run = new_run("merge", table.seq)
         try:
+            rows = read_rows(path, [file for file in files if file.run in chosen], SCHEMA)
             return table.commit({}, write_run(path, run, rows), chosen)
+        except Indeterminate as attempt:
+            unknown.append(attempt)
+        except StoreUnreachable:
+            continue
         except Conflict:
-            discard_run(path, run)
+            _answered(lambda run=run: discard_run(path, run))  # type: ignore[misc]
     return None
 
 

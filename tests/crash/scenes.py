@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import json
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 
 import pyarrow as pa
@@ -12,14 +11,18 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.crash.harness import collection_of
 from tests.lakes.lake import NAME, Lake, progress, updates
+from tests.lakes.places import write_in_the_past
 from tests.lakes.published import table_of
+from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, maintain
+from tidelake.store.dead_notes import DEAD
 from tidelake.store.failpoints import FAILPOINTS, TABLES
 from tidelake.store.files import read_rows, write_run
 from tidelake.store.layout import QUARANTINE_SCHEMA, RUN, new_run
 from tidelake.store.published import StagedRows, read_published
 from tidelake.store.state import UPPER
+from tidelake.store.table_log import checkpoints
 
 CYCLE = ("ingest", "seal", "validate", "compact", "current")
 """The steps of a schedule, in order."""
@@ -88,6 +91,10 @@ OF_PLACES = {
 """The scenes of places that an ordinary piece of an ordinary topic does not reach."""
 
 
+ONLY_ON_A_DISK = frozenset({"table.after_torn_entry"})
+"""Places that no store reaches whose blobs are whole or absent."""
+
+
 def scene_of(place: str) -> Scene:
     """The scene that reaches a failpoint."""
     assert place in FAILPOINTS, f"tidelake.store.failpoints has no {place}"
@@ -131,12 +138,13 @@ def _age(lake: Lake, seed: int) -> None:
 
 
 def _blunt(lake: Lake, seed: int) -> None:
-    """The disk has lost the second half of a checkpoint that was just written."""
+    """The second half of a checkpoint that was just written is lost."""
     _age(lake, seed)
     path = lake.table.path
     assert maintain(path)
-    (checkpoint,) = (path.local / "_delta_log").glob("*.checkpoint.parquet")
-    checkpoint.write_bytes(checkpoint.read_bytes()[: checkpoint.stat().st_size // 2])
+    (checkpoint,) = checkpoints(path)
+    whole = blobs.read(checkpoint)
+    blobs.write(checkpoint, whole[: len(whole) // 2])
 
 
 def _contradict(lake: Lake, seed: int) -> None:
@@ -159,14 +167,11 @@ def _crowd(lake: Lake, seed: int) -> None:
 
 
 def _litter(lake: Lake, seed: int) -> None:
-    """Processes that died two days ago have left files behind."""
+    """Processes that died three days ago have left files behind, which a sweep noted two days ago."""
     paths = collection_of(lake).paths
-    for folder in (paths.updates.local / f"{RUN}=ingest-dead", paths.progress.local / f"{RUN}=progress-dead"):
-        folder.mkdir()
-        part = folder / "part-0.parquet"
-        part.write_bytes(b"PAR1")
-        _make_old(part)
-        _make_old(folder)
+    for folder in (paths.updates / f"{RUN}=ingest-dead", paths.progress / f"{RUN}=progress-dead"):
+        write_in_the_past(folder / "part-0.parquet", b"PAR1", 3 * 86400)
+        write_in_the_past(folder.parent / DEAD / "litter.json", json.dumps([folder.name]).encode(), 2 * 86400)
 
 
 def _republish(lake: Lake, seed: int) -> None:
@@ -174,14 +179,10 @@ def _republish(lake: Lake, seed: int) -> None:
     table = table_of(collection_of(lake))
     shown = read_published(table)
     assert shown is not None
-    rows = DeltaTable(str(table)).to_pyarrow_table()
+    options = blobs.delta_options(table)
+    rows = DeltaTable(str(table), storage_options=options).to_pyarrow_table()
     for _ in range((9 - StagedRows(table).version) % 10):
         staged = StagedRows(table)
-        write_deltalake(str(staged.folder), rows)
+        write_deltalake(str(staged.folder), rows, storage_options=options)
         staged.take()
         staged.commit(NAME, "", shown)
-
-
-def _make_old(path: Path) -> None:
-    two_days_ago = path.stat().st_mtime - 2 * 86400
-    os.utime(path, (two_days_ago, two_days_ago))

@@ -13,7 +13,7 @@ from tests.lakes.raw_lake import RawLake
 from tests.sweeps import seeds
 from tidelake.store.failpoints import EVOLUTION_FAILPOINTS
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
 _TEXT = ["null", "string"]
 _PLACES = (

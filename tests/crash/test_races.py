@@ -15,14 +15,17 @@ from tests.crash.pieces import pieces_of
 from tests.crash.racers import make_tables, race, rows_of
 from tests.crash.scenes import CYCLE
 from tests.lakes.lake import Lake
+from tests.lakes.places import Stores, store_root
+from tests.services.faulty_proxy import RandomFaults, faulty_proxy
+from tests.services.object_store import ObjectStore
 from tests.sweeps import seeds
-from tidelake.storage.location import locate
+from tidelake.storage import blobs
 from tidelake.store.commit import OpenTable
 from tidelake.store.table_log import check_log, read_entry
 
 
-def check_race(folder: Path, seed: int, workers: int, operations: int) -> None:
-    done = race(folder, seed, workers, operations)
+def check_race(folder: Path, seed: int, workers: int, operations: int, endpoint: str | None = None) -> None:
+    done = race(folder, seed, workers, operations, endpoint)
     assert len(done.acknowledged) == operations
     assert check_log(done.table) == operations + 1, "seq rises by one with each commit"
     table = OpenTable(done.table)
@@ -39,35 +42,59 @@ def check_race(folder: Path, seed: int, workers: int, operations: int) -> None:
     assert {worker: table.value(f"worker/{worker}") for worker in by_worker} == by_worker
 
 
-def test_two_racing_processes_lose_and_duplicate_nothing(tmp_path: Path) -> None:
-    check_race(tmp_path, seed=0, workers=2, operations=60)
+@pytest.mark.everywhere
+def test_two_racing_processes_lose_and_duplicate_nothing(any_store: Path, store_kind: str) -> None:
+    check_race(any_store, seed=0, workers=2, operations=60 if store_kind == "file" else 16)
 
 
-def test_processes_that_race_to_create_a_table_create_it_once(tmp_path: Path) -> None:
-    tables = 12
+@pytest.mark.services
+@pytest.mark.parametrize(
+    ("seed", "workers", "operations"),
+    [(0, 2, 12), *(pytest.param(seed, 8, 1000, marks=pytest.mark.sweep) for seed in seeds())],
+)
+def test_requests_that_fail_at_random_lose_and_duplicate_no_commit(
+    tmp_path: Path,
+    stores_by_kind: dict[str, Stores],
+    object_store: ObjectStore,
+    seed: int,
+    workers: int,
+    operations: int,
+) -> None:
+    stores_by_kind["s3"].hold(tmp_path)
+    with faulty_proxy(object_store.endpoint) as proxy:
+        proxy.at_random = RandomFaults(seed)
+        check_race(tmp_path, seed, workers, operations, proxy.endpoint)
+        print(f"{sum(proxy.requests.values())} requests, of which failed: {dict(proxy.met)}")
+    assert proxy.met
+
+
+@pytest.mark.everywhere
+def test_processes_that_race_to_create_a_table_create_it_once(any_store: Path) -> None:
+    tables, root = 12, store_root(any_store)
     context = multiprocessing.get_context("spawn")
     start = context.Barrier(4)
-    racers = [context.Process(target=make_tables, args=(str(tmp_path), tables, start)) for _ in range(4)]
+    racers = [context.Process(target=make_tables, args=(root, tables, start)) for _ in range(4)]
     for racer in racers:
         racer.start()
     for racer in racers:
         racer.join(120)
     assert [racer.exitcode for racer in racers] == [0] * 4
     for number in range(tables):
-        table = locate(tmp_path) / f"table-{number}"
-        assert sorted(path.name for path in table.local.iterdir()) == ["_acked", "_delta_log"]
+        table = root / f"table-{number}"
+        assert sorted(blobs.list_names(table)) == ["_acked", "_delta_log"]
         assert (check_log(table), OpenTable(table).version, OpenTable(table).value("upper")) == (1, 0, 0)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("workers", [2, 8])
 @pytest.mark.parametrize("seed", seeds())
-def test_a_thousand_commits_of_racing_processes_are_one_chain(tmp_path: Path, seed: int, workers: int) -> None:
-    check_race(tmp_path, seed, workers, operations=1000)
+def test_a_thousand_commits_of_racing_processes_are_one_chain(any_store: Path, seed: int, workers: int) -> None:
+    check_race(any_store, seed, workers, operations=1000)
 
 
 @pytest.mark.spark
 @pytest.mark.sweep
+@pytest.mark.usefixtures("any_store")
 @pytest.mark.parametrize("processes", [2, 8])
 @pytest.mark.parametrize("seed", seeds())
 def test_processes_that_run_all_jobs_on_the_same_lake_end_like_a_single_process(

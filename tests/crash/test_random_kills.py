@@ -25,7 +25,7 @@ from tests.lakes.lake import RECORD, Lake
 from tests.sweeps import seeds
 from tidelake.schema.avro import cdcv2_schema
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep, pytest.mark.usefixtures("any_store")]
 
 KILLS = 5
 """The number of kills for each seed."""

@@ -17,7 +17,7 @@ from tidelake.protocol.binding import Binding
 from tidelake.store.bindings import append_binding
 from tidelake.store.failpoints import RAW_FAILPOINTS
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
 _MEETS = {
     "raw.after_conflict": ("raw.after_binding", "bump:updates"),
@@ -44,6 +44,7 @@ def _kill(
     assert {"stopped": place} in said(root / "victim.jsonl")
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize("place", ["raw.after_binding"])
 def test_a_killed_tick_leaves_times_that_match_their_offsets(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, place: str

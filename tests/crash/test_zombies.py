@@ -28,6 +28,27 @@ def test_a_process_that_was_fenced_while_it_was_paused_commits_nothing(lives: di
     assert not [message for message in messages[: steps.index("ingest")] if "nonce" in message]
 
 
+@pytest.mark.parametrize(("step", "place"), [("ingest", PLACES[0])])
+def test_a_process_whose_files_were_swept_while_it_was_paused_writes_them_again(
+    lives: dict[int, Lives], step: str, place: str
+) -> None:
+    check_swept(lives[1], step, place)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("step", "place"), list(zip(STEPS, PLACES, strict=True)))
+@pytest.mark.parametrize("seed", seeds())
+def test_a_process_of_any_step_whose_files_were_swept_while_it_was_paused_writes_them_again(
+    lives: dict[int, Lives], seed: int, step: str, place: str
+) -> None:
+    check_swept(lives[seed], step, place)
+
+
+def check_swept(lives: Lives, step: str, place: str) -> None:
+    messages = lives.wake_late(place, ("sweep",))
+    assert errors_of(step, messages) == {}
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("meanwhile", [CYCLE, ("fence", *CYCLE), ("fence",)])
 @pytest.mark.parametrize(("step", "place"), list(zip(STEPS, PLACES, strict=True)))

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from jobs import compact, current, ingest, seal, validate
 from jobs.job import Report
+from tests.lakes.early_sweeps import sweep_early
 from tests.lakes.lake import NAME
 from tidelake.settings.lake import Settings, load_settings
 from tidelake.storage.location import Location
@@ -112,6 +113,11 @@ class Steps:
     def fence(self) -> Report:
         self.catalog.fence(NAME, None)
         return Report("fence")
+
+    def sweep(self) -> None:
+        """Let another process sweep all tables as if days had passed."""
+        for table in self.catalog.find(NAME).tables:
+            sweep_early(table)
 
     def overtake(self) -> None:
         """Let another ingest store a copy of an update at an open time."""

@@ -32,7 +32,7 @@ from tidelake.store.layout import DIFF, RUN, TIME
 from tidelake.store.quarantine import quarantine_rows
 from tidelake.store.table_schema import updates_schema
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
 MESSAGES = 2000
 FIRST = 1_000_000

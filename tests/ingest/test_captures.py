@@ -12,7 +12,7 @@ from tests.captures.lake import EVENT, CaptureLake, ChangeLake, avro_lines, line
 from tests.captures.workload import RECORD
 from tidelake.store.quarantine import quarantine_rows
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
 
 @pytest.mark.parametrize(

@@ -7,39 +7,25 @@ import shutil
 from pathlib import Path
 from random import Random
 
-import pyarrow as pa
 import pytest
 
+from tests.store import small_tables
+from tests.store.small_tables import commit, contents, create
 from tidelake.errors import DamagedLog
 from tidelake.integrity.lost_markers import mark_again
-from tidelake.integrity.verification import Verification, repair_log, verify_table
+from tidelake.integrity.verification import repair_log
 from tidelake.storage.location import Location, locate
 from tidelake.store import table_log
 from tidelake.store.acknowledged import ACKED, acknowledge_entry, digest_of
-from tidelake.store.commit import OpenTable, create_table, maintain
-from tidelake.store.files import write_run
+from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.layout import new_run
 from tidelake.store.table_log import LOG, checkpoints, entry_path
 
-SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
 FLIPS = 60
 
 
-def commit(table: Location, upper: int) -> None:
-    opened = OpenTable(table)
-    run = new_run("ingest", opened.seq)
-    opened.commit({"upper": upper}, write_run(table, run, pa.table({"_time": [upper]})))
-
-
-def contents(table: Location) -> tuple[object, ...]:
-    opened = OpenTable(table)
-    return opened.version, opened.seq, opened.value("upper"), sorted(file.run for file in opened.files())
-
-
 def damages(table: Location) -> list[tuple[str, str, str]]:
-    found = Verification()
-    verify_table(table, False, found)
-    return [(damage.file, damage.problem, damage.remedy) for damage in found.damages]
+    return [(damage.file, damage.problem, damage.remedy) for damage in small_tables.damages(table)]
 
 
 def lose_markers(table: Location) -> None:
@@ -59,11 +45,7 @@ def check_is_refused(table: Location, why: str) -> None:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Location:
-    path = locate(tmp_path) / "t"
-    create_table(path, SCHEMA, {"upper": 0})
-    for upper in (1, 2, 3):
-        commit(path, upper)
-    return path
+    return create(locate(tmp_path) / "t")
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +54,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Location:
     path = locate(tmp_path_factory.mktemp("made")) / "old"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_log, "RETENTION_S", -60)
-        create_table(path, SCHEMA, {"upper": 0})
+        create(path, commits=0)
         for upper in range(1, 90):
             commit(path, upper)
             maintain(path)

@@ -12,7 +12,7 @@ from tests.lakes.generated import FORMS, Tide
 from tests.sweeps import seeds
 from tidelake.store.state import CLOSED, UPPER
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
 STREAMS_PER_SEED = 3
 

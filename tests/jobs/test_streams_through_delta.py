@@ -16,7 +16,7 @@ from tests.protocol.streams import mangled_stream, new_reader, to_message
 from tidelake.store.failpoints import FAILPOINTS, TABLES, on_reach
 from tidelake.store.state import CLOSED, UPPER
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
 IDS = {"a": 1, "b": 2, "c": 3, "d": 4}
 LIMIT = 8

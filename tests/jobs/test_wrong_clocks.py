@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.lakes.early_sweeps import sweep_early
 from tests.lakes.lake import Lake, progress, updates
 from tests.lakes.raw_lake import RawLake
-from tidelake.compact.compaction import CompactReport, sweep
+from tidelake.compact.compaction import CompactReport
 from tidelake.store.commit import is_table
 from tidelake.store.failpoints import on_reach
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
 
 @contextmanager
@@ -27,7 +28,7 @@ def swept_at(place: str, lake: Lake) -> Iterator[CompactReport]:
         if reached == place:
             on_reach(None)
             for table in tables:
-                sweep(table, report, retention_s=-60.0)
+                sweep_early(table, report)
 
     on_reach(sweep_there)
     try:

@@ -6,13 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pyspark.sql import SparkSession
 
 from tests.lakes.lake import NAME, RECORD, Lake
 from tests.lakes.raw_lake import VISIT
 from tests.services.kafka import Broker, Record
-from tidelake.settings.lake import load_settings
 
 PLAIN = {"family": "plain", "schema": RECORD}
 RAW = {"framing": "reclock", "envelope": "append_only", "format": "json", "schema": VISIT}
@@ -22,7 +20,10 @@ MESSAGE_BYTES_MAX = 2**21
 
 
 class KafkaLake(Lake):
-    """One collection on one topic of a broker: in CDCv2 framing, or reclocked with `RAW`."""
+    """One collection on one topic of a broker: in CDCv2 framing, or reclocked with `RAW`.
+
+    The topic is created, unless `topic` names one.
+    """
 
     def __init__(
         self,
@@ -33,19 +34,18 @@ class KafkaLake(Lake):
         partitions: int = 1,
         kafka: dict[str, Any] | None = None,
         topic_settings: dict[str, str] | None = None,
+        topic: str | None = None,
     ) -> None:
-        self.root, self.spark, self.broker = root, spark, broker
-        self.name = broker.create_topic(partitions=partitions, settings=topic_settings)
-        document = {
-            "store": "store",
+        self.root, self.spark, self.broker, self.has_own_store = root, spark, broker, True
+        self.name = topic or broker.create_topic(partitions=partitions, settings=topic_settings)
+        self.document = {
             "data_docs": "docs",
             "kafka": {"bootstrap_servers": broker.bootstrap_servers, **(kafka or {})},
             "collections": {NAME: {"topic": self.name, "source": "kafka", **block}},
         }
         root.mkdir(exist_ok=True)
         self.file = root / "collections.yaml"
-        self.file.write_text(yaml.safe_dump(document), encoding="utf-8")
-        self.settings = load_settings(self.file)
+        self.settings = self.written()
 
     def send(self, *values: bytes | None, partition: int = 0, at: int | None = None) -> None:
         """Append messages to the topic."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import shutil
 from collections.abc import Iterable, Mapping
 from copy import copy
 from pathlib import Path
@@ -18,6 +17,7 @@ from pyspark.sql import SparkSession
 from jobs import compact, current, ingest, seal, validate
 from jobs.ingest import IngestReport
 from jobs.job import Report
+from tests.lakes.places import copy_lake, store_settings
 from tidelake.compact.compaction import CompactReport
 from tidelake.read.snapshot import snapshot
 from tidelake.schema.avro import cdcv2_schema
@@ -61,7 +61,7 @@ def progress(lower: Iterable[int], upper: Iterable[int], counts: dict[int, int] 
 
 
 class Lake:
-    """One collection on one topic with one partition, in its own folder.
+    """One collection on one topic with one partition, in its own folder; `tests.lakes.places` decides about the store.
 
     Args:
         root: the folder.
@@ -84,18 +84,26 @@ class Lake:
         self.topic.mkdir(parents=True, exist_ok=True)
         self.offset = 0
         block = {"family": family, "topic": NAME, "schema": RECORD, **more}
-        document = {"store": "store", "topics": "topics", "data_docs": "docs", **(lake or {})}
-        document["collections"] = {NAME: block}
+        self.document: dict[str, Any] = {"topics": "topics", "data_docs": "docs", **(lake or {})}
+        self.document["collections"] = {NAME: block}
+        self.has_own_store = "store" not in self.document
         self.file = root / "collections.yaml"
-        self.file.write_text(yaml.safe_dump(document), encoding="utf-8")
-        self.settings: Settings = load_settings(self.file)
+        self.settings: Settings = self.written()
+
+    def written(self) -> Settings:
+        """Write the file with the settings, and read it."""
+        if self.has_own_store:
+            self.document |= store_settings(self.root)
+        self.file.write_text(yaml.safe_dump(self.document), encoding="utf-8")
+        return load_settings(self.file)
 
     def copy(self, root: Path) -> Lake:
-        """Copy this lake with all its files to another folder."""
-        shutil.copytree(self.root, root)
+        """Copy this lake with all its files, and its store if it has its own, to another folder."""
+        copy_lake(self.root, root)
         lake = copy(self)
+        lake.document = dict(self.document)
         lake.root, lake.topic, lake.file = root, root / self.topic.relative_to(self.root), root / self.file.name
-        lake.settings = load_settings(lake.file)
+        lake.settings = lake.written()
         return lake
 
     def send(self, *values: bytes | None, partition: int = 0, at: int | None = None) -> None:

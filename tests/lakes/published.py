@@ -7,6 +7,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from tidelake.read.publication import publication_of
+from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.entry import Collection
 
@@ -20,5 +21,7 @@ def table_of(collection: Collection) -> Location:
 
 def rows_of(collection: Collection) -> list[dict[str, Any]]:
     """The published rows, as delta-rs and Arrow read them."""
-    rows: list[dict[str, Any]] = DeltaTable(str(table_of(collection))).to_pyarrow_table().to_pylist()
+    table = table_of(collection)
+    read = DeltaTable(str(table), storage_options=blobs.delta_options(table)).to_pyarrow_table()
+    rows: list[dict[str, Any]] = read.to_pylist()
     return rows

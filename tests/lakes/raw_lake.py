@@ -6,14 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pyspark.sql import SparkSession
 
 from jobs.job import to_json
 from tests.lakes.lake import NAME, Lake
 from tidelake.protocol.binding import Binding
 from tidelake.read.snapshot import snapshot
-from tidelake.settings.lake import load_settings
 from tidelake.store.bindings import read_bindings
 
 VISIT = {
@@ -35,14 +33,14 @@ class RawLake(Lake):
             (root / "topics" / topic).mkdir(parents=True, exist_ok=True)
         self.topic = root / "topics" / NAME
         self.file = root / "collections.yaml"
-        self.document = {"store": "store", "topics": "topics", "data_docs": "docs", "collections": {NAME: block}}
+        self.document: dict[str, Any] = {"topics": "topics", "data_docs": "docs", "collections": {NAME: block}}
+        self.has_own_store = True
         self.configure()
 
     def configure(self, **more: Any) -> None:
         """Change settings of the collection."""
-        self.document["collections"][NAME] |= more  # type: ignore[index]
-        self.file.write_text(yaml.safe_dump(self.document), encoding="utf-8")
-        self.settings = load_settings(self.file)
+        self.document["collections"][NAME] |= more
+        self.settings = self.written()
 
     def put(self, *records: Any, partition: int = 0, topic: str = NAME) -> None:
         """Append records to a partition: values, or mappings with `value`, `key`, `headers`, `value_b64`, …."""

@@ -1,4 +1,4 @@
-"""A proxy in front of an object store that counts requests, loses answers, and gives wrong ones, as a test says."""
+"""A proxy in front of an object store: counts requests, loses answers, and gives wrong ones, as told or at random."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -26,6 +27,8 @@ class Fault:
         path: a regular expression for the path and the query.
         forwards: whether the store carries out the request.
         answer: the answer's status and body; None ends the connection without an answer.
+        passes: whether the client gets the store's own answer instead.
+        is_cut: whether the connection ends in the middle of the store's answer.
         hang_s: how long to wait before the answer.
         times: how many requests it happens to.
         before: what else happens before the request is carried out.
@@ -35,6 +38,8 @@ class Fault:
     path: str
     forwards: bool = False
     answer: tuple[int, str] | None = None
+    passes: bool = False
+    is_cut: bool = False
     hang_s: float = 0.0
     times: int = 10**9
     before: Callable[[], object] = lambda: None
@@ -71,14 +76,47 @@ def verb_of(method: str, target: str) -> str:
     return method.lower()
 
 
+class RandomFaults:
+    """Faults that happen to any request, at random.
+
+    Args:
+        seed: the source of all randomness.
+        share: the share of requests that a fault happens to.
+    """
+
+    def __init__(self, seed: int, share: float = 0.05) -> None:
+        self._rng, self._share = Random(seed), share
+
+    def next(self, method: str) -> tuple[str, Fault] | None:
+        """The kind of the next request's fault, and the fault; None if nothing happens to the request."""
+        if self._rng.random() >= self._share:
+            return None
+        wait_s = self._rng.uniform(0.01, 0.5)
+        kinds = {
+            "a late answer": Fault(method, "", forwards=True, passes=True, hang_s=wait_s),
+            "a late request": Fault(method, "", forwards=True, passes=True, before=lambda: time.sleep(wait_s)),
+            "a request that is lost": Fault(method, ""),
+            "an answer that is lost": Fault(method, "", forwards=True),
+            "an answer that is cut": Fault(method, "", forwards=True, passes=True, is_cut=True),
+            "500": Fault(method, "", answer=refusal(500, "InternalError")),
+            "503": Fault(method, "", answer=refusal(503, "SlowDown")),
+            "500 after it was done": Fault(method, "", forwards=True, answer=refusal(500, "InternalError")),
+            "503 after it was done": Fault(method, "", forwards=True, answer=refusal(503, "SlowDown")),
+        }
+        kind = self._rng.choice(list(kinds))
+        return kind, kinds[kind]
+
+
 @dataclass
 class FaultyProxy:
     """A running proxy."""
 
     endpoint: str
     faults: list[Fault] = field(default_factory=list)
+    at_random: RandomFaults | None = None
+    """What happens to requests that none of these faults happens to."""
     met: Counter[str] = field(default_factory=Counter)
-    """How many requests each fault has happened to, by its path."""
+    """How many requests each fault has happened to, by its path; at random, by its kind."""
     requests: Counter[str] = field(default_factory=Counter)
     """How many requests there were, by method."""
     served: list[Request] = field(default_factory=list)
@@ -94,7 +132,11 @@ class FaultyProxy:
                     fault.times -= 1
                     self.met[fault.path] += 1
                     return fault
-        return None
+            drawn = None if self.at_random is None else self.at_random.next(method)
+            if drawn is None:
+                return None
+            self.met[drawn[0]] += 1
+            return drawn[1]
 
 
 @contextmanager
@@ -114,6 +156,7 @@ def faulty_proxy(target: str) -> Iterator[FaultyProxy]:
                 status, headers, data = self._forward(body)
             if fault is not None:
                 time.sleep(fault.hang_s)
+            if fault is not None and not fault.passes:
                 if fault.answer is None:
                     self.close_connection = True
                     return
@@ -125,8 +168,14 @@ def faulty_proxy(target: str) -> Iterator[FaultyProxy]:
             for name, value in headers:
                 if name.lower() not in _HOP_BY_HOP:
                     self.send_header(name, value)
+            is_own = fault is not None and not fault.passes
             length = next((value for name, value in headers if name.lower() == "content-length"), str(len(data)))
-            self.send_header("Content-Length", length if self.command == "HEAD" and fault is None else str(len(data)))
+            self.send_header("Content-Length", length if self.command == "HEAD" and not is_own else str(len(data)))
+            if fault is not None and fault.is_cut:
+                self.close_connection = True
+                data = data[: len(data) // 2]
+                if not data:
+                    return  # the headers were not sent yet
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(data)

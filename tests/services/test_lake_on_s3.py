@@ -1,4 +1,7 @@
-"""A lake whose store is in S3 does what a lake on a disk does, and survives the same kills."""
+"""A lake whose store is in S3 equals the same lake on a disk; damage, large runs and TLS in S3.
+
+Other suites run on both kinds of store: see `tests/lakes/places.py`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from typer.testing import CliRunner
 
 from expectations.published import published_results
 from jobs import validate
-from tests.crash.harness import Nursery, check_acknowledged, said, state_of
+from tests.crash.harness import state_of
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.services.faulty_proxy import Fault, FaultyProxy, faulty_proxy, refusal
 from tests.services.object_store import ObjectStore, object_store_server
@@ -85,15 +88,17 @@ def story_of(lake: Lake) -> dict[str, Any]:
     }
 
 
-def test_a_lake_on_s3_equals_the_same_lake_on_a_disk(on_s3: Lake, tmp_path: Path, spark: SparkSession) -> None:
+def test_a_lake_on_s3_equals_the_same_lake_on_a_disk(
+    on_s3: Lake, tmp_path: Path, spark: SparkSession, object_store: ObjectStore
+) -> None:
     on_disk = Lake(tmp_path / "disk", spark)
     assert story_of(on_s3) == story_of(on_disk)
     assert not (tmp_path / "store").exists()
     root = on_s3.catalog.store.root
     names = {blob.location.path.partition("/")[0] for blob in blobs.list_blobs(root)}
     assert names == {PROBE, *(path.name for path in (tmp_path / "disk" / "store").iterdir())}
-    left = [blob.location.path for blob in blobs.list_blobs(root) if "__magic" in blob.location.path]
-    assert left == [], "Spark leaves nothing unfinished behind"
+    left = [key for key in object_store.keys(root.root) if "__magic" in key or key.endswith("/")]
+    assert left == [], "Spark leaves nothing unfinished behind, and no folders"
 
     done = CliRunner().invoke(app, ["status", "--config", str(on_s3.file)])
     assert "upper 4" in done.stdout.replace("│", "") or "4" in done.stdout, done.stdout
@@ -252,62 +257,3 @@ def test_a_request_of_spark_that_is_refused_is_named_and_the_next_run_goes_on(
     proxy.faults = []
     assert lake.run().upper == 2
     assert lake.contents(1) == {(1, 10): 1, (2, None): 1, (3, 30): 2}
-
-
-# --- kills
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, nursery: Nursery) -> dict[str, Any]:
-    """How a life on a disk ends without a kill."""
-    return life_of(tmp_path_factory.mktemp("undisturbed"), spark, nursery, {}, None)
-
-
-@pytest.mark.parametrize(
-    "stop",
-    [
-        "commit.after_call.updates",
-        *(
-            pytest.param(stop, marks=pytest.mark.sweep)
-            for stop in (
-                *(
-                    "table.after_entry",
-                    "ingest.after_write",
-                    "commit.before_call.updates",
-                    "commit.after_marker.updates",
-                ),
-                *("seal.after_proofs", "compact.after_merged_write", "compact.after_write", "compact.after_commit"),
-            )
-        ),
-    ],
-)
-@pytest.mark.parametrize("place", ["file", "s3"])
-def test_a_kill_changes_nothing(
-    place: str,
-    stop: str,
-    undisturbed: dict[str, Any],
-    tmp_path: Path,
-    spark: SparkSession,
-    nursery: Nursery,
-    request: pytest.FixtureRequest,
-) -> None:
-    store = request.getfixturevalue("object_store").settings() if place == "s3" else {}
-    assert life_of(tmp_path, spark, nursery, store, stop) == undisturbed
-
-
-def life_of(
-    root: Path, spark: SparkSession, nursery: Nursery, store: dict[str, Any], stop: str | None
-) -> dict[str, Any]:
-    """Run a schedule in a process that is killed at a failpoint, then once more; return the state of all tables."""
-    lake = Lake(root, spark, lake=store, keep=1)
-    send_first(lake)
-    send_second(lake)
-    words = root / "said.jsonl"
-    order = {"config": str(lake.file), "said": str(words), "steps": ["ingest", "seal", "compact"]}
-    if stop is not None:
-        assert nursery.run(order | {"stop": stop}) == -9, words.with_suffix(".log").read_text()
-        assert {"stopped": stop} in said(words)
-    assert nursery.run(order) == 0, words.with_suffix(".log").read_text()
-    check_acknowledged(lake, said(words))
-    assert not lake.validate().damaged
-    return state_of(lake)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import yaml
 
 from tests.services.faulty_proxy import Fault, FaultyProxy, faulty_proxy, refusal
 from tests.services.object_store import ENVIRONMENT, ObjectStore
+from tests.store.racing import check_race
 from tidelake.errors import (
     BucketMissing,
     ConditionalWritesMissing,
@@ -33,12 +33,12 @@ from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
 from tidelake.storage.objects import PROBE
 from tidelake.store import commit
-from tidelake.store.acknowledged import ACKED
+from tidelake.store.acknowledged import ACKED, read_markers
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.files import read_rows, write_run
 from tidelake.store.followed import forget_all
 from tidelake.store.layout import Store
-from tidelake.store.table_log import check_log, checkpoints, entry_path, nonce_of, read_entry
+from tidelake.store.table_log import checkpoints, entry_path, nonce_of, read_entry
 
 pytestmark = pytest.mark.services
 
@@ -118,30 +118,8 @@ def test_checkpoints_and_the_clean_up_keep_every_value(direct: Location, monkeyp
     assert (opened.value("upper"), opened.value("epoch"), opened.seq) == (13, 3, 8)
 
 
-def _race(uri: str, worker: int, rounds: int) -> None:
-    done = 0
-    while done < rounds:
-        try:
-            opened = OpenTable(locate(uri) / "t")
-            name = f"worker/{worker}"
-            opened.commit({name: (opened.value(name) or 0) + 1, "total": (opened.value("total") or 0) + 1})
-        except Conflict:
-            continue
-        done += 1
-
-
 def test_racing_processes_lose_no_commit(direct: Location) -> None:
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_race, args=(direct.root, worker, 4)) for worker in range(3)]
-    for process in workers:
-        process.start()
-    for process in workers:
-        process.join(120)
-    assert [process.exitcode for process in workers] == [0, 0, 0]
-    opened = OpenTable(direct)
-    assert [opened.value(f"worker/{worker}") for worker in range(3)] == [4, 4, 4]
-    assert (opened.value("total"), opened.seq) == (12, 12)
-    assert check_log(direct) == 13
+    check_race(direct, rounds=4)
 
 
 # --- unknown outcomes: the put of an entry happened or not, and its answer arrived or not
@@ -179,6 +157,32 @@ def test_a_put_after_that_of_another_writer_is_a_conflict_even_without_an_answer
     with pytest.raises(Conflict):
         OpenTable(table).commit({"upper": 8})
     assert (OpenTable(table).value("upper"), proxy.met[ENTRY_1]) == (6, 1)
+
+
+def test_a_commit_whose_entry_cannot_be_marked_is_indeterminate_and_the_next_process_marks_it(
+    table: Location, proxy: FaultyProxy
+) -> None:
+    proxy.faults = [Fault("PUT", r"_acked/0{19}1-", answer=refusal(503, "SlowDown"))]
+    with pytest.raises(Indeterminate) as unknown:
+        OpenTable(table).commit({"upper": 8})
+    assert nonce_of(read_entry(table, 1) or []) == unknown.value.nonce
+    proxy.faults = []
+    assert OpenTable(table).value("upper") == 8
+    assert read_markers(table).newest == 1
+
+
+def test_a_checkpoint_that_cannot_be_written_stops_nothing_and_is_written_later(
+    table: Location, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "_CHECKPOINT_EVERY_COMMITS", 2)
+    for upper in (6, 7):
+        OpenTable(table).commit({"upper": upper})
+    proxy.faults = [Fault("PUT", r"checkpoint\.parquet", answer=refusal(503, "SlowDown"))]
+    assert not maintain(table)
+    assert OpenTable(table).value("upper") == 7
+    proxy.faults = []
+    assert maintain(table)
+    assert len(checkpoints(table)) == 1
 
 
 @pytest.mark.parametrize("answer", [None, refusal(500, "InternalError")], ids=["no answer", "an error"])

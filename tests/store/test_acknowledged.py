@@ -17,6 +17,8 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
+from tests.store import small_tables
+from tests.store.small_tables import SCHEMA, commit, contents, create
 from tidelake.errors import Conflict, DamagedLog, DamagedTable, Indeterminate
 from tidelake.integrity.verification import Verification, repair_log, verify_table
 from tidelake.storage import blobs
@@ -25,10 +27,8 @@ from tidelake.store import acknowledged, table_log
 from tidelake.store.acknowledged import ACKED, Markers, read_markers
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.failpoints import FAILPOINTS, on_reach
-from tidelake.store.files import write_run
 from tidelake.store.table_log import LOG, acknowledge_newest_checkpoint, check_log, load_table
 
-SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
 FLIPS = 300
 
 
@@ -41,20 +41,8 @@ def marker_of(table: Location, version: int) -> Path:
     return marker
 
 
-def commit(table: Location, upper: int) -> None:
-    run = f"r{upper}"
-    OpenTable(table).commit({"upper": upper}, write_run(table, run, pa.table({"_time": [upper]})))
-
-
-def contents(table: Location) -> tuple[object, ...]:
-    opened = OpenTable(table)
-    return opened.version, opened.seq, opened.value("upper"), sorted(file.run for file in opened.files())
-
-
 def damages(table: Location) -> list[tuple[str, bool]]:
-    found = Verification()
-    verify_table(table, False, found)
-    return [(damage.problem, damage.is_restorable) for damage in found.damages]
+    return [(damage.problem, damage.is_restorable) for damage in small_tables.damages(table)]
 
 
 def forget_before(entry: Path) -> None:
@@ -67,11 +55,7 @@ def forget_before(entry: Path) -> None:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Location:
-    path = locate(tmp_path) / "t"
-    create_table(path, SCHEMA, {"upper": 0})
-    for upper in (1, 2, 3):
-        commit(path, upper)
-    return path
+    return create(locate(tmp_path) / "t")
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])
@@ -506,12 +490,12 @@ def test_a_strange_hint_stops_nothing(table: Location, hint: bytes) -> None:
 
 
 def test_a_missing_file_and_a_file_with_the_bytes_of_another_are_reported(table: Location) -> None:
-    files = {file.run: file.path for file in OpenTable(table).files()}
-    (table / files["r1"]).local.unlink()
-    (table / files["r2"]).local.write_bytes((table / files["r3"]).local.read_bytes())
+    files = {file.time_min: (table / file.path).local for file in OpenTable(table).files()}
+    files[1].unlink()
+    files[2].write_bytes(files[3].read_bytes())
     missing, other = sorted(problem for problem, _ in damages(table))
     assert missing == "is missing"
-    assert other.startswith(f"the file {files['r2']} ")
+    assert other.startswith(f"the file {files[2].relative_to(table.local)} ")
     with pytest.raises(DamagedTable):
         verify_all(table)
 
@@ -577,3 +561,21 @@ def test_an_entry_of_an_odd_shape_is_an_error_of_its_table(table: Location, text
     entry_of(table, 2).write_bytes(text)
     with pytest.raises(DamagedTable):
         OpenTable(table)
+
+
+def test_a_reader_that_sleeps_through_a_clean_up_reads_the_newest_state(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_log, "RETENTION_S", -60)
+    read, newest = table_log._text_of, 90
+
+    def read_after_a_sleep(path: Location, version: int) -> bytes | None:
+        monkeypatch.setattr(table_log, "_text_of", read)
+        for upper in range(4, newest):
+            commit(path, upper)
+            maintain(path)
+        return read(path, version)
+
+    monkeypatch.setattr(table_log, "_text_of", read_after_a_sleep)
+    assert OpenTable(table).value("upper") == newest - 1
+    assert not entry_of(table, 1).exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 import threading
@@ -17,11 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from tests.store.racing import check_race
 from tidelake.compact.compaction import CompactReport, sweep
 from tidelake.errors import Conflict, DamagedLog, DamagedTable, Fenced, Indeterminate, InvalidUsage, NewerFormat
 from tidelake.storage.location import Location, locate
 from tidelake.store import commit
 from tidelake.store.commit import OpenTable, create_table, maintain
+from tidelake.store.dead_notes import DEAD
 from tidelake.store.failpoints import on_reach
 from tidelake.store.files import DIGEST, RunFile, describe_run, read_rows, write_run
 from tidelake.store.layout import RUN
@@ -200,6 +201,8 @@ def test_a_sweep_leaves_alone_what_is_written_during_the_sweep(table: Location) 
     try:
         for _ in range(100):
             sweep(table, report)
+            for note in (table.local / DEAD).iterdir():
+                os.utime(note, (0, 0))
     finally:
         done.set()
         writer.join()
@@ -289,32 +292,8 @@ def test_every_commit_carries_seq_and_its_own_nonce(table: Location) -> None:
     assert seqs == [[1], [2]]
 
 
-def _race(path: str, worker: int, rounds: int) -> None:
-    from tidelake.store.commit import OpenTable as Open
-
-    done = 0
-    while done < rounds:
-        try:
-            opened = Open(locate(path))
-            name = f"worker/{worker}"
-            opened.commit({name: (opened.value(name) or 0) + 1, "total": (opened.value("total") or 0) + 1})
-        except Conflict:
-            continue
-        done += 1
-
-
 def test_racing_processes_lose_no_commit(table: Location) -> None:
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_race, args=(str(table), worker, 25)) for worker in range(3)]
-    for process in workers:
-        process.start()
-    for process in workers:
-        process.join(120)
-    assert [process.exitcode for process in workers] == [0, 0, 0]
-    opened = OpenTable(table)
-    assert [opened.value(f"worker/{worker}") for worker in range(3)] == [25, 25, 25]
-    assert (opened.value("total"), opened.seq, opened.version) == (75, 75, 75)
-    assert check_log(table) == 76
+    check_race(table, rounds=25)
 
 
 def test_a_stop_before_the_call_leaves_only_files_that_no_log_names(table: Location) -> None:

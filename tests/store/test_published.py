@@ -14,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from tests.stops import stop_at
 from tidelake.errors import Conflict, DamagedPublication
 from tidelake.storage.location import Location, locate
+from tidelake.store.dead_notes import DEAD
 from tidelake.store.published import (
     RETENTION_S,
     Published,
@@ -165,19 +166,33 @@ def test_replaced_files_stay_for_a_week_from_their_replacement(table: Location) 
             os.utime(path, (long_ago, long_ago))
 
     publish(table, 1)
-    age(folders()[0])  # it was live for two weeks
     stage(table, 5)  # a process died here
     publish(table, 2)
+    for folder in folders():
+        age(folder)  # the process slept before its commit, so what it replaced was renewed two weeks ago
+    maintain_published(table)
     maintain_published(table)
     assert len(folders()) == 3 and rows(table, 0) == [1]
-    for folder in folders():
-        age(folder)
+    age(table.local / DEAD)
     (table.local / "notes").mkdir()
     age(table.local / "notes")
     maintain_published(table)
     assert len(folders()) == 1 and rows(table) == [2]
     assert (table.local / "notes").is_dir()
     assert read_published(table) is not None
+
+
+def test_rows_that_are_staged_for_the_next_version_stay_however_old_they_are(table: Location) -> None:
+    publish(table, 1)
+    staged = stage(table, 5)
+    for path in (*staged.folder.local.rglob("*"), staged.folder.local):
+        os.utime(path, (0, 0))
+    for _ in range(2):
+        maintain_published(table)  # of the process that published version 0, and slept since
+        for note in (table.local / DEAD).glob("*"):
+            os.utime(note, (0, 0))
+    staged.commit("prices", "as of 3", NOTE)
+    assert rows(table) == [5]
 
 
 def test_a_long_log_gets_checkpoints(table: Location) -> None:

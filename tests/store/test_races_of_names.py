@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 from tests.expectations.reports import settings
+from tests.lakes.places import write_in_the_past
 from tests.lakes.renames import rename
 from tests.stops import stop_at
+from tidelake.compact.compaction import sweep_names
 from tidelake.errors import CommitRefused, Conflict, DamagedLog, DamagedTable, UnknownCollection
 from tidelake.integrity.verification import Verification, repair_name, verify_name
 from tidelake.storage import blobs
+from tidelake.storage.location import UNFINISHED
 from tidelake.store.acknowledged import ACKED
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
@@ -25,7 +28,7 @@ from tidelake.store.handles import read_handles
 from tidelake.store.layout import Store
 from tidelake.store.name_log import Binding, NameLog
 from tidelake.store.state import SINCE
-from tidelake.store.table_log import check_log, read_entry
+from tidelake.store.table_log import LOG, check_log, read_entry
 
 SPEC = settings("plain").spec()
 CREATORS, CHANGES = 4, 5
@@ -231,3 +234,16 @@ def test_the_log_of_handles_states_since_and_the_epoch(tmp_path: Path) -> None:
     assert read_entry(paths.handles, table.version) is not None
     catalog.update("prices", lambda entry: entry.model_copy(update={"since": ()}))
     assert read_handles(paths).since == ()
+
+
+def test_unfinished_files_in_the_log_of_a_name_are_swept_once_they_are_old(tmp_path: Path) -> None:
+    create(str(tmp_path), "prices")
+    store = Catalog(Store(tmp_path)).store
+    log = store.names / "prices"
+    for folder in (log / LOG, log / ACKED, store.bound_names):
+        write_in_the_past(folder / f"{UNFINISHED}{'a' * 32}", b"{", 2 * 86400.0)
+        blobs.write(folder / f"{UNFINISHED}{'b' * 32}", b"{")
+    sweep_names(store, ["prices"])
+    for folder in (log / LOG, log / ACKED, store.bound_names):
+        assert [name for name in blobs.list_names(folder) if name.startswith(UNFINISHED)] == [f"{UNFINISHED}{'b' * 32}"]
+    assert NameLog.of(store, "prices").binding is not None

@@ -2,46 +2,57 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from tests.crash.harness import wait_until_stopped
+from tests.lakes.early_sweeps import age, sweep_early
+from tests.lakes.places import store_root, write_in_the_past
 from tidelake.compact.compaction import CompactReport, sweep
 from tidelake.errors import Conflict, RunSwept
-from tidelake.storage.location import Location, locate
+from tidelake.storage import blobs
+from tidelake.storage.location import UNFINISHED, Location
+from tidelake.store.acknowledged import ACKED
 from tidelake.store.commit import SWEEP_FLOOR, OpenTable, create_table
+from tidelake.store.dead_notes import DEAD
 from tidelake.store.failpoints import on_reach
 from tidelake.store.files import RunFile, read_rows, write_run
 from tidelake.store.layout import RUN, new_run
 from tidelake.store.retry import LostRace, retry_commit
 from tidelake.store.runs import append_run
+from tidelake.store.table_log import LOG
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
-RETENTION_AS_IF_CLOCK_AHEAD_S = -60.0
-"""A negative retention: to the sweep, every run is old enough, as if its clock were ahead."""
+DAY_S = 86400.0
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Location:
+def table(any_store: Path) -> Location:
     """An empty table with an epoch."""
-    create_table(locate(tmp_path) / "t", SCHEMA, {"epoch": 0})
-    return locate(tmp_path) / "t"
+    path = store_root(any_store) / "t"
+    create_table(path, SCHEMA, {"epoch": 0})
+    return path
 
 
-def write_one_row(table: Location, run: str, time: int = 1) -> list[RunFile]:
-    return write_run(table, run, pa.table({"_time": [time]}))
+def write_one_row(table: Location, run: str, at: int = 1) -> list[RunFile]:
+    return write_run(table, run, pa.table({"_time": [at]}))
 
 
-def sweep_early(table: Location) -> int:
-    """Sweep as if the clock were ahead; return the number of folders that were removed."""
+def swept(table: Location) -> int:
+    """Sweep with the ordinary retention period, and return the number of folders that were removed."""
     report = CompactReport()
-    sweep(table, report, retention_s=RETENTION_AS_IF_CLOCK_AHEAD_S)
+    sweep(table, report)
     return report.folders_removed
 
 
@@ -66,6 +77,7 @@ def times_in(table: Location) -> list[int]:
     return sorted(read_rows(table, OpenTable(table).files(), SCHEMA)["_time"].to_pylist())
 
 
+@pytest.mark.everywhere
 def test_a_run_that_was_swept_between_check_and_call_is_not_committed(table: Location) -> None:
     opened = OpenTable(table)
     files = write_one_row(table, new_run("ingest", opened.seq))
@@ -78,13 +90,12 @@ def test_a_run_that_was_swept_between_check_and_call_is_not_committed(table: Loc
 def test_a_swept_run_is_refused_in_every_later_state_and_the_work_starts_over(table: Location) -> None:
     stale = OpenTable(table)
     files = write_one_row(table, new_run("ingest", stale.seq))
-    kept = {file.path: (table / file.path).local.read_bytes() for file in files}
+    kept = {file.path: blobs.read(table / file.path) for file in files}
     assert sweep_early(table) == 1
     with pytest.raises(RunSwept):
         stale.commit({}, files)  # the files of the run are gone
     for path, data in kept.items():  # a late writer puts the file back
-        (table / path).local.parent.mkdir()
-        (table / path).local.write_bytes(data)
+        blobs.write(table / path, data)
     OpenTable(table).commit({"other": 1})
     with pytest.raises(RunSwept, match=r"began before a sweep \(at seq 0; the floor is 1\)[\s\S]*hint: .* new run"):
         OpenTable(table).commit({}, files)
@@ -120,26 +131,25 @@ def test_a_sweep_commits_only_if_the_floor_has_to_rise(table: Location) -> None:
     assert sweep_early(table) == 0
     assert OpenTable(table).version == 0
     for _ in range(2):
-        (table / f"{RUN}={new_run('ingest', 0)}").local.mkdir()
+        write_one_row(table, new_run("ingest", 0))
         assert sweep_early(table) == 1
         assert (OpenTable(table).version, OpenTable(table).value(SWEEP_FLOOR)) == (1, 1)
 
 
 def test_an_unfinished_run_above_the_floor_is_still_committed(table: Location) -> None:
-    dead = table / f"{RUN}={new_run('ingest', 0)}"
-    dead.local.mkdir()
-    os.utime(dead.local, (0, 0))
+    write_one_row(table, dead := new_run("ingest", 0))
+    assert swept(table) == 0
+    age(table / f"{RUN}={dead}", 3 * DAY_S)
+    age(table / DEAD, 2 * DAY_S)
     OpenTable(table).commit({"other": 1})
     files = write_one_row(table, new_run("ingest", OpenTable(table).seq))
-    report = CompactReport()
-    sweep(table, report)
-    assert (report.folders_removed, OpenTable(table).value(SWEEP_FLOOR)) == (1, 1)
+    assert (swept(table), OpenTable(table).value(SWEEP_FLOOR)) == (1, 1)
     OpenTable(table).commit({}, files)
     assert times_in(table) == [1]
 
 
 def test_a_run_from_the_future_of_a_restored_store_is_swept_only_after_its_seq_is_reached(table: Location) -> None:
-    (table / f"{RUN}={new_run('ingest', 7)}").local.mkdir()
+    write_one_row(table, new_run("ingest", 7))
     assert sweep_early(table) == 0
     assert OpenTable(table).value(SWEEP_FLOOR) is None
     for number in range(7):
@@ -147,21 +157,155 @@ def test_a_run_from_the_future_of_a_restored_store_is_swept_only_after_its_seq_i
     assert sweep_early(table) == 1
 
 
-def _append_runs(path: str, worker: int, runs: int) -> None:
-    table = locate(path)
+@pytest.mark.everywhere
+def test_a_run_stays_for_the_retention_period_after_it_was_found_dead_whatever_its_age(table: Location) -> None:
+    opened = OpenTable(table)
+    opened.commit({}, write_one_row(table, old := new_run("ingest", opened.seq)))
+    opened = OpenTable(table)
+    merged = write_one_row(table, new_run("merge", opened.seq))
 
-    def write(run: str, time: int) -> list[RunFile]:
+    def sleep(place: str) -> None:
+        if place == "commit.before_call.t":
+            age(table / f"{RUN}={old}", 30 * DAY_S)  # the process sleeps for a month between renewing it and its commit
+
+    on_reach(sleep)
+    try:
+        opened.commit({}, merged, [old])
+    finally:
+        on_reach(None)
+    for _ in range(2):
+        assert swept(table) == 0, "a reader of the version before may still need it"
+    age(table / DEAD, DAY_S / 2)
+    assert swept(table) == 0
+    age(table / DEAD, 2 * DAY_S)
+    assert swept(table) == 1
+    assert blobs.list_blobs(table / f"{RUN}={old}") == []
+
+
+def test_a_run_that_was_noted_before_it_was_committed_is_noted_again_after_it_is_replaced(table: Location) -> None:
+    opened = OpenTable(table)
+    files = write_one_row(table, run := new_run("ingest", opened.seq))
+    assert swept(table) == 0
+    age(table / f"{RUN}={run}", 4 * DAY_S)
+    age(table / DEAD, 3 * DAY_S)
+    opened.commit({}, files)
+    assert swept(table) == 0
+    opened = OpenTable(table)
+    opened.commit({}, write_one_row(table, new_run("merge", opened.seq)), [run])
+    for _ in range(2):
+        assert swept(table) == 0, "its note is from before its commit"
+    assert len(blobs.list_blobs(table / f"{RUN}={run}")) >= 1
+
+
+def test_notes_of_what_was_deleted_are_deleted_and_damaged_notes_are_replaced(table: Location) -> None:
+    write_one_row(table, new_run("ingest", 0))
+    assert swept(table) == 0
+    (note,) = blobs.list_names(table / DEAD)
+    blobs.write(table / DEAD / note, b"{")
+    assert swept(table) == 0
+    (note,) = blobs.list_names(table / DEAD)
+    assert len(json.loads(blobs.read(table / DEAD / note))) == 1
+    age(table, 3 * DAY_S)
+    age(table / DEAD, 2 * DAY_S)
+    assert swept(table) == 1
+    write_one_row(table, new_run("ingest", 1))
+    assert swept(table) == 0
+    assert len(blobs.list_names(table / DEAD)) == 1
+
+
+def test_files_that_a_killed_process_left_unfinished_are_swept_once_they_are_old(table: Location) -> None:
+    left = [table / f"{UNFINISHED}{'a' * 32}", table / LOG / f"{UNFINISHED}{'b' * 32}"]
+    young = table / ACKED / f"{UNFINISHED}{'c' * 32}"
+    for blob in left:
+        write_in_the_past(blob, b"", 2 * DAY_S)
+    blobs.write(young, b"")
+    swept(table)
+    assert [blobs.exists(blob) for blob in (*left, young)] == [False, False, True]
+
+
+def _shift_clock(by_s: float) -> None:
+    """Let the clock of this process differ from that of all others."""
+    now = time.time
+    time.time = lambda: now() + by_s
+
+
+def _append_and_sleep(table: Location, said: Path) -> None:
+    """Append a run, and stand still right before the first attempt to commit it."""
+    attempts: list[str] = []
+
+    def stand_still(place: str) -> None:
+        if place == "commit.before_call.t":
+            attempts.append(place)
+            if len(attempts) == 1:
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+    on_reach(stand_still)
+    files = append_run(table, "proof", partial(write_one_row, table), 0)
+    said.write_text(json.dumps([[file.run for file in files], len(attempts)]))
+
+
+@pytest.mark.everywhere
+def test_a_writer_that_sleeps_for_longer_than_any_bound_commits_nothing_that_was_deleted(
+    table: Location, tmp_path: Path
+) -> None:
+    writer = multiprocessing.get_context("spawn").Process(target=_append_and_sleep, args=(table, tmp_path / "said"))
+    writer.start()
+    assert writer.pid is not None
+    wait_until_stopped(writer.pid)
+    try:
+        (run,) = [folder.name for folder in blobs.list_folder(table).folders if folder.name.startswith(f"{RUN}=")]
+        assert swept(table) == 0
+        age(table / run, 30 * DAY_S)
+        age(table / DEAD, 29 * DAY_S)
+        assert swept(table) == 1
+    finally:
+        os.kill(writer.pid, signal.SIGCONT)
+        writer.join(120)
+    runs, attempts = json.loads((tmp_path / "said").read_text())
+    assert (attempts, [f"{RUN}={name}" for name in runs] == [run]) == (2, False)
+    assert [file.run for file in OpenTable(table).files()] == runs
+    assert times_in(table) == [1]
+
+
+def _sweep_often(table: Location, by_s: float, done: Event) -> None:
+    _shift_clock(by_s)
+    while not done.is_set():
+        report = CompactReport()
+        with suppress(Conflict):
+            sweep(table, report, retention_s=3600.0)
+        assert report.folders_removed == 0, "everything is younger than an hour, by the store's clock"
+
+
+@pytest.mark.parametrize("of_sweep_s", [DAY_S, pytest.param(-DAY_S, marks=pytest.mark.sweep)])
+def test_machines_whose_clocks_are_a_day_apart_delete_nothing_that_is_young(table: Location, of_sweep_s: float) -> None:
+    context = multiprocessing.get_context("spawn")
+    done = context.Event()
+    sweeper = context.Process(target=_sweep_often, args=(table, of_sweep_s, done))
+    writer = context.Process(target=_append_runs, args=(table, 0, 10, -of_sweep_s))
+    for process in (sweeper, writer):
+        process.start()
+    writer.join()
+    done.set()
+    sweeper.join()
+    assert [process.exitcode for process in (sweeper, writer)] == [0, 0]
+    assert times_in(table) == list(range(10))
+
+
+def _append_runs(table: Location, worker: int, runs: int, clock_s: float = 0.0) -> None:
+    _shift_clock(clock_s)
+
+    def write(run: str, at: int) -> list[RunFile]:
         while True:
             with suppress(FileNotFoundError):  # swept before it could be described
-                return write_one_row(table, run, time)
+                return write_one_row(table, run, at)
 
     for number in range(worker * runs, (worker + 1) * runs):
-        append_run(table, "ingest", partial(write, time=number), 0)
+        append_run(table, "ingest", partial(write, at=number), 0)
 
 
 def test_no_committed_file_is_gone_when_writers_race_with_a_sweep_whose_clock_is_ahead(table: Location) -> None:
     context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_append_runs, args=(str(table), worker, 25)) for worker in range(2)]
+    writers = [context.Process(target=_append_runs, args=(table, worker, 25)) for worker in range(2)]
     for process in writers:
         process.start()
     while any(process.is_alive() for process in writers):

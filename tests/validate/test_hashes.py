@@ -30,7 +30,7 @@ from tidelake.store.row_hash import sum_of_rows
 from tidelake.store.state import CLOSED, SINCE, UPPER
 from tidelake.validate.validation import validate
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
 ROW: dict[str, Any] = {"type": "record", "name": "row", "fields": [{"name": "id", "type": "long"}]}
 WIDER = {**ROW, "fields": [*ROW["fields"], {"name": "page", "type": ["null", "string"]}]}

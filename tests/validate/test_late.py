@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,12 @@ from expectations.evidence import evidence_of
 from jobs import validate
 from tests.jobs import test_debezium as debezium
 from tests.lakes.lake import NAME, Lake, encode, progress, updates
+from tests.lakes.places import Stores, copy_lake
 from tidelake.codec.typed import read_statement
 from tidelake.compact.small_tables import merge_small_files
 from tidelake.protocol.json_values import to_text
 from tidelake.read.status import read_status
+from tidelake.storage import blobs
 from tidelake.store.commit import OpenTable
 from tidelake.store.failpoints import on_reach
 from tidelake.store.files import read_rows, write_run
@@ -26,7 +27,7 @@ from tidelake.store.table_schema import late_schema
 from tidelake.validate import late as late_module
 from tidelake.validate.late import LateReport, compare_late
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
 MESSAGES_SENT = 2
 """How many messages `sealed` sends."""
@@ -44,18 +45,18 @@ def sealed(root: Path, spark: SparkSession, family: str = "plain", **more: Any) 
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+def template(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, stores: Stores) -> Path:
     """The folder of a sealed lake, made once."""
-    root = tmp_path_factory.mktemp("sealed")
+    root = stores.hold(tmp_path_factory.mktemp("sealed"))
     sealed(root, spark)
     return root
 
 
 @pytest.fixture
-def lake(template: Path, tmp_path: Path, spark: SparkSession) -> Lake:
+def lake(template: Path, any_store: Path, spark: SparkSession) -> Lake:
     """A lake that continues from a copy of the template."""
-    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
-    lake = Lake(tmp_path, spark)
+    copy_lake(template, any_store)
+    lake = Lake(any_store, spark)
     lake.offset = MESSAGES_SENT
     return lake
 
@@ -212,8 +213,8 @@ def test_a_late_file_that_cannot_be_read_is_reported_but_not_as_damage(lake: Lak
     lake.ingest()
     path = lake.collection.paths.late
     (file,) = OpenTable(path).files()
-    whole = (path / file.path).local.read_bytes()
-    (path / file.path).local.write_bytes(b"PAR1 no more")
+    whole = blobs.read(path / file.path)
+    blobs.write(path / file.path, b"PAR1 no more")
     report = validate.run(spark, lake.settings)
     assert "late statements could not be compared" in str(report.errors[NAME])
     validated = report.results[NAME]
@@ -223,11 +224,11 @@ def test_a_late_file_that_cannot_be_read_is_reported_but_not_as_damage(lake: Lak
     (line,) = evidence_of(validated, status)["late_statements_are_copies"]
     assert line == f"late statements could not be compared: {validated.late_problem}"
     assert lake.current().ok  # nothing that was proven is held back
-    (path / file.path).local.write_bytes(whole)
+    blobs.write(path / file.path, whole)
     assert lake.validate().late == LateReport(contradictions=1)
     notes = lake.collection.paths.proofs
     (note,) = [note for note in OpenTable(notes).files() if kind_of(note.run) == CONTRADICTED_RUN]
-    (notes / note.path).local.write_bytes(b"PAR1 no more")
+    blobs.write(notes / note.path, b"PAR1 no more")
     status = read_status(lake.collection)
     assert (status.upper, status.late_verdicts["contradiction"], status.damaged) == (9, 1, None)
     assert "late facts cannot be read" in str(status.late_problem)

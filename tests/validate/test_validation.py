@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time as clock
 from pathlib import Path
 
@@ -14,23 +13,25 @@ from typer.testing import CliRunner
 
 from jobs import validate
 from tests.lakes.lake import NAME, Lake, progress, updates
+from tests.lakes.places import Stores
 from tests.lakes.published import table_of
 from tidelake.cli.app import app
 from tidelake.compact.small_tables import merge_small_files
 from tidelake.errors import DamagedTable, Fenced
 from tidelake.plugins.framing import framing_of
+from tidelake.storage import blobs
 from tidelake.store.commit import EPOCH, OpenTable
 from tidelake.store.files import write_run
 from tidelake.store.layout import PROOFS_SCHEMA
 from tidelake.store.proof_log import read_proof_log
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
+def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, stores: Stores) -> Lake:
     # without verification: the name of a file and the day would decide what is found first
-    lake = Lake(tmp_path_factory.mktemp("sealed"), spark, verify_every_days=0)
+    lake = Lake(stores.hold(tmp_path_factory.mktemp("sealed")), spark, verify_every_days=0)
     lake.send(updates((1, 1, 1), (2, 2, 5)), progress([0], [3], {1: 1, 2: 1}))
     lake.run()
     assert not lake.validate().damaged
@@ -39,9 +40,15 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> L
 
 
 @pytest.fixture
-def sealed(prepared: Lake, tmp_path: Path) -> Lake:
+def sealed(prepared: Lake, any_store: Path) -> Lake:
     """A lake with two sealed times, validated and shown in `current`."""
-    return prepared.copy(tmp_path / "sealed")
+    return prepared.copy(any_store / "sealed")
+
+
+@pytest.fixture
+def lake(any_store: Path, spark: SparkSession) -> Lake:
+    """A plain collection on an empty topic."""
+    return Lake(any_store, spark)
 
 
 def smuggle(lake: Lake, *rows: tuple[int, int, int]) -> None:
@@ -140,7 +147,7 @@ def test_a_closed_stream_stays_undamaged_however_often_it_is_validated(lake: Lak
 
 def test_a_file_that_cannot_be_read_is_damage_and_is_recorded(sealed: Lake) -> None:
     (file,) = sealed.table.files()
-    (sealed.collection.paths.updates / file.path).local.write_bytes(b"PAR1 no more")
+    blobs.write(sealed.collection.paths.updates / file.path, b"PAR1 no more")
     assert not validate.run_full(sealed.spark, sealed.settings).ok
     damaged = read_proof_log(sealed.collection).damaged or ""
     assert "cannot be read" in damaged
@@ -148,12 +155,10 @@ def test_a_file_that_cannot_be_read_is_damage_and_is_recorded(sealed: Lake) -> N
 
 
 def test_a_table_that_vanished_is_never_created_again(sealed: Lake) -> None:
-    import shutil
-
-    shutil.rmtree(sealed.collection.paths.updates.local)
+    blobs.delete_folder(sealed.collection.paths.updates)
     with pytest.raises(DamagedTable, match="there is no table"):
         sealed.ingest()
-    assert not sealed.collection.paths.updates.local.exists()
+    assert not blobs.list_names(sealed.collection.paths.updates)
 
 
 def test_a_validation_recounts_only_what_was_sealed_after_the_previous_validation(sealed: Lake) -> None:
@@ -219,7 +224,7 @@ def test_status_shows_the_other_collections_if_one_cannot_be_read(sealed: Lake) 
     document = yaml.safe_load(sealed.file.read_text(encoding="utf-8"))
     document["collections"]["others"] = document["collections"][NAME] | {"topic": "others"}
     sealed.file.write_text(yaml.safe_dump(document), encoding="utf-8")
-    shutil.rmtree(sealed.collection.paths.quarantine.local)
+    blobs.delete_folder(sealed.collection.paths.quarantine)
     result = CliRunner().invoke(app, ["status", "--config", str(sealed.file)])
     assert result.exit_code == 1
     assert "not ingested yet" in result.stdout

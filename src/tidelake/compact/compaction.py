@@ -8,7 +8,7 @@ runs merged, and the commit that swaps them records the new `since`. The form de
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -23,15 +23,17 @@ from tidelake.protocol.antichain import Antichain
 from tidelake.schema.change_events import Interval
 from tidelake.spark.row_hash import add_halves
 from tidelake.storage import blobs
-from tidelake.storage.location import UNFINISHED, Location
+from tidelake.storage.location import UNFINISHED, Blob, Location
 from tidelake.store.acknowledged import ACKED
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import SWEEP_FLOOR, OpenTable, maintain
+from tidelake.store.dead_notes import long_dead
 from tidelake.store.entry import Collection, Entry
 from tidelake.store.evolution import open_newest
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_run
-from tidelake.store.layout import DIFF, RUN, TIME, begun_at, new_run
+from tidelake.store.layout import DIFF, RUN, TIME, Store, begun_at, new_run
+from tidelake.store.publication import folder_of_name
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import read_files, verify_runs, write_updates
 from tidelake.store.state import CLOSED, SINCE, UPPER, idle_lower
@@ -296,27 +298,52 @@ def _swap(
 
 
 def sweep(table: Location, report: CompactReport, retention_s: float = _RETENTION_S) -> None:
-    """Delete the folders of runs that no log names and that have not been touched for the retention period.
+    """Delete the folders of runs that a sweep found in no log longer ago than the retention period.
 
     Merges leave behind the runs that they replace, and killed processes leave theirs. A reader has `retention_s` to
-    finish with the version for which its read was planned. The clock may be wrong, and a writer may be about to commit
-    one of these runs; so the sweep floor is committed before any run is deleted.
+    finish with the version for which its read was planned, from the first sweep on that finds the run in no log. The
+    clock may be wrong, and a writer may be about to commit one of these runs; so the sweep floor is committed before
+    any run is deleted.
     """
-    live = {file.run for file in OpenTable(table).files()}
+    live = {f"{RUN}={file.run}" for file in OpenTable(table).files()}
     horizon_s = blobs.now_s(table) - retention_s
-    old = []
-    for folder in blobs.list_folder(table).folders:
-        if folder.name.startswith(f"{RUN}="):
-            run = folder.name.removeprefix(f"{RUN}=")
-            if run not in live and blobs.last_change_s(folder) < horizon_s:
-                old.append(run)
-        elif folder.name.startswith(UNFINISHED) and blobs.last_change_s(folder) < horizon_s:
+    listing = blobs.list_folder(table)
+    names = [folder.name for folder in listing.folders]
+    dead = [name for name in names if name.startswith(f"{RUN}=") and name not in live]
+    for folder in listing.folders:
+        if folder.name.startswith(UNFINISHED) and blobs.last_change_s(folder) < horizon_s:
             blobs.delete_folder(folder)
+    old = [name.removeprefix(f"{RUN}=") for name in long_dead(table, dead, retention_s)]
     for run in _give_up(table, old):
         discard_run(table, run)
         reach("sweep.after_folder")
         report.folders_removed += 1
-    for blob in (blob for name in (LOG, ACKED) for blob in blobs.list_folder(table / name).blobs):
+    left = [*listing.blobs, *(blob for name in (LOG, ACKED) for blob in blobs.list_folder(table / name).blobs)]
+    _delete_unfinished(left, horizon_s)
+
+
+def sweep_names(store: Store, names: Iterable[str], retention_s: float = _RETENTION_S) -> None:
+    """Delete unfinished files in the logs of names, and next to the notes that names were bound.
+
+    An object store has none: a killed process leaves an object whole, or nothing.
+
+    Args:
+        store: the store.
+        names: the names of collections that exist.
+        retention_s: how long ago the files must have been written.
+    """
+    if not store.root.is_local:
+        return
+    logs = [store.names / folder_of_name(name) for name in names]
+    folders = [store.bound_names, *(log / below for log in logs for below in (LOG, ACKED))]
+    _delete_unfinished(
+        (blob for folder in folders for blob in blobs.list_folder(folder).blobs),
+        blobs.now_s(store.catalog) - retention_s,
+    )
+
+
+def _delete_unfinished(left: Iterable[Blob], horizon_s: float) -> None:
+    for blob in left:
         if blob.location.name.startswith(UNFINISHED) and blob.changed_s < horizon_s:
             blobs.delete(blob.location)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from tidelake.errors import DamagedFiles, DamagedLog, DamagedTable
 from tidelake.integrity.lost_markers import has_lost_markers, mark_again, proven_log
+from tidelake.integrity.lost_names import bind_again, owner_of
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.acknowledged import ACKED, digest_of, entry_marker, entry_markers
@@ -174,9 +175,15 @@ def repair_name(store: Store, name: str, accepts_newest_entry: bool = False) -> 
     path = store.names / folder_of_name(name)
     restored = _marked_again(path) if accepts_newest_entry else []
     for damage, folder, good in _damage_in_name(store, path):
-        if damage.is_restorable:
+        if not damage.is_restorable:
+            continue
+        if damage.file:
             _restore(folder, damage, good)
-            restored.append(damage)
+        elif (owner := owner_of(store, name)) is not None:
+            bind_again(store, name, owner)
+        else:  # another collection has taken the name in the meantime
+            continue
+        restored.append(damage)
     return restored
 
 
@@ -186,7 +193,9 @@ def _damage_in_name(store: Store, path: Location) -> Iterator[tuple[Damage, Loca
     note = read_or_none(bound)
     if not blobs.list_names(path):
         if note is not None:
-            yield Damage(table, "", "is missing", FROM_A_COPY), path, None
+            owner = owner_of(store, note.decode(errors="replace"))
+            remedy = FROM_A_COPY if owner is None else f"is made again: only the collection {owner} has this name"
+            yield Damage(table, "", "is missing", remedy, owner is not None), path, None
         return
     is_damaged = False
     for damage, good in _damage_in_log(path):

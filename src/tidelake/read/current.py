@@ -24,6 +24,7 @@ from tidelake.store.publication import Publication
 from tidelake.store.published import Published, StagedRows, maintain_published, published_table, read_published
 from tidelake.store.retry import LostRace, retry_work
 from tidelake.store.state import CLOSED, UPPER, idle_lower
+from tidelake.store.table_log import LOG
 
 _ATTEMPTS_MAX = 4
 _DIFF_COMMENT = "How many times the row occurs; never 0. sum(_diff) counts rows, and sum(x * _diff) adds up x."
@@ -108,6 +109,7 @@ def _publish(
     blobs.prepare_spark(spark, staged.folder)
     table.write.format("delta").save(str(staged.folder))
     rows = staged.take()
+    blobs.delete_what_spark_wrote(spark, staged.folder / LOG)  # Delta creates an empty folder there
     reach("current.after_files")
     contents_rows = int(contents.values()["contents_rows"] or 0) if rows else 0
     if collection.entry.key and contents_rows != rows:

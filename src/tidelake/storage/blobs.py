@@ -373,6 +373,16 @@ def spark_write_options(location: Location) -> dict[str, str]:
     return WRITE_OPTIONS
 
 
+def delete_what_spark_wrote(spark: SparkSession, folder: Location) -> None:
+    """Delete everything below a folder. In S3, Spark's empty folders are objects, which only Spark can name."""
+    if not folder.root.startswith(_S3):
+        delete_folder(folder)
+        return
+    from tidelake.storage.spark_store import delete
+
+    delete(spark, folder)
+
+
 _S3 = "s3://"
 
 

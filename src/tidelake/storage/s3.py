@@ -143,6 +143,7 @@ def hadoop_options(access: Access) -> dict[str, str]:
         "attempts.maximum": str(_RETRIES_MAX),
         "retry.limit": str(_RETRIES_MAX),
         "committer.magic.enabled": "true",
+        "directory.marker.retention": "delete",
     }
     if access.endpoint is not None:
         options["endpoint"] = access.endpoint

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import SparkLacksStore
 from tidelake.settings.object_store import ObjectStorePlace
+from tidelake.storage.location import Location
 from tidelake.storage.s3 import access_of, hadoop_options
 
 if TYPE_CHECKING:
@@ -52,6 +53,13 @@ def prepare(spark: SparkSession, place: ObjectStorePlace) -> None:
     if access.ca_file is not None:
         _trust(context._gateway, str(access.ca_file))
     _prepared[place.uri] = context, place
+
+
+def delete(spark: SparkSession, folder: Location) -> None:
+    """Delete a folder with all objects below it, also those whose names end with a slash."""
+    context: Any = spark.sparkContext
+    path = context._jvm.org.apache.hadoop.fs.Path(str(folder))
+    path.getFileSystem(context._jsc.hadoopConfiguration()).delete(path, True)
 
 
 def _trust(gateway: Any, ca_file: str) -> None:

@@ -359,6 +359,12 @@ class OpenTable:
                 raise
             self._settle(nonce, error)
         reach("commit.after_call", self.path.name)
+        self._acknowledge()
+        reach("commit.after_marker", self.path.name)
+        return Committed(self.version + 1, self.seq + 1, nonce)
+
+    def _acknowledge(self) -> None:
+        """Make the entry that was just written durable, and then its marker."""
         entry = entry_path(self.path, self.version + 1)
         text = blobs.read(entry)
         blobs.make_durable([entry])
@@ -368,8 +374,6 @@ class OpenTable:
         if read_markers(self.path).entries.get(self.version + 1) != digest:
             fact = f"version {self.version + 1} was acknowledged before, but its entry was lost"
             raise DamagedLog(str(self.path), fact)
-        reach("commit.after_marker", self.path.name)
-        return Committed(self.version + 1, self.seq + 1, nonce)
 
     def _put(self, text: bytes, nonce: str) -> None:
         """Put an entry into an object store, and acknowledge it: three requests.
@@ -387,11 +391,14 @@ class OpenTable:
             self._settle(nonce, error)
         reach("commit.after_call", self.path.name)
         reach("commit.after_sync", self.path.name)
-        markers = read_markers(self.path, version)
-        if markers.newest >= version and markers.entries.get(version) != digest:
-            fact = f"version {version} was acknowledged before, but its entry was lost"
-            raise DamagedLog(str(self.path), fact)
-        acknowledge_entry(self.path, version, text)
+        try:
+            markers = read_markers(self.path, version)
+            if markers.newest >= version and markers.entries.get(version) != digest:
+                fact = f"version {version} was acknowledged before, but its entry was lost"
+                raise DamagedLog(str(self.path), fact)
+            acknowledge_entry(self.path, version, text)
+        except StoreUnreachable as error:  # whoever opens the table next acknowledges the entry
+            raise Indeterminate(str(self.path), version, nonce, error.fact) from error
         reach("commit.after_marker", self.path.name)
         remember(self.path, self._followed.followed_by(version, digest, text))
 
@@ -481,7 +488,18 @@ class OpenTable:
 
 
 def maintain(path: Location) -> bool:
-    """If there are enough new entries, write a checkpoint and clean up the log before it; return whether it did so."""
+    """If there are enough new entries, write a checkpoint and clean up the log before it; return whether it did so.
+
+    If the store does not answer, a later commit tries again: what was committed is durable without a checkpoint.
+    """
+    try:
+        return _maintain(path)
+    except StoreUnreachable as error:
+        warn("a log was not cleaned up; a later commit tries again", table=str(path), reason=error.fact)
+        return False
+
+
+def _maintain(path: Location) -> bool:
     if not path.is_local:
         return _maintain_elsewhere(path)
     if newest_version(path) - last_checkpoint(path) < _CHECKPOINT_EVERY_COMMITS:

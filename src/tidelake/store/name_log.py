@@ -49,13 +49,14 @@ class Binding(BaseModel):
 class NameLog:
     """The log of a name as it is now, and one attempt at a commit."""
 
-    def __init__(self, store: Store, folder: str, may_be_stale: bool = False) -> None:
+    def __init__(self, store: Store, folder: str, may_be_stale: bool = False, may_be_lost: bool = False) -> None:
         """Read the log.
 
         Args:
             store: the store.
             folder: the folder of the name; see `publication.folder_of_name`.
             may_be_stale: see `OpenTable`.
+            may_be_lost: whether the log of a name that was bound may be missing: only to make it again.
 
         Raises:
             DamagedLog: what was acknowledged is missing or has changed.
@@ -64,7 +65,7 @@ class NameLog:
         """
         self.store, self.folder, self.path = store, folder, store.names / folder
         self._tip = (known(self.path) if may_be_stale else newest(self.path)).tip
-        if self._tip.version < 0 and blobs.exists(self._bound):
+        if self._tip.version < 0 and not may_be_lost and blobs.exists(self._bound):
             self._tip = settle(self.path)  # another process may just have bound the name
             if self._tip.version < 0:
                 raise DamagedLog(str(self.path), "it is missing, but the name was bound to a collection")

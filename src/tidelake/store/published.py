@@ -26,6 +26,7 @@ from tidelake.errors import Conflict, DamagedPublication, DamagedTable
 from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
+from tidelake.store.dead_notes import long_dead
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.notices import warn
@@ -35,7 +36,7 @@ from tidelake.store.table_log import LOG, Entry, checkpoints, entry_path, load_t
 RETENTION_S = 7 * 24 * 3600
 """How long files stay after they were replaced: as long as Delta keeps them by default."""
 _CHECKPOINT_EVERY_COMMITS = 10
-_FOLDER = re.compile(r"publish-[0-9]+-[0-9a-f]{24}")
+_FOLDER = re.compile(r"publish-([0-9]+)-[0-9a-f]{24}")
 _NOTE = "userMetadata"
 _NOTE_VERSIONS_MAX = 100
 
@@ -268,7 +269,9 @@ def _removed(path: str, size: int, now_ms: int) -> dict[str, Any]:
 
 
 def maintain_published(table: Location) -> None:
-    """Write a checkpoint if one is due, and delete folders that have not been live for `RETENTION_S`.
+    """Write a checkpoint if one is due, and delete folders that were in no version for `RETENTION_S`.
+
+    A folder that was staged for a later version stays: it may still be committed.
 
     Cost: the table's folder is listed; every tenth version, a checkpoint is written and the log is cleaned up.
     """
@@ -280,12 +283,12 @@ def maintain_published(table: Location) -> None:
             reach("current.after_checkpoint")
             loaded.cleanup_metadata()
         except BaseException as error:  # what was published is durable already
-            if not isinstance(error, DeltaError) and not is_panic(error):
+            is_of_store = isinstance(error, OSError) and not table.is_local
+            if not is_of_store and not isinstance(error, DeltaError) and not is_panic(error):
                 raise
             warn("the log of a publication was not cleaned up", table=str(table), reason=engine_fact(error))
     live = {path.partition("/")[0] for path in _live_files(loaded)}
-    stale = [name for name in blobs.list_names(table) if _FOLDER.fullmatch(name) and name not in live]
-    now_s = blobs.now_s(table) if stale else 0.0
-    for name in stale:
-        if now_s - blobs.last_change_s(table / name) > RETENTION_S:
-            blobs.delete_folder(table / name)
+    staged = {name: match for name in blobs.list_names(table) if (match := _FOLDER.fullmatch(name))}
+    stale = [name for name, match in staged.items() if name not in live and int(match[1]) <= loaded.version()]
+    for name in long_dead(table, stale, RETENTION_S):
+        blobs.delete_folder(table / name)

@@ -248,8 +248,16 @@ def settle(path: Location, takes_over: bool = False) -> Tip:
     Raises:
         DamagedLog: what was acknowledged is missing or has changed.
 
-    Cost: the markers are listed; the newest checkpoint and the entries past it are read once.
+    Cost: the markers are listed; the newest checkpoint and the entries past it are read once, or again if the log is
+    damaged.
     """
+    try:
+        return _settle(path, takes_over)
+    except DamagedLog:  # or this process slept while two checkpoints were written and the entries before them deleted
+        return _settle(path, takes_over)
+
+
+def _settle(path: Location, takes_over: bool) -> Tip:
     markers = read_markers(path)  # first: an entry is there before its marker
     names = blobs.list_names(path / LOG)
     written = _matching(path, _CHECKPOINT, names)

@@ -1,0 +1,48 @@
+"""A name whose log is lost as a whole: what the collections themselves say about it.
+
+The handles of each collection state its name. So if exactly one collection has the name, and all handles can be read,
+the name is bound to it. Where the contents are published is not stated there; the next publication finds the table by
+the name.
+"""
+
+from __future__ import annotations
+
+from tidelake.errors import TidelakeError
+from tidelake.storage import blobs
+from tidelake.storage.location import HIDDEN
+from tidelake.store.handles import read_handles
+from tidelake.store.layout import Store
+from tidelake.store.name_log import Binding, NameLog
+from tidelake.store.notices import warn
+from tidelake.store.publication import folder_of_name
+
+
+def owner_of(store: Store, name: str) -> str | None:
+    """Return the id of the only collection whose handles state this name.
+
+    Returns:
+        None if there is no such collection, or more than one, or if some handles cannot be read: they might state it.
+
+    Cost: the handles of all collections of the store are read.
+    """
+    owners = []
+    for folder in blobs.list_names(store.collections):
+        if folder.startswith(HIDDEN):
+            continue
+        try:
+            entry = read_handles(store.collection(folder))
+        except TidelakeError:
+            return None
+        if entry.name == name:
+            owners.append(entry.id)
+    return owners[0] if len(owners) == 1 else None
+
+
+def bind_again(store: Store, name: str, owner: str) -> None:
+    """Begin the lost log of a name anew.
+
+    Raises:
+        Conflict: the log is not lost any more.
+    """
+    NameLog(store, folder_of_name(name), may_be_lost=True).commit(Binding(name=name, id=owner))
+    warn("the lost log of a name was made again", name=name, collection=owner)
