@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from tidelake.spark.conditions import all_of
 from tidelake.spark.equality import same_in
+from tidelake.spark.runtime_constant import parameter
 from tidelake.store.layout import DIFF, ERROR, TIME
 
 ROW = "_row"
@@ -77,7 +78,7 @@ def updates_of_states(states: DataFrame, key: Sequence[str], after: int) -> Data
     """
     by_key = Window.partitionBy(*_quoted(key)).orderBy(TIME)
     steps = states.select(TIME, F.col(ROW).alias("_new"), F.lag(ROW).over(by_key).alias("_old"))
-    changed = steps.where((F.col(TIME) > after) & ~F.col("_old").eqNullSafe(F.col("_new")))
+    changed = steps.where((F.col(TIME) > parameter(after, F.col(TIME))) & ~F.col("_old").eqNullSafe(F.col("_new")))
     both = F.array(
         F.struct(F.col("_old").alias(ROW), F.lit(-1).cast("bigint").alias(DIFF)),
         F.struct(F.col("_new").alias(ROW), F.lit(1).cast("bigint").alias(DIFF)),
@@ -88,7 +89,7 @@ def updates_of_states(states: DataFrame, key: Sequence[str], after: int) -> Data
 
 def state_time(after: int) -> Column:
     """Return the time of the first state that a row can affect."""
-    return F.greatest(F.col(TIME), F.lit(after).cast("bigint"))
+    return F.greatest(F.col(TIME), parameter(after, F.col(TIME)))
 
 
 def whole(columns: Sequence[str]) -> Column:
