@@ -17,6 +17,7 @@ from benchmarks.bench import Bench
 from benchmarks.bulk import measure_bulk
 from benchmarks.catalogs import measure_catalogs
 from benchmarks.elsewhere import measure_cluster, measure_pathway
+from benchmarks.following import measure_changes
 from benchmarks.lines import Results
 from benchmarks.lingering import measure_linger
 from benchmarks.many import measure_many
@@ -136,6 +137,8 @@ def tasks(quick: bool, large: bool) -> list[Task]:
         Task("bytes", 100_000, 60, measure_written),
         Task("reads", _M, 60, measure_reads),
         Task("reads", 10 * _M, 150, measure_reads),
+        Task("changes", _M, 60, measure_changes),
+        Task("changes", 10 * _M, 120, measure_changes),
         Task("verify", 10 * _M, 60, measure_verify),
         Task("catalog", 1_000, 120, measure_catalogs),
         Task("requests", 40, 120, measure_requests),

@@ -11,6 +11,7 @@ from benchmarks import (
     bulk,
     catalogs,
     elsewhere,
+    following,
     lingering,
     many,
     raw,
@@ -251,6 +252,14 @@ def _reads_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line
         yield Line(targets.OF_TIME, f"{part}, {state}", scan, share * 100, bound, " %", True)
 
 
+def _changes_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row, state = targets.CHANGES, f"{rows / 1e6:g} M rows"
+    yield Line(row, f"{following.TICK}, {state}", "", samples.median(following.TICK), 1.5, " s", True, samples.cut)
+    yield Line(row, f"{following.TIME}, {state}", "", samples.median(following.TIME), None, " s")
+    ratio = samples.ratio(following.TICK, following.TWO_READS)
+    yield Line(row, f"{following.TICK}, {state}", following.TWO_READS, ratio, None)
+
+
 def _bytes_lines(updates: int, samples: Samples, measurement: str) -> Iterator[Line]:
     bounds = {written.CLEAN: 1.1, written.STANDARD: 1.3}
     bounds |= dict.fromkeys((written.IN_STEP, written.IN_TURN, written.APART), 2.5)
@@ -308,6 +317,7 @@ _LINES = {
     "start": _start_lines,
     "many": _many_lines,
     "reads": _reads_lines,
+    "changes": _changes_lines,
     "bytes": _bytes_lines,
     "pathway": _pathway_lines,
     "cluster": _cluster_lines,

@@ -44,6 +44,7 @@ from tidelake.topic.open import open_topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidelake.read.changes import Changes
     from tidelake.read.diff import Difference
     from tidelake.read.explain import Explanation
     from tidelake.read.fates import Fate
@@ -276,6 +277,45 @@ class LakeCollection:
         from tidelake.read.diff import difference
 
         return difference(spark, self._stored(), (first, last), columns, where, skip_errors)
+
+    def changes(
+        self,
+        spark: SparkSession,
+        after: int | None,
+        through: int | None = None,
+        columns: Sequence[str] = (),
+        where: str | None = None,
+        skip_errors: bool = False,
+    ) -> Changes:
+        """Read what changed after a time, up to and including another, as a lazy frame of consolidated updates.
+
+        The contents AS OF `after` and these updates add up to the contents AS OF `through`.
+
+        Args:
+            spark: the session, as for `snapshot`.
+            after: a time in [since, upper); the range begins after it. None begins with the contents AS OF `since`,
+                which then have the time `since`.
+            through: a time in [since, upper), at or after `after`; the range includes it. By default the last time.
+            columns: the columns to read; empty means all. Diffs of rows that are equal in these columns are summed.
+            where: a predicate, as for `snapshot`; other rows are left out.
+            skip_errors: treat keys in error as keys without a row: their rows are retracted.
+
+        Returns:
+            Changes: `updates` has the columns, `_time` bigint and `_diff` bigint, never 0; other fields say how many
+            files may be opened, and how many rows these have.
+
+        Raises:
+            SinceError, UpperError: a time can no longer be read, or cannot be read yet.
+            ArgumentRefused: `after` is later than `through`.
+            KeysInError: there are keys in error at `after` or at a time in the range, and `skip_errors` is not set.
+            UnknownColumn, PredicateRefused: as for `snapshot`.
+
+        Cost: if diffs are summed, the files with rows in the range. Otherwise also one scan of earlier rows, from which
+        only those of touched keys are taken.
+        """
+        from tidelake.read.changes import changes
+
+        return changes(spark, self._stored(), after, through, columns, where, skip_errors)
 
     @property
     def columns(self) -> tuple[Column, ...]:

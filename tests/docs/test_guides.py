@@ -15,7 +15,8 @@ from tests.services.object_store import ObjectStore
 
 pytestmark = pytest.mark.spark
 
-GUIDES = [PROJECT / "docs" / "guides" / name for name in ("append-only.md", "debezium.md", "upsert.md")]
+_NAMES = ("append-only", "debezium", "following-changes", "upsert")
+GUIDES = [PROJECT / "docs" / "guides" / f"{name}.md" for name in _NAMES]
 
 
 def holds(printed: str, lines: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -75,13 +76,22 @@ class Tide:
         form: see `FORMS`.
         rng: the source of all randomness.
         size: how many updates and times the history has.
+        keeps: the retention rules to choose from.
     """
 
-    def __init__(self, root: Path, spark: SparkSession, form: str, rng: Random, size: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        spark: SparkSession,
+        form: str,
+        rng: Random,
+        size: tuple[int, int],
+        keeps: Sequence[str | int] = ("all", 0, 1, 3),
+    ) -> None:
         self.family, self.key = FORMS[form]
         self.made: Generated = generate(random_options(rng, self.family, *size), root / "made", root)
         self.files = sorted(self.made.topic.local.iterdir())
-        keep = rng.choice(("all", 0, 1, 3))
+        keep = rng.choice(keeps)
         schema = json.loads(self.made.schema_path.read_text())
         key: dict[str, Any] = {} if self.key is None else {"key": self.key}
         self.lake = Lake(root, spark, family=self.family, schema=schema, keep=keep, **key)
@@ -109,7 +119,7 @@ class Tide:
         """Check that the contents AS OF a time equal those of the memory model."""
         found: Counter[str] = Counter()
         for row in snapshot(self.lake.spark, self.lake.collection, as_of).contents.toArrow().to_pylist():
-            found[_text(row)] += row.pop("_diff")
+            found[text_of(row)] += row.pop("_diff")
         assert dict(found) == self.expected(as_of), f"the contents AS OF {as_of} differ from the model's"
 
     def check_refused_before_since(self) -> None:
@@ -124,7 +134,7 @@ class Tide:
     def expected(self, as_of: int) -> dict[str, int]:
         """The contents of the memory model at a time: how many times each row occurs."""
         if self.family == "upsert":
-            statements = [keyed.KeyedStatement(row["id"], _text(row), time, diff) for row, time, diff in self.stated]
+            statements = [keyed.KeyedStatement(row["id"], text_of(row), time, diff) for row, time, diff in self.stated]
             return {str(value): 1 for value in keyed.contents(statements, as_of).values()}
         if self.family == "debezium":
             changes = [
@@ -138,15 +148,15 @@ class Tide:
             return {row[1]: diff for row, diff in rows.items()}  # type: ignore[index]
         sums: Counter[str] = Counter()
         for row, time, diff in self.stated:
-            sums[_text(row)] += diff if time <= as_of else 0
+            sums[text_of(row)] += diff if time <= as_of else 0
         return {row: diff for row, diff in sums.items() if diff}
 
 
 def _keyed(row: dict[str, Any] | None) -> tuple[int, str] | None:
-    return None if row is None else (row["id"], _text(row))
+    return None if row is None else (row["id"], text_of(row))
 
 
-def _text(row: dict[str, Any]) -> str:
+def text_of(row: dict[str, Any]) -> str:
     """A row as text, the same for every engine."""
     shown = {name: value for name, value in row.items() if name != "_diff"}
     return repr(shown | {"placed_at": row["placed_at"].timestamp()})

@@ -9,6 +9,7 @@ import typer
 
 from tidelake import __version__
 from tidelake.cli import jobs
+from tidelake.cli.changes import changes
 from tidelake.cli.debug import debug, is_debugging
 from tidelake.cli.diff import diff
 from tidelake.cli.doctor import doctor
@@ -65,8 +66,8 @@ def options(
 for _job in (jobs.run, jobs.ingest, jobs.seal, jobs.validate, jobs.compact, jobs.current):
     app.command()(_job)
 for _command in (
-    status, explain, trace, history, path, read, diff, quarantine, times, late, fence, verify, repair, upgrade, doctor,
-    init, metrics, errors,
+    status, explain, trace, history, path, read, diff, changes, quarantine, times, late, fence, verify, repair, upgrade,
+    doctor, init, metrics, errors,
 ):  # fmt: skip
     app.command()(_command)
 add_generate(app)

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelake.forms.form import Form, RowFilter
+from tidelake.forms.key_states import Range, rows_of_keys, states_by_time
 from tidelake.forms.keyed import count_breaches, keyed_contents, newest_rows
 from tidelake.forms.sums import add_up
 from tidelake.protocol.intervals import merge_intervals
@@ -59,6 +60,19 @@ class EventForm(Form):
             return add_up(keep(updates).select(*selected), columns)
         by_time = added_up_by_key(updates, self.row, self.key)
         return keep(keyed_contents(by_time, self.key, self.row)).select(*selected)
+
+    def row_updates(self, rows: DataFrame) -> DataFrame | None:
+        """Return the updates of rows; None with a key."""
+        return None if self.key else row_updates(rows)
+
+    def key_states(self, rows: Range, with_errors: bool) -> DataFrame:
+        """Add up the updates of each touched key, and take the newest; see `Form.key_states`."""
+        between = row_updates(rows.between, self._key_before)
+        touched = between.select(*(f"`{name}`" for name in self.key))
+        before = row_updates(rows.earlier(touched), self._key_before)
+        earlier = rows_of_keys(before, touched, self.key, self.key, rows.few)
+        by_time = added_up_by_key(between.unionByName(earlier), self.row, self.key)
+        return states_by_time(by_time, self.key, self.row, rows.after)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
         """Merge events into rows; see `merged_events`."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidelake.forms.key_states import Range
 from tidelake.schema.change_events import Interval
 
 RowFilter = Callable[[DataFrame], DataFrame]
@@ -38,6 +39,9 @@ class Form(Protocol):
     """Whether the contents are the sums of the diffs of equal stored rows, so that no merge changes these sums."""
     makes_base: bool
     """Whether a merge of all indistinguishable times leaves a base; see `forms.base`."""
+
+    stores_errors: bool = False
+    """Whether the table ever stored a row whose value could not be decoded."""
 
     def contents(
         self, rows: DataFrame, columns: Sequence[str], keep: RowFilter, base: DataFrame | None = None
@@ -68,6 +72,25 @@ class Form(Protocol):
             through: the last of those times; -1 if all times can be distinguished.
             others: the first and last times of the runs that are not merged.
         """
+
+    def row_updates(self, rows: DataFrame) -> DataFrame | None:
+        """Return what rows of a range of times change; None if that depends on earlier rows, see `key_states`.
+
+        In:  the data's columns, _time, _diff.
+        Out: the columns of the contents, _time, _diff; not added up.
+        """
+        return rows if self.is_additive else None
+
+    def key_states(self, rows: Range, with_errors: bool) -> DataFrame:
+        """Return the states of the keys that rows of a range of times affect; see `forms.key_states`.
+
+        Only for forms whose contents have a key.
+
+        Args:
+            rows: the rows of the range, and how to read earlier ones.
+            with_errors: whether to include every key that may be in error at or after the time before the range.
+        """
+        raise AssertionError("the contents of this form have no key")
 
     def suspect_times(self, unsealed: DataFrame) -> DataFrame | None:
         """Find the times (_time, unique) at which a key may break the envelope; None without keys."""

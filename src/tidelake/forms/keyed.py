@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from tidelake.forms.base import rows_without
 from tidelake.forms.form import Form, RowFilter, takes_all
+from tidelake.forms.key_states import Range, rows_of_keys, states_by_time
 from tidelake.schema.change_events import Interval
 from tidelake.schema.columns import column_types
 from tidelake.spark.equality import fingerprint
@@ -53,6 +54,12 @@ class KeyedForm(Form):
     def base_contents(self, base: DataFrame, columns: Sequence[str], keep: RowFilter) -> DataFrame:
         """Take the rows of the base unchanged: it has one row for each key."""
         return _once_each(keep(base), columns)
+
+    def key_states(self, rows: Range, with_errors: bool) -> DataFrame:
+        """Take the newest row of each touched key; see `Form.key_states`."""
+        touched = rows.between.select(*(f"`{name}`" for name in self.key))
+        earlier = rows_of_keys(rows.earlier(touched), touched, self.key, self.nullable, rows.few)
+        return states_by_time(rows.between.unionByName(earlier), self.key, self.data, rows.after)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
         """Keep the newest row of each key at or before `through`, and all rows after `through`."""

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from tidelake.forms.form import Form, RowFilter, takes_all
+from tidelake.forms.key_states import ROW, Range, rows_of_keys, state_time
 from tidelake.schema.change_events import Interval
 from tidelake.spark.equality import same_in
 from tidelake.store.commit import OpenTable
@@ -89,6 +90,13 @@ class PositionedForm(Form):
     ) -> DataFrame:
         """Take the newest row of each key; see `Form.contents`."""
         return keep(contents(rows, self.shape)).select(*_quoted(columns), DIFF)
+
+    def key_states(self, rows: Range, with_errors: bool) -> DataFrame:
+        """Follow the newest row of each touched key; see `Form.key_states`. A barrier touches every key.
+
+        Cost: if a barrier was ever stored, one more job over the rows of the range.
+        """
+        return key_states(rows, self.shape, with_errors and self.stores_errors)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
         """Keep what later reads need; see `merged_rows`."""
@@ -180,6 +188,79 @@ def merged_rows(rows: DataFrame, shape: Shape, through: int, takes_all: bool, re
     return remaining.unionByName(later.select(*_quoted(shape.columns)))
 
 
+def key_states(rows: Range, shape: Shape, with_errors: bool) -> DataFrame:
+    """Follow the newest row of each touched key over a range of times; see `Form.key_states`.
+
+    In:  rows of the range, and of the times before.
+    Out: states; see `forms.key_states`.
+    Cost: the rows of touched keys, or all rows if there is a barrier in the range; one exchange of them, by key.
+    """
+    if shape.barriers and not rows.between.where(F.col(DIFF) == 0).isEmpty():
+        every = rows.earlier(None).unionByName(rows.between)
+        return _followed(every.where(F.col(DIFF) != 0), _barriers(every, rows.after), shape, rows.after)
+    about = rows.between.where(F.col(DIFF) != 0)
+    touched = about.select(*_quoted(shape.key))
+    if with_errors:
+        failed = rows.earlier(None).where(F.col(ERROR).isNotNull())
+        touched = touched.unionByName(failed.select(*_quoted(shape.key)))
+    before = rows.earlier(touched).where(F.col(DIFF) != 0)
+    followed = about.unionByName(rows_of_keys(before, touched, shape.key, shape.key, rows.few))
+    barriers = _barriers(rows.earlier(None), rows.after) if shape.barriers else None
+    return _followed(followed, barriers, shape, rows.after)
+
+
+def _barriers(rows: DataFrame, after: int) -> DataFrame:
+    """Collect the greatest barrier of each time, as one row.
+
+    Out: _barriers array of structs (time, position); barriers before the range have the time `after`.
+    """
+    times = rows.where(F.col(DIFF) == 0).groupBy(state_time(after).alias(TIME)).agg(F.max(POSITION).alias(POSITION))
+    return times.agg(F.collect_list(F.struct(TIME, POSITION)).alias("_barriers"))
+
+
+def _followed(rows: DataFrame, barriers: DataFrame | None, shape: Shape, after: int) -> DataFrame:
+    """Return the states of keys from all of their rows. From its time on, a barrier erases all lower positions."""
+    key = _quoted(shape.key)
+    if barriers is not None:
+        # Each barrier in the range gives each key a state of its own, without a row.
+        times = barriers.select(F.explode("_barriers").alias("_barrier")).select(f"_barrier.{TIME}")
+        without_row = rows.select(*key).distinct().crossJoin(F.broadcast(times.where(F.col(TIME) > after)))
+        rows = rows.unionByName(without_row, allowMissingColumns=True)
+    rank = F.when(F.col(DIFF).isNotNull(), _rank())
+    states = (F.col(DIFF) > 0) & F.col(ERROR).isNull()
+    top = F.struct(rank.alias(_RANK), F.col(ERROR), F.col(DIFF), *(F.col(f"`{name}`") for name in shape.data))
+    newest = {"_top": F.max_by(top, rank)}
+    if shape.unavailable:
+        newest["_stop"] = F.max_by(F.struct(rank.alias(_RANK)), F.when(~states, rank))
+        newest |= _stated_values(shape, states, rank)
+    by_time = rows.repartition(*key).groupBy(*key, state_time(after).alias("_state_time"))
+    until = Window.partitionBy(*key).orderBy("_state_time").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    followed = by_time.agg(*(column.alias(name) for name, column in newest.items())).select(
+        *key, "_state_time", *(F.max_by(name, f"{name}.{_RANK}").over(until).alias(name) for name in newest)
+    )
+    erased = F.lit(None).cast("array<bigint>")
+    if barriers is not None:
+        followed = followed.crossJoin(F.broadcast(barriers))
+        reached = F.filter("_barriers", lambda barrier: barrier[TIME] <= F.col("_state_time"))
+        erased = F.array_max(F.transform(reached, lambda barrier: barrier[POSITION]))
+    standing = F.col("_top").isNotNull() & (erased.isNull() | (F.col(f"_top.{_RANK}.{POSITION}") >= erased))
+    values = {name: F.col(f"_top.`{name}`") for name in shape.data}
+    if shape.unavailable:
+        for place, name in enumerate(shape.fillable):
+            found = F.col(f"_found_{place}")
+            stop = F.col(f"_stop.{_RANK}")
+            known = (stop.isNull() | (found[_RANK] > stop)) & (erased.isNull() | (found[_RANK][POSITION] >= erased))
+            values[name] = F.when(known, found["value"])
+    row = F.struct(*(value.alias(name) for name, value in values.items()))
+    is_value = standing & (F.col(f"_top.{DIFF}") > 0) & F.col(f"_top.{ERROR}").isNull()
+    return followed.select(
+        *key,
+        F.col("_state_time").alias(TIME),
+        F.when(is_value, row).alias(ROW),
+        F.when(standing, F.col(f"_top.{ERROR}")).alias(ERROR),
+    )
+
+
 def _filled(rows: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
     """Fill the columns that the newest rows lack and earlier rows state."""
     by_key = _candidates_by_key(rows, lacking, shape)
@@ -237,17 +318,23 @@ def _candidates_by_key(rows: DataFrame, lacking: DataFrame, shape: Shape) -> Dat
     keys = lacking.select(*_quoted(shape.key)).alias("lacking")
     about = _without_erased(rows, shape).alias("row").join(keys, same_in("row", "lacking", shape.key), "left_semi")
     states = (F.col(DIFF) > 0) & F.col(ERROR).isNull()
-    values = []
-    for place, name in enumerate(shape.fillable):
-        has = states & ~F.coalesce(F.array_contains(UNAVAILABLE, F.lit(name)), F.lit(False))
-        value = F.struct(_rank().alias(_RANK), F.col(f"`{name}`").alias("value"))
-        values.append(F.max_by(value, F.when(has, _rank())).alias(f"_found_{place}"))
+    values = [column.alias(name) for name, column in _stated_values(shape, states, _rank()).items()]
     return about.groupBy(*_quoted(shape.key)).agg(
         F.max_by(_whole(_SYSTEM), _rank()).alias("_top"),
         F.max(_rank()).alias("_top_rank"),
         F.max(F.when(~states, _rank())).alias("_stop"),
         *values,
     )
+
+
+def _stated_values(shape: Shape, states: Column, rank: Column) -> dict[str, Column]:
+    """Return aggregates, `_found_<place>` for each fillable column: the newest stated value with its rank, or null."""
+    values = {}
+    for place, name in enumerate(shape.fillable):
+        has = states & ~F.coalesce(F.array_contains(UNAVAILABLE, F.lit(name)), F.lit(False))
+        value = F.struct(rank.alias(_RANK), F.col(f"`{name}`").alias("value"))
+        values[f"_found_{place}"] = F.max_by(value, F.when(has, rank))
+    return values
 
 
 def _is_known(value: Column) -> Column:

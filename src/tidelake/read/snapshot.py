@@ -100,7 +100,7 @@ def snapshot(
     rows = _rows_until(spark, collection, later, schema, at)
     errors = None if skip_errors else form.keys_in_error(rows)
     if errors is not None:
-        _refuse_errors(collection, errors, at)
+        refuse_errors(collection, errors, at)
     selected = list(dict.fromkeys(columns)) or names
 
     def filtered(all_columns: DataFrame) -> DataFrame:
@@ -146,7 +146,7 @@ def _rows_until(
     return rows.where(F.col(TIME) <= at)
 
 
-def _refuse_errors(collection: Collection, errors: DataFrame, at: int) -> None:
+def refuse_errors(collection: Collection, errors: DataFrame, at: int) -> None:
     """Raise if there are keys in error."""
     text = F.to_json(F.struct(*(f"`{name}`" for name in collection.entry.key)), ROW_TEXT)
     named = errors.select(text.alias("key")).orderBy("key").limit(_KEYS_NAMED_MAX).collect()

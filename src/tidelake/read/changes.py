@@ -1,0 +1,171 @@
+"""Reads the changes of a range of times: the consolidated updates that turn one snapshot into a later one.
+
+If diffs are summed, these are the stored updates. Forms with a key store no retractions, so these are derived from the
+earlier rows of the keys that the range touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.errors import ArgumentRefused, SinceError, UnknownColumn, UpperError
+from tidelake.forms.base import LATER_ROWS_MAX
+from tidelake.forms.form import Form
+from tidelake.forms.key_states import Range, updates_of_states
+from tidelake.forms.sums import add_up
+from tidelake.plugins.envelope import form_of
+from tidelake.protocol.iso_times import MintedTime
+from tidelake.read.predicate import check_predicate
+from tidelake.read.snapshot import last_time, refuse_errors, snapshot
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.files import RunFile
+from tidelake.store.layout import DIFF, ERROR, TIME
+from tidelake.store.runs import read_files, spark_schema
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes of the times after `after`, up to and including `through`.
+
+    `updates` has the requested columns, `_time` bigint and `_diff` bigint, never 0: at that time, the multiplicity of
+    the row changes by `_diff`. The columns and `_time` are unique together, unless a sum of diffs exceeds int64. Row
+    order means nothing.
+    """
+
+    after: int | None
+    """None if the changes begin with the contents AS OF `since`, which have the time `since`."""
+    through: int
+    since: int
+    upper: int
+    closed: bool
+    version: int
+    updates: DataFrame
+    files_read: int
+    """Number of files that may be opened."""
+    rows_read: int
+    """Number of rows in these files: an upper bound, because row groups without any such row are skipped."""
+
+
+@dataclass
+class _Reads:
+    """What is read from one version of a table."""
+
+    spark: SparkSession
+    collection: Collection
+    table: OpenTable
+    files: set[RunFile] = field(default_factory=set)
+
+    def rows(self, after: int, through: int) -> DataFrame:
+        """Read the rows after a time, up to and including another."""
+        live = [file for file in self.table.files() if file.reach[0] <= through and file.reach[1] > after]
+        self.files.update(live)
+        rows = read_files(self.spark, self.table.path, live, self.collection.updates_schema())
+        # Spark compiles a comparison again for each number.
+        if any(file.reach[1] > through for file in live):
+            rows = rows.where(F.col(TIME) <= through)
+        if any(file.reach[0] <= after for file in live):
+            rows = rows.where(F.col(TIME) > after)
+        return rows
+
+    def are_few(self, after: int, through: int) -> bool:
+        """Return whether the rows of a range are few enough for every task to hold their keys."""
+        live = [file for file in self.table.files() if file.reach[0] <= through and file.reach[1] > after]
+        return sum(file.rows for file in live) <= LATER_ROWS_MAX or self.rows(after, through).count() <= LATER_ROWS_MAX
+
+
+def changes(
+    spark: SparkSession,
+    collection: Collection,
+    after: int | None,
+    through: int | None = None,
+    columns: Sequence[str] = (),
+    where: str | None = None,
+    skip_errors: bool = False,
+) -> Changes:
+    """Read the changes of a range of times.
+
+    Args:
+        spark: the session.
+        collection: the collection, with its newest catalog entry.
+        after: a time in [since, upper); the range begins after it. None begins with the contents AS OF `since`.
+        through: a time in [since, upper), at or after `after`; the range includes it. By default the last time.
+        columns: columns of the contents; all if empty. Diffs of rows that are equal in these columns are summed.
+        where: a Spark SQL predicate on the columns of the contents; other rows are left out.
+        skip_errors: treat keys in error as keys without a row, so that their rows are retracted.
+
+    Raises:
+        SinceError: `after` or `through` is before `since`.
+        UpperError: `through` is at or after upper, or nothing is sealed yet.
+        ArgumentRefused: `after` is later than `through`.
+        KeysInError: there are keys in error at `after` or at a time in the range, and `skip_errors` is false.
+        UnknownColumn, PredicateRefused: as for `snapshot`.
+
+    Cost: if diffs are summed, the files with rows in the range. Otherwise also the files with earlier rows: one scan
+    with a semi-join by the keys in the range, and one exchange of the rows of these keys. A barrier in the range costs
+    an exchange of all rows.
+    """
+    table = OpenTable(collection.paths.updates)
+    since, upper, closed = collection.readable_range(table)
+    end = through if through is not None else max(last_time(upper, closed), since[0] if since else 0)
+    shown = MintedTime if collection.entry.mints_times else int
+    for time in (end,) if after is None else (after, end):
+        if not since or time < since[0]:
+            raise SinceError(shown(time), [shown(each) for each in since])
+        if not closed and time >= upper:
+            raise UpperError(shown(time), [shown(upper)])
+    if after is not None and after > end:
+        raise ArgumentRefused("after", after, f"but must not be later than `through`, {end}", "swap the two times")
+    form = form_of(collection.entry, table)
+    names = [field.name for field in form.fields]
+    unknown = [name for name in columns if name not in names]
+    if unknown:
+        raise UnknownColumn(collection.name, unknown[0], names)
+    if where is not None:
+        check_predicate(spark, where, spark_schema(pa.schema(form.fields)))
+    selected = list(dict.fromkeys(columns)) or names
+    reads = _Reads(spark, collection, table)
+    start = since[0] if after is None else after
+    updates = _consolidated(_updates(reads, form, start, end, skip_errors), names, selected, where)
+    if after is None:
+        initial = snapshot(spark, collection, start, columns, where, skip_errors, table).contents
+        reads.rows(-1, start)
+        updates = updates.unionByName(initial.withColumn(TIME, F.lit(start).cast("bigint")))
+    rows_read = sum(file.rows for file in reads.files)
+    return Changes(after, end, since[0], upper, closed, table.version, updates, len(reads.files), rows_read)
+
+
+def _updates(reads: _Reads, form: Form, after: int, through: int, skip_errors: bool) -> tuple[DataFrame, bool]:
+    """Return the updates of a range, with all columns of the contents, and whether they are consolidated."""
+    between = reads.rows(after, through)
+    summed = form.row_updates(between)
+    if summed is not None:
+        return summed, False
+    key = reads.collection.entry.key
+    few = reads.are_few(after, through)
+    states = form.key_states(Range(after, between, lambda keys: reads.rows(-1, after), few), not skip_errors)
+    if not skip_errors and form.stores_errors:
+        _refuse(reads.collection, states)
+    return updates_of_states(states, key, after), True
+
+
+def _refuse(collection: Collection, states: DataFrame) -> None:
+    """Raise if there are keys in error, at the first such time."""
+    failed = states.where(F.col(ERROR).isNotNull())
+    first = failed.agg(F.min(TIME)).collect()[0][0]
+    if first is not None:
+        refuse_errors(collection, failed.where(F.col(TIME) == first), first)
+
+
+def _consolidated(
+    updates: tuple[DataFrame, bool], names: Sequence[str], selected: Sequence[str], where: str | None
+) -> DataFrame:
+    """Filter updates, select columns, and add up what is equal in these columns at the same time."""
+    rows, is_consolidated = updates
+    kept = (rows if where is None else rows.where(where)).select(*(f"`{name}`" for name in selected), TIME, DIFF)
+    return kept if is_consolidated and set(names) <= set(selected) else add_up(kept, [*selected, TIME])
