@@ -1,16 +1,21 @@
-"""moto's server with a clock of its own: `python -m tests.services.moto_server CLOCK OPTION …`.
+"""moto's server with a clock of its own, and one put at a time: `python -m tests.services.moto_server CLOCK OPTION …`.
 
-The file CLOCK says by how many seconds the server's clock differs from that of the machine.
+The file CLOCK says by how many seconds the server's clock differs from that of the machine. moto looks whether a name
+is free, and puts the object later: of two puts that demand a free name, both could succeed.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import moto.s3.models
+import moto.s3.responses
 from moto.core.utils import utcnow
+from moto.s3.responses import S3Response
 from moto.server import main
 
 
@@ -20,7 +25,14 @@ def run(clock: Path, options: list[str]) -> None:
     def now() -> datetime:
         return utcnow() + timedelta(seconds=float(clock.read_text(encoding="ascii")))
 
+    one_at_a_time, put = threading.Lock(), S3Response.put_object
+
+    def put_object(response: S3Response) -> Any:
+        with one_at_a_time:
+            return put(response)
+
     vars(moto.s3.models)["utcnow"] = now
+    vars(moto.s3.responses)["S3Response"].put_object = put_object
     main(options)
 
 
