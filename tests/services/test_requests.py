@@ -99,6 +99,7 @@ def test_reclocked_ticks_stay_within_the_budget(
     tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake
 ) -> None:
     raw = RawLake(tmp_path, spark)
+    raw.has_own_store = False
     raw.document |= object_store.settings(endpoint=lake.proxy.endpoint)
     raw.configure()
     raw.put({"id": 1, "page": "a"})
