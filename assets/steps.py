@@ -157,7 +157,7 @@ def _ingest(context: OpExecutionContext, names: Names, name: str) -> Numbers:
     try:
         waiting = sum(state.unread for state in look_at_topics(settings, collection))
         context.log.info(f"{waiting:,} unread messages in {settings.topic}")
-        drain(lake.session(), collection, settings, ingested)
+        drain(lake.session(), collection, settings, ingested, _run_ms(context))
     except SourceError as error:
         if isinstance(error, WORTH_A_RETRY) and context.retry_number < options.retries:
             raise
@@ -168,6 +168,12 @@ def _ingest(context: OpExecutionContext, names: Names, name: str) -> Numbers:
         numbers[STOPPED] = str(stopped)
     numbers["offsets"] = _offsets_of(collection, settings)
     return numbers | _observe(context, names, settings, collection)
+
+
+def _run_ms(context: OpExecutionContext) -> int | None:
+    """Return when the run began, in milliseconds since 1970: the time of all its collections on one timeline."""
+    record = context.instance.get_run_record_by_id(context.run_id)
+    return None if record is None or record.start_time is None else int(record.start_time * 1000)
 
 
 def _observe(

@@ -18,6 +18,7 @@ from benchmarks.bulk import measure_bulk
 from benchmarks.catalogs import measure_catalogs
 from benchmarks.elsewhere import measure_cluster, measure_pathway
 from benchmarks.following import measure_changes
+from benchmarks.held import measure_holds
 from benchmarks.lines import Results
 from benchmarks.lingering import measure_linger
 from benchmarks.many import measure_many
@@ -141,6 +142,7 @@ def tasks(quick: bool, large: bool) -> list[Task]:
         Task("changes", 10 * _M, 120, measure_changes),
         Task("verify", 10 * _M, 60, measure_verify),
         Task("catalog", 1_000, 120, measure_catalogs),
+        Task("holds", 10_000, 400, measure_holds),
         Task("requests", 40, 120, measure_requests),
         Task("pathway", _M, 60, measure_pathway),
         Task("cluster", _M, 60, measure_cluster),

@@ -12,6 +12,7 @@ from benchmarks import (
     catalogs,
     elsewhere,
     following,
+    held,
     lingering,
     many,
     raw,
@@ -294,6 +295,14 @@ def _catalog_lines(number: int, samples: Samples, measurement: str) -> Iterator[
     yield Line(row, f"{catalogs.STATUS}, of each", "", seconds / number * 1000, None, " ms", True)
 
 
+def _holds_lines(commits: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row, after = targets.HOLDS, f"after {commits:,} commits"
+    for what in held.CALLS:
+        yield Line(row, f"{what}, {after}", "", samples.median(what) * 1000, 20, " ms", True, note=samples.cut)
+        new = held.new(what)
+        yield Line(row, f"{what}, {after}", new, samples.ratio(new, what), 1.5, at_most=True, note=samples.cut)
+
+
 def _requests_lines(ticks: int, samples: Samples, measurement: str) -> Iterator[Line]:
     budgets = {requests.TICK: 40, requests.SEAL: 20, requests.STATUS: 6}
     for step in requests.STEPS:
@@ -325,5 +334,6 @@ _LINES = {
     "tables": _tables_lines,
     "linger": _linger_lines,
     "catalog": _catalog_lines,
+    "holds": _holds_lines,
     "requests": _requests_lines,
 }

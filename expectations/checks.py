@@ -52,8 +52,13 @@ TOPIC_COMPLETE = "topic_complete"
 """The check that fails if offsets are missing, or the last ingest stopped before the end of a topic."""
 UPDATES_ARRIVE = "announced_updates_arrive"
 """The check that fails if announced updates are missing for too long, or although the topic was read to its end."""
+HOLDS_END = "holds_end"
+"""The check that warns of a hold that is older than `hold_age_max_s`."""
 MERGES_KEEP_CONTENTS = "merges_keep_contents"
 """The check of the compaction: a merge that would change the contents commits nothing."""
+_HOLDS_END_SAYS = (
+    "No hold is older than `hold_age_max_s`. While a hold lives, compaction forgets nothing at or after its time."
+)
 _INPUT = "collection"
 _ALL, _AGAIN = "all_", "again_"
 """The prefixes of numbers that depend on how much was validated. Without a prefix, only new times were validated."""
@@ -91,6 +96,7 @@ def validation_specs(names: Names, settings: CollectionSettings) -> list[AssetCh
     return [
         AssetCheckSpec(TOPIC_COMPLETE, asset=key, description=complete),
         *([] if settings.mints_times else [AssetCheckSpec(UPDATES_ARRIVE, asset=key, description=arrive)]),
+        AssetCheckSpec(HOLDS_END, asset=key, description=_HOLDS_END_SAYS),
         *(
             AssetCheckSpec(rule.name, asset=key, description=_sentence(rule), blocking=rule.blocking)
             for rule in rules_of(settings)
@@ -207,6 +213,7 @@ def _results(
     collection = lake.open(settings.name)
     topics = _look(lake.settings_of(settings.name), collection)
     yield _topic_complete(context, key, topics)
+    yield _holds_end(key, collection, lake.settings_of(settings.name))
     rules = rules_of(settings)
     try:
         validated = _validate(lake, settings.name, collection, options)
@@ -283,6 +290,25 @@ def _updates_arrive(key: AssetKey, status: "CollectionStatus") -> AssetCheckResu
         check_name=UPDATES_ARRIVE,
         severity=AssetCheckSeverity.ERROR,
         description=None if missing is None else f"{missing.sentence}. `tidelake explain {status.name}` says more.",
+        metadata=metadata,
+    )
+
+
+def _holds_end(key: AssetKey, collection: "Collection", settings: CollectionSettings) -> AssetCheckResult:
+    """Judge the age of the holds."""
+    from tidelake.read.holding import held_too_long
+
+    old = held_too_long(collection, settings.hold_age_max_s)
+    live = sum(capability.hold is not None for capability in collection.entry.capabilities)
+    metadata: dict[str, Any] = {"holds": live, "holds_too_old": len(old)}
+    if old:
+        metadata["which"] = listed(old)
+    return AssetCheckResult(
+        passed=not old,
+        asset_key=key,
+        check_name=HOLDS_END,
+        severity=AssetCheckSeverity.WARN,
+        description=f"{old[0]}. `tidelake holds {settings.name}` says what it costs." if old else None,
         metadata=metadata,
     )
 

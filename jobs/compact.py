@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
-from tidelake.compact.compaction import CompactReport, merge_runs, move_since, sweep, sweep_names
+from tidelake.compact.compaction import CompactReport, merge_runs, move_since
 from tidelake.compact.note import note_compaction
 from tidelake.compact.small_tables import merge_small_files
 from tidelake.errors import DamagedTable
@@ -18,8 +18,11 @@ from tidelake.settings.lake import Settings
 from tidelake.store.catalog import Catalog
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
-from tidelake.store.layout import BINDINGS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, Store
+from tidelake.store.handles import read_handles
+from tidelake.store.holds import held_text, oldest_pin
+from tidelake.store.layout import BINDINGS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TRANSACTIONS_SCHEMA, Store
 from tidelake.store.proof_log import read_proof_log
+from tidelake.store.sweep import sweep, sweep_names
 from tidelake.store.table_schema import late_schema
 from tidelake.telemetry.steps import observed
 
@@ -47,7 +50,8 @@ def compact_collection(
     _check_undamaged(collection)
     entry = move_since(catalog, collection, settings.keep)
     moved = Collection(entry, collection.paths)
-    compacted = merge_runs(spark, moved, entry.since, full, settings.merge_rows_max)
+    compacted = merge_runs(spark, moved, full, settings.merge_rows_max)
+    compacted.held = held_text(entry)
     if full:
         note_compaction(moved, collection.entry.since, compacted)
     paths = collection.paths
@@ -58,16 +62,20 @@ def compact_collection(
     }
     if entry.mints_times:
         small_tables[paths.bindings] = BINDINGS_SCHEMA
+    if entry.counts_positions:
+        small_tables[paths.transactions] = TRANSACTIONS_SCHEMA
     for table, schema in small_tables.items():
         merge_small_files(table, schema, entry.epoch)
-    for table in (*small_tables, paths.updates, paths.progress, paths.handles, catalog.store.catalog):
-        sweep(table, compacted)
+    for table in (*small_tables, paths.progress, paths.handles, catalog.store.catalog):
+        compacted.folders_removed += sweep(table)
+    compacted.folders_removed += sweep(paths.updates, pinned_seq=oldest_pin(read_handles(paths)))
     sweep_names(catalog.store, [collection.name])
     reach("compact.after_sweep")
     log.info(
         "compacted",
         collection=collection.name,
         since=list(entry.since),
+        **({} if compacted.held is None else {"held": compacted.held}),
         merges=compacted.merges,
         runs=compacted.runs_after,
         rows_before=compacted.rows_before,

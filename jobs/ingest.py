@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -45,23 +46,36 @@ class IngestReport(Counts):
         self.add(tick)
 
 
-def run(spark: SparkSession, settings: Settings) -> Report:
+def run(spark: SparkSession, settings: Settings, run_ms: int | None = None) -> Report:
     """Read every topic up to its current end.
+
+    Args:
+        spark: the session.
+        settings: the settings of the collections.
+        run_ms: the time that reclocked collections on a shared timeline get, in milliseconds since 1970; by default
+            the present.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
     """
+    time_ms = int(clock.time() * 1000) if run_ms is None else run_ms
 
     def step(collection: Collection, settings: CollectionSettings, report: Report) -> IngestReport:
         ingested = report.results[collection.name] = IngestReport()
-        drain(spark, collection, settings, ingested)
+        drain(spark, collection, settings, ingested, time_ms)
         return ingested
 
     return run_step(spark, settings, "ingest", step)
 
 
 @observed("ingest", report="ingested")
-def drain(spark: SparkSession, collection: Collection, settings: CollectionSettings, ingested: IngestReport) -> None:
+def drain(
+    spark: SparkSession,
+    collection: Collection,
+    settings: CollectionSettings,
+    ingested: IngestReport,
+    run_ms: int | None = None,
+) -> None:
     """Tick until the topics are read up to their current ends. At a gap, stop after the messages before it.
 
     Messages that arrive in the meantime are left for the next run: otherwise a topic that never pauses would keep seal
@@ -72,6 +86,7 @@ def drain(spark: SparkSession, collection: Collection, settings: CollectionSetti
         collection: the collection that stores the messages.
         settings: the collection's settings.
         ingested: receives every tick, even if a later one fails.
+        run_ms: as for `run`; None if the collection shares its times with no other.
 
     Raises:
         TopicGap: offsets are missing from a partition.
@@ -82,7 +97,7 @@ def drain(spark: SparkSession, collection: Collection, settings: CollectionSetti
     before = _offsets_of(collection, topics)
     after: Offsets | None = None
     try:
-        after = _tick_to_the_ends(spark, collection, settings, topics, ingested)
+        after = _tick_to_the_ends(spark, collection, settings, topics, ingested, run_ms)
     finally:
         after = after or _offsets_of(collection, topics)
         ingested.partitions_added = _partitions_added(before, after)
@@ -98,6 +113,7 @@ def _tick_to_the_ends(
     settings: CollectionSettings,
     topics: Sequence[Topic],
     ingested: IngestReport,
+    run_ms: int | None,
 ) -> Offsets | None:
     """Tick to the ends of the topics.
 
@@ -106,7 +122,7 @@ def _tick_to_the_ends(
     """
     ends = {topic.name: topic.end_offsets() for topic in topics}
     while True:
-        tick = ingest_tick(spark, collection, settings, topics)
+        tick = ingest_tick(spark, collection, settings, topics, run_ms)
         if tick is None:
             return None
         if not tick.messages:

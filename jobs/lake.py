@@ -51,6 +51,7 @@ def check_lake(settings: Settings) -> CheckedLake:
     """Check all settings against the topics and the store.
 
     Raises:
+        CollectionRenamed: a collection has a name now that the settings do not have; nothing was written.
         ConfigurationError: a setting is wrong, the store has a collection of the same name but another family or
             schema, or neither a collection nor its topic exists; nothing was written.
     """
@@ -61,7 +62,7 @@ def check_lake(settings: Settings) -> CheckedLake:
 
     check_topics(settings)
     catalog = Catalog(Store(settings.store), settings.writer)
-    known = catalog.check(collection.spec() for collection in settings.collections)
+    known = catalog.check((collection.spec() for collection in settings.collections), settings.names)
     return CheckedLake(settings, catalog, known, check_new_topics(known, settings))
 
 

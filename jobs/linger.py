@@ -119,7 +119,7 @@ def linger(spark: SparkSession, settings: Settings, seconds: float, observer: Ob
 
     ingest(list(watched))
     while (now_s := time.monotonic()) < end_s:
-        news = [name for name, each in watched.items() if each.has_news(now_s)]
+        news = _with_others_on_their_timelines(watched, now_s)
         if news:
             ingest(news)
         else:
@@ -129,3 +129,11 @@ def linger(spark: SparkSession, settings: Settings, seconds: float, observer: Ob
             maintain_at_s = time.monotonic() + MAINTAIN_S
     maintain()
     return seen.report
+
+
+def _with_others_on_their_timelines(watched: Mapping[str, _Watched], now_s: float) -> list[str]:
+    """Return the collections that have news, and those that share a minted time with one of them."""
+    news = {name for name, each in watched.items() if each.has_news(now_s)}
+    timelines = {watched[name].settings.timeline for name in news if watched[name].settings.mints_times} - {None}
+    shared = {name for name, each in watched.items() if each.settings.timeline in timelines and not each.stopped}
+    return [name for name in watched if name in news | shared]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time as clock
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
@@ -75,6 +76,7 @@ def run_steps(
     names = [collection.name for collection in settings.collections]
     report = Report("tick" if tuple(steps) == tuple(STEPS) else ", ".join(steps), {name: {} for name in names})
     at_work: dict[str, str] = {}
+    one_time = {"ingest": partial(ingest.run, run_ms=int(clock.time() * 1000))}
     speaking = Lock()
 
     def work(name: str) -> None:
@@ -84,7 +86,7 @@ def run_steps(
             if observer is not None:
                 with speaking:
                     observer.begins(step, name)
-            done = (STEPS | FURTHER_STEPS)[step](spark, only)
+            done = (STEPS | FURTHER_STEPS | one_time)[step](spark, only)
             if name in done.results:
                 results[step] = done.results[name]
                 if observer is not None:

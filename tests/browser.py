@@ -22,6 +22,14 @@ _DOMAINS = ("Network", "Page", "Runtime", "Log")
 _BROKEN = Path(__file__).with_name("broken.js")
 
 
+_LEFT = ("Inspected target navigated or closed", "Execution context was destroyed", "Cannot find context")
+"""What Chromium answers about a page that it leaves before it has the answer."""
+
+
+class PageLeft(Exception):
+    """The page went on to another address while something was asked about it."""
+
+
 class Browser:
     """A browser page; `asked` lists every address that it, or a worker of it, has requested.
 
@@ -75,12 +83,18 @@ class Browser:
         return [*self.value(_BROKEN.read_text(encoding="utf-8")), *self.problems]
 
     def wait_for(self, condition: str, timeout_s: float = 90.0) -> None:
-        """Wait until a JavaScript expression is true."""
+        """Wait until a JavaScript expression is true, on this page or on the one that it goes on to."""
         deadline = time.monotonic() + timeout_s
-        while not self.value(condition):
+        while not self._is_true(condition):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{condition} is not true; the page says: {self.text()[:2000]}")
             time.sleep(0.2)
+
+    def _is_true(self, condition: str) -> bool:
+        try:
+            return bool(self.value(condition))
+        except PageLeft:
+            return False
 
     def wait_for_text(self, text: str) -> None:
         """Wait until the page shows this text."""
@@ -122,6 +136,8 @@ class Browser:
             if answer.get("sessionId") in self._sessions:
                 self._note(answer.get("method", ""), answer.get("params", {}))
             if answer.get("id") == number:
+                if str(answer.get("error", {}).get("message", "")).startswith(_LEFT):
+                    raise PageLeft(answer)
                 assert "error" not in answer, answer
                 return dict(answer["result"])
 

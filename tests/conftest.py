@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.lakes.dagster_lakes import Lakes
+    from tests.lakes.held import HeldLake
     from tests.lakes.lake import Lake
     from tests.lakes.places import Stores
+    from tests.lakes.whole_store import WholeStore
     from tests.services.connect import Connect
     from tests.services.kafka import Broker
     from tests.services.object_store import ObjectStore
@@ -220,3 +222,25 @@ def _service_folder(name: str) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def held_template(tmp_path_factory: pytest.TempPathFactory) -> HeldLake:
+    """A collection without rows, sealed up to 10, which tests copy before they change it."""
+    from tests.lakes.held import HeldLake
+
+    return HeldLake.create(tmp_path_factory.mktemp("held") / "lake", upper=10)
+
+
+@pytest.fixture
+def held_lake(held_template: HeldLake, tmp_path: Path) -> HeldLake:
+    """A collection without rows, sealed up to 10."""
+    return held_template.copy(tmp_path / "lake")
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> WholeStore:
+    """A store of every family and framing, which tests copy before they change anything."""
+    from tests.lakes.whole_store import make_whole_store
+
+    return make_whole_store(tmp_path_factory.mktemp("whole"))

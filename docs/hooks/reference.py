@@ -174,7 +174,14 @@ def values_of(annotation: Any) -> str:
     if origin is dict or annotation is dict:
         return "mapping"
     name = str(getattr(annotation, "__name__", annotation))
-    words = {"str": "text", "int": "integer", "Path": "path", "bool": "`true` `false`", "Secret": "place"}
+    words = {
+        "str": "text",
+        "int": "integer",
+        "Path": "path",
+        "bool": "`true` `false`",
+        "Secret": "place",
+        "timedelta": "duration",
+    }
     return words.get(name, name)
 
 

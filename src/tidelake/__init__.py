@@ -28,7 +28,7 @@ __all__ = ["errors", "open_lake"]
 __version__ = "0.1.0"
 
 
-def open_lake(file: str | Path | None = None, *, skip_invalid: bool = False) -> OpenedLake:
+def open_lake(file: str | Path | None = None, *, skip_invalid: bool = False, read_only: bool = False) -> OpenedLake:
     """Open the lake that a `collections.yaml` describes; nothing is written, and no JVM starts.
 
     Args:
@@ -36,6 +36,8 @@ def open_lake(file: str | Path | None = None, *, skip_invalid: bool = False) -> 
             line.
         skip_invalid: leave out collections whose block is invalid; `status` gives their errors, and `collection` raises
             them.
+        read_only: write nothing to the store, whatever is called: every call that would write raises `LakeReadOnly`.
+            Such a lake needs no permission to write, and may be a copy.
 
     Raises:
         ConfigurationError: the file is missing or invalid; the error names the field or line.
@@ -57,7 +59,7 @@ def open_lake(file: str | Path | None = None, *, skip_invalid: bool = False) -> 
     """
     from tidelake.lake import Lake
 
-    return Lake.open(file, skip_invalid=skip_invalid)
+    return Lake.open(file, skip_invalid=skip_invalid, read_only=read_only)
 
 
 def __getattr__(name: str) -> Any:

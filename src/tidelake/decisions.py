@@ -20,6 +20,7 @@ from tidelake.errors import (
 from tidelake.ingest.position import RECREATED, plan_next
 from tidelake.protocol.json_values import parse, to_text
 from tidelake.protocol.order import INT64_MAX
+from tidelake.read.waiting_events import waiting_events
 from tidelake.settings.collection import CollectionSettings
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import (
@@ -30,6 +31,7 @@ from tidelake.store.decision import (
     Decision,
     Discard,
     Offsets,
+    Park,
     discards_in,
     time_of,
 )
@@ -49,6 +51,7 @@ __all__ = [
     "Decision",
     "Discard",
     "Offsets",
+    "Park",
     "check_decision",
     "check_withdrawal",
     "is_sealed",
@@ -89,6 +92,8 @@ def check_decision(collection: Collection, settings: CollectionSettings, decisio
             return _current_topic(collection, settings, decision)
         case Acknowledge():
             return _check_acknowledgement(collection, decision)
+        case Park():
+            return _check_parking(collection, settings, decision)
 
 
 def check_withdrawal(collection: Collection, subject: int | Offsets) -> None:
@@ -161,6 +166,11 @@ def _check_count(collection: Collection, decision: Count) -> Count:
 
 def _check_discard(collection: Collection, decision: Discard) -> Discard:
     _check_time(collection, decision.time)
+    if collection.entry.counts_positions:
+        raise DecisionRefused(
+            f"an event of '{collection.name}' is identified by its transaction, not by its data",
+            "decide on the count instead: `tidelake resolve count`",
+        )
     from tidelake.codec.typed import read_statement  # imported late: only this decision needs an Avro codec
 
     statement = read_statement(collection.entry.record_schema, to_text(decision.statement))
@@ -215,6 +225,10 @@ def _check_gap(collection: Collection, settings: CollectionSettings, decision: A
     if gaps and isinstance(gaps[0], TopicChanged):
         raise gaps[0]
     open_gaps = [Offsets(topic.name, gap.partition, gap.from_offset, gap.to_offset) for gap in gaps]
+    if collection.entry.counts_positions:
+        blocked = waiting_events(OpenTable(collection.paths.updates), topic)
+        offsets = [(event.partition, event.offset) for event in blocked if event.transaction is None]
+        open_gaps += [Offsets(topic.name, partition, offset, offset + 1) for partition, offset in offsets]
     if not any(
         gap.partition == asked.partition and gap.start <= asked.start < asked.end <= gap.end for gap in open_gaps
     ):
@@ -256,6 +270,26 @@ def _stops_at(
     raise DecisionRefused(
         f"'{settings.name}' reads the topic '{settings.topic}', not '{name}'", "correct the topic's name"
     )
+
+
+# --- about a transaction ---------------------------------------------------------------------------------------------
+
+
+def _check_parking(collection: Collection, settings: CollectionSettings, decision: Park) -> Park:
+    """Check that ingest waits for the END of the transaction."""
+    if not collection.entry.counts_positions:
+        raise DecisionRefused(
+            f"'{collection.name}' reads no transactions", "only collections with `framing: transactions` do"
+        )
+    topics = open_topics(settings, collection.entry.decisions)
+    waiting = waiting_events(OpenTable(collection.paths.updates), topics[0])
+    if decision.transaction not in [event.transaction for event in waiting]:
+        named = ", ".join(str(event.transaction) for event in waiting) or "none"
+        raise DecisionRefused(
+            f"'{collection.name}' does not wait for the END of transaction {decision.transaction}",
+            f"it waits for: {named}",
+        )
+    return decision
 
 
 # --- about the quarantine --------------------------------------------------------------------------------------------

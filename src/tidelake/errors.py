@@ -304,6 +304,42 @@ class TopicChanged(TopicGap):
         return self.topic.partition("#")[0]
 
 
+class EventBlocked(TopicGap):
+    """An event cannot be assigned to a transaction; its partition is read to the event, and nothing was skipped."""
+
+    fact = "topic '{topic}', partition {partition}: the event at offset {from_offset} {why}"
+    hint = (
+        "correct the connector, or continue without the event: `tidelake resolve gap NAME --offsets "
+        "{topic}:{partition}:{from_offset} --reason …`; it then goes to the quarantine"
+    )
+
+
+class TransactionWentBack(TopicGap):
+    """An END of an unknown transaction lies before ENDs that were read; the topic of transactions is read to it."""
+
+    transaction: str
+    lsn: int
+    last: int
+    fact = (
+        "topic '{topic}', offset {from_offset}: transaction {transaction} ends at {lsn}, which is before {last}, where "
+        "an earlier END was read"
+    )
+    why = "the log positions went back"
+    hint = (
+        "if the database was restored from a backup, its log positions begin again: read its topics into new "
+        "collections"
+    )
+
+
+class TransactionTopicDivided(SourceError):
+    """The topic of transactions has more than one partition, so the order of commits is lost."""
+
+    topic: str
+    partitions: int
+    fact = "topic '{topic}' has {partitions} partitions, but transactions are in order only in a topic with one"
+    hint = "recreate it with one partition: see docs/guides/transactions.md"
+
+
 class TopicMissing(SourceError):
     """Kafka has no such topic."""
 
@@ -481,6 +517,28 @@ class UnknownCollection(InvalidUsage):
     hint = "run its ingest once, or correct the name"
 
 
+class CollectionRenamed(InvalidUsage):
+    """The collection has another name now."""
+
+    collection: str
+    name: str
+    """Its name now."""
+    fact = "the collection '{collection}' was renamed to '{name}'"
+    hint = (
+        "use the new name, also in the settings; for a new collection with the earlier name, keep both names in the "
+        "settings"
+    )
+
+
+class NameTaken(InvalidUsage):
+    """Another collection has the name."""
+
+    store: str
+    collection: str
+    fact = "the store {store} already has a collection '{collection}'"
+    hint = "choose another name, or rename or drop the other collection first; nothing was renamed"
+
+
 class UnknownTopic(InvalidUsage):
     """No collection of the lake reads a topic of this name."""
 
@@ -559,6 +617,50 @@ class UpperError(InvalidUsage):
         return "wait until upper has passed this time, or read before upper"
 
 
+class TimelinesDiffer(InvalidUsage):
+    """Collections on different timelines are read together: no time means the same to both."""
+
+    first: str
+    first_timeline: str
+    second: str
+    second_timeline: str
+    fact = (
+        "'{first}' is on the timeline {first_timeline:line}, and '{second}' on {second_timeline:line}: no time means "
+        "the same to both"
+    )
+    hint = "read them apart, or give both the same `timeline` if their sources state the same times"
+
+
+class CollectionLags(InvalidUsage):
+    """One of several collections does not have the time at which all of them are to be read."""
+
+    collection: str
+    time: int
+    upper: int
+    others: Iterable[str]
+    """The other collections that do not have it either."""
+    hint = "wait, or read at an earlier time; `tidelake explain` says what the collection waits for"
+
+    @property
+    def fact(self) -> str:
+        """The collection that lags most, its upper, and by how much it lags."""
+        more = f"; {', '.join(self.others)} lag, too" if self.others else ""
+        return (
+            f"'{self.collection}' does not have time {show(self.time)} yet: its upper is {show(self.upper)}, so it "
+            f"lags by {int(self.time) - int(self.upper) + 1:,}{more}"
+        )
+
+
+class CollectionForgot(InvalidUsage):
+    """One of several collections has forgotten the time at which all of them are to be read."""
+
+    collection: str
+    time: int
+    since: Iterable[_Time]
+    fact = "'{collection}' has forgotten time {time}: its since is {since:frontier}"
+    hint = "read at a later time, or hold a time of each collection before it is forgotten"
+
+
 class KeysInError(InvalidUsage):
     """A read would leave out keys whose newest record could not be decoded."""
 
@@ -609,6 +711,15 @@ class DataRefused(InvalidUsage):
     problem: str
     fact = "the data does not fit the collection's schema: {problem}"
     hint = "give every column as JSON, as `tidelake read --json` prints it"
+
+
+class LakeReadOnly(InvalidUsage):
+    """Something would be written to the store of a lake that was opened read-only; nothing was written."""
+
+    store: str
+    """What would be written or deleted."""
+    fact = "the lake was opened read-only, so {store} cannot be written"
+    hint = "open the lake without `read_only`, on its own store and not on a copy"
 
 
 class SparkLacksStore(InvalidUsage):
@@ -691,6 +802,45 @@ class CapabilityError(TidelakeError):
     detail: str
     fact = "capability {capability_id!r}: {detail}"
     hint = "acquire a new capability; its since may be later than the one that was lost"
+
+
+class CapabilityExpired(CapabilityError):
+    """The lease of a capability has ended: its id is dead for good, and its history may be forgotten."""
+
+    hint = (
+        "acquire a new capability, whose since may be later than the one that was lost; a longer lease, or a call "
+        "within each lease, keeps it alive"
+    )
+
+
+class CapabilityDropped(CapabilityError):
+    """The capability was dropped before: its id is dead for good."""
+
+    hint = "acquire a new capability, whose since may be later; drop a capability only once, after its last use"
+
+
+class CapabilityTaken(CapabilityError):
+    """A token was used by two: the bearer who came first has the capability now, with a token of its own."""
+
+    hint = "use a token in one place only, or clone the capability for each reader"
+
+
+class CapabilityForeign(CapabilityError):
+    """The token belongs to a capability of another collection."""
+
+    hint = "use the token with the collection that it was acquired from"
+
+
+class CapabilityUnknown(CapabilityError):
+    """The collection has no such capability, and none that ended lately."""
+
+    hint = "check that the token is whole; otherwise acquire a new capability, whose since may be later"
+
+
+class SubscriptionLapsed(CapabilityError):
+    """A subscription made no call for longer than its lease, and compaction has forgotten the time that it was at."""
+
+    hint = "subscribe again with a snapshot, which replaces what was delivered so far; a longer lease prevents this"
 
 
 # --- a commit did not happen, or perhaps did -----------------------------------------------------------------------

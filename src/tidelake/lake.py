@@ -9,8 +9,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -26,10 +27,12 @@ from tidelake.errors import (
 )
 from tidelake.integrity.verification import Damage, Verification, repair_log, repair_name, verify_name, verify_table
 from tidelake.protocol.binding import Binding
+from tidelake.read.orphaned import Orphaned, read_orphaned
 from tidelake.read.publication import PublishedContents, older_table, publication_of
 from tidelake.read.status import CollectionStatus, read_status
 from tidelake.schema.columns import Column
 from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.framings import NAME_RULE, is_collection_name
 from tidelake.settings.lake import WRITER_RULE, Settings, is_writer_name, load_settings, load_valid_settings
 from tidelake.storage.location import Location
 from tidelake.store.bindings import read_bindings
@@ -39,50 +42,68 @@ from tidelake.store.entry import Collection
 from tidelake.store.late_notes import LateContradiction, LateNotes, late_verdicts
 from tidelake.store.layout import RUN, Store
 from tidelake.store.quarantine import explanation_of, quarantine_rows
+from tidelake.store.state import UPPER
+from tidelake.store.transactions import Transaction, read_transactions
 from tidelake.topic.open import open_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidelake.compact.garbage import Garbage
     from tidelake.read.changes import Changes
     from tidelake.read.diff import Difference
+    from tidelake.read.dropping import Dropping
     from tidelake.read.explain import Explanation
     from tidelake.read.fates import Fate
     from tidelake.read.history import History
+    from tidelake.read.holding import HeldTime, ReadCapability
+    from tidelake.read.moment import Moment
     from tidelake.read.snapshot import Snapshot
+    from tidelake.read.subscription import Subscription
 
 CONFIG_VARIABLE, CONFIG_FILE = "TIDELAKE_CONFIG", "collections.yaml"
+_LEASE = timedelta(hours=1)
 
 
 class Lake:
     """A store, its topics and its collections."""
 
-    def __init__(self, settings: Settings, refused: Mapping[str, ConfigurationError] | None = None) -> None:
+    def __init__(
+        self, settings: Settings, refused: Mapping[str, ConfigurationError] | None = None, read_only: bool = False
+    ) -> None:
         """Take settings that have already been read; nothing is opened yet.
 
         Args:
             settings: the settings of the lake and of its valid collections.
             refused: the error of each collection whose block is invalid, by name.
+            read_only: see `open`.
         """
-        self.settings, self.refused = settings, dict(refused or {})
+        self.settings, self.refused, self.read_only = settings, dict(refused or {}), read_only
 
     @classmethod
-    def open(cls, file: str | Path | None = None, *, skip_invalid: bool = False) -> Lake:
+    def open(cls, file: str | Path | None = None, *, skip_invalid: bool = False, read_only: bool = False) -> Lake:
         """Read a `collections.yaml`; by default the file that TIDELAKE_CONFIG names, or else ./collections.yaml.
 
         Args:
             file: the path.
             skip_invalid: leave out collections whose block is invalid. `status` gives their errors, and `collection`
                 raises them.
+            read_only: write nothing to the store, not even to finish what a process that died has left: its last
+                commit may then be missing. Every call that would write raises `LakeReadOnly`.
 
         Raises:
             ConfigurationError: the error names the file, the field or line, what is wrong and what to do.
         """
         path = Path(file or os.environ.get(CONFIG_VARIABLE) or CONFIG_FILE)
         if not skip_invalid:
-            return cls(load_settings(path))
+            return cls(load_settings(path), read_only=read_only)
         loaded = load_valid_settings(path)
-        return cls(loaded.settings, loaded.refused)
+        return cls(loaded.settings, loaded.refused, read_only)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog of the store; nothing is opened yet."""
+        return Catalog(Store(self.settings.store, self.read_only))
 
     def collections(self) -> list[LakeCollection]:
         """Return the collections in the order of the file, including those that have never been ingested."""
@@ -97,6 +118,39 @@ class Lake:
         if name in self.refused:
             raise self.refused[name]
         return LakeCollection(self, self.settings.collection(name))
+
+    def at(
+        self,
+        time: int | Literal["latest"] = "latest",
+        *names: str,
+        not_before: int | None = None,
+        wait_s: float = 0.0,
+    ) -> Moment:
+        """Choose one time for several collections of a timeline; the views of the result read all of them AS OF it.
+
+        Args:
+            time: a time that all of them have, or `latest`: the greatest such time.
+            names: the collections; by default all of the lake.
+            not_before: a time that this session has read before: `latest` is never earlier.
+            wait_s: how long to wait, in seconds, if a collection does not have the time yet.
+
+        Returns:
+            A moment: `time`, `snapshot(spark, name)`, and `facts`, which say why the time was chosen. It stays at the
+            versions that the tables had.
+
+        Raises:
+            ArgumentRefused: an argument is out of its range.
+            TimelinesDiffer: two of the collections are on different timelines.
+            CollectionLags: one of them does not have the time yet; the error says which one, and by how much it lags.
+            CollectionForgot: the time is before `since` of one of them.
+
+        Cost: the log and the handles of each collection; no JVM is started.
+        """
+        from tidelake.read.moment import moment
+
+        settings = [self.collection(name).settings for name in dict.fromkeys(names)] or self.settings.collections
+        with _engine_errors():
+            return moment(self.catalog, settings, time, not_before, wait_s)
 
     def status(self, *names: str) -> dict[str, CollectionStatus | TidelakeError | None]:
         """Return the status of all collections, or of those that are named; an error takes the place of a status.
@@ -114,7 +168,7 @@ class Lake:
     def _status_of(self, chosen: Sequence[CollectionSettings]) -> dict[str, CollectionStatus | TidelakeError | None]:
         try:
             with _engine_errors():
-                stored = Catalog(Store(self.settings.store)).lookup(settings.name for settings in chosen)
+                stored = self.catalog.lookup(settings.name for settings in chosen)
         except TidelakeError as error:
             return dict.fromkeys((settings.name for settings in chosen), error)
         found: dict[str, CollectionStatus | TidelakeError | None] = {}
@@ -126,6 +180,84 @@ class Lake:
                 found[settings.name] = error
         return found
 
+    def orphaned(self) -> list[Orphaned]:
+        """Return the collections of the store that the settings do not name, by name; errors are in the result.
+
+        Cost: the folder of all names is listed; for each name that the settings do not have, two logs are opened.
+        """
+        return read_orphaned(Store(self.settings.store), self._names)
+
+    def rename(self, name: str, other: str) -> None:
+        """Give a collection of the store another name, which the settings must use from then on. Starts no JVM.
+
+        The collection keeps its id, its history and its holds; the table that was published with the earlier name is
+        not updated any more. If the call is interrupted, the next one finishes it.
+
+        Args:
+            name: its name; the settings do not have to name it.
+            other: its new name.
+
+        Raises:
+            ArgumentRefused: the settings could not name a collection like this.
+            UnknownCollection, CollectionRenamed: the store has no such collection, or it has another name now.
+            NameTaken: another collection has the new name.
+
+        Cost: two commits to the handles, and one to the log of the new name.
+        """
+        if not is_collection_name(other):
+            raise ArgumentRefused("name", other, "which is not a valid name", f"use {NAME_RULE}")
+        with _engine_errors():
+            Catalog(Store(self.settings.store)).rename(name, other)
+
+    def dropping(self, name: str) -> Dropping:
+        """Return what the store has of a collection that somebody wants to drop, or has dropped. Starts no JVM.
+
+        Raises:
+            UnknownCollection: the store has no such collection.
+        """
+        from tidelake.read.dropping import read_dropping
+
+        with _engine_errors():
+            return read_dropping(Store(self.settings.store), name)
+
+    def drop(self, name: str) -> None:
+        """Drop a collection of the store: nobody can read it any more, and its name is free. Starts no JVM.
+
+        Whoever reads a version of it may finish. `gc` deletes its tables a day after nobody holds a time of it any
+        more. There is no way back. If the call is interrupted, the next one finishes it.
+
+        Args:
+            name: its name; the settings do not have to name it.
+
+        Raises:
+            UnknownCollection: the store has no such collection.
+
+        Cost: two commits to the handles, and one to each other table.
+        """
+        with _engine_errors():
+            Catalog(Store(self.settings.store)).drop(name)
+
+    def gc(self, dry_run: bool = False) -> Garbage:
+        """Delete what nobody can need any more, and say why the rest stays. Starts no JVM.
+
+        Args:
+            dry_run: whether to delete nothing, and only say what would go.
+
+        Returns:
+            `items`, each with `kind`, `name`, `place`, `goes`, `why` and `bytes`; and the number of `tombstones`.
+
+        Cost: the logs of all names and tables of the store are opened, and their folders are listed.
+        """
+        from tidelake.compact.garbage import collect_garbage
+
+        with _engine_errors():
+            return collect_garbage(Store(self.settings.store), self._names, dry_run)
+
+    @property
+    def _names(self) -> set[str]:
+        """The names of all collections in the file, also of those that were not chosen or are refused."""
+        return {*self.settings.names, *(each.name for each in self.settings.collections), *self.refused}
+
     def upgrade(self) -> list[str]:
         """Bring the whole store over to the newest format; return the names of its collections.
 
@@ -134,7 +266,7 @@ class Lake:
         Cost: some commits for each collection of a store that was created before the newest format.
         """
         with _engine_errors():
-            return Catalog(Store(self.settings.store)).upgrade()
+            return self.catalog.upgrade()
 
     def trace(self, topic: str, partition: int, offset: int) -> dict[str, list[Fate] | TidelakeError]:
         """Return what became of a message in each collection that reads its topic; an error takes the place of fates.
@@ -317,6 +449,62 @@ class LakeCollection:
 
         return changes(spark, self._stored(), after, through, columns, where, skip_errors)
 
+    def subscribe(
+        self,
+        spark: SparkSession,
+        as_of: int | None = None,
+        snapshot: bool = True,
+        columns: Sequence[str] = (),
+        where: str | None = None,
+        skip_errors: bool = False,
+        *,
+        wait_s: float | None = 0.0,
+        poll_s: float = 1.0,
+        until: int | None = None,
+        rows_max: int = 1_000_000,
+        lease: timedelta | None = _LEASE,
+        capability: ReadCapability | None = None,
+        purpose: str = "a subscription",
+    ) -> Subscription:
+        """Follow the collection: its contents AS OF a time, then the changes after it, in whole times.
+
+        Each batch is a pair of `updates`, a frame with the columns, `_time` and `_diff`, and `progress`, whose
+        `through` is the token: `subscribe(as_of=token, snapshot=False)` continues after this batch. A hold follows the
+        subscription, so that compaction does not pass it, and sweeps leave the files that it reads. A lake that is
+        read-only holds nothing.
+
+        Args:
+            spark: the session, as for `snapshot`.
+            as_of: the time of the snapshot, or the token; by default the `since` of `capability`, or the last time that
+                can be read. If it is not sealed yet, the first batch waits for it.
+            snapshot: whether the first batch is the contents AS OF that time.
+            columns: the columns to read; empty means all. Diffs of rows that are equal in these columns are summed.
+            where: a predicate, as for `snapshot`; other rows are left out.
+            skip_errors: treat keys in error as keys without a row: their rows are retracted.
+            wait_s: how long to wait for the next batch, in seconds; None means for ever.
+            poll_s: how often to look whether anything was sealed.
+            until: the last time to deliver.
+            rows_max: how many stored rows a batch of several times may come from.
+            lease: how long the hold lives after each batch; None holds nothing.
+            capability: a hold of the caller, which moves with the subscription and stays when it ends.
+            purpose: what the hold is for.
+
+        Raises:
+            ArgumentRefused: an argument is out of its range.
+            SinceError: `as_of` is not at or after `since`.
+            UpperError: nothing is sealed yet, so there is no last time to begin after.
+
+        Cost: a commit to the collection's handles; for each batch, another one and what `changes` costs.
+        """
+        from tidelake.read.subscription import Bounds, Selection, subscribe
+
+        selection, bounds = Selection(columns, where, skip_errors), Bounds(wait_s, poll_s, until, rows_max)
+        held = None if self.lake.read_only else lease
+        with _engine_errors():
+            return subscribe(
+                spark, self._catalog, self.name, as_of, snapshot, selection, bounds, held, capability, purpose
+            )
+
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns of the contents, each with its name, its type and whether it may be null."""
@@ -354,6 +542,78 @@ class LakeCollection:
         with _engine_errors():
             stored, store_id = self._stored(), OpenTable(self._catalog.store.catalog).id
             return Places(publication_of(stored), older_table(stored), stored.paths.updates, store_id)
+
+    # --- holding a time ----------------------------------------------------------------------------------------------
+
+    def acquire(self, at: int | None = None, lease: timedelta = _LEASE, purpose: str = "") -> ReadCapability:
+        """Hold a time: the collection stays readable at every time at or after it, whatever compaction does.
+
+        Args:
+            at: a time at or after `since`, which may also be beyond upper; by default the last one that can be read.
+            lease: for how long the capability lives after each call, from a millisecond to 366 days.
+            purpose: what it is for, in at most 200 characters; it is shown with the hold.
+
+        Returns:
+            A read capability: `since`, `token`, `downgrade(to)`, `renew()`, `clone()` and `drop()`.
+
+        Raises:
+            ArgumentRefused: an argument is out of its range, or there are too many holds.
+            SinceError: `at` is not at or after `since`.
+
+        Cost: one commit to the collection's handles.
+        """
+        from tidelake.read.holding import acquire
+
+        with _engine_errors():
+            return acquire(self._catalog, self._stored(), at, lease, purpose)
+
+    def capability(self, token: str) -> ReadCapability:
+        """Take over the capability of this token, which another holder has passed on. The token is used up.
+
+        Raises:
+            ArgumentRefused: it is not a token.
+            CapabilityError: the capability has ended, belongs to another collection, or was taken over already.
+
+        Cost: one commit to the collection's handles.
+        """
+        from tidelake.read.holding import take_over
+
+        with _engine_errors():
+            return take_over(self._catalog.store, self.name, token)
+
+    def renew(self, token: str) -> None:
+        """Renew the lease of the capability of this token, which stays with its holder.
+
+        Raises:
+            ArgumentRefused: it is not a token.
+            CapabilityError: the capability has ended, belongs to another collection, or was taken over.
+        """
+        from tidelake.read.holding import renew
+
+        with _engine_errors():
+            renew(self._catalog.store, self.name, token)
+
+    def release(self, token: str) -> None:
+        """Drop the capability of this token.
+
+        Raises:
+            ArgumentRefused: it is not a token.
+            CapabilityError: the capability has ended, belongs to another collection, or was taken over.
+        """
+        from tidelake.read.holding import release
+
+        with _engine_errors():
+            release(self._catalog.store, self.name, token)
+
+    def holds(self) -> list[HeldTime]:
+        """Return the holds of the collection, the earliest time first: who holds it, until when, and what that costs.
+
+        Cost: the log of the table, and one column of the files with both rows that are held and others.
+        """
+        from tidelake.read.holding import held_times
+
+        with _engine_errors():
+            return held_times(self._stored())
 
     # --- its state ---------------------------------------------------------------------------------------------------
 
@@ -397,6 +657,18 @@ class LakeCollection:
         stored = self._stored()
         notes = LateNotes(stored)
         return LateReport(late_verdicts(stored), notes.contradictions, notes.first(limit))
+
+    def transactions(self) -> list[Transaction]:
+        """Return the sealed transactions and snapshots of a collection with `framing: transactions`, oldest first.
+
+        Transactions without an event in the collection's table are included. Other collections have none.
+
+        Cost: the table `transactions/`.
+        """
+        stored = self._stored()
+        if not stored.entry.counts_positions:
+            return []
+        return read_transactions(stored, upper=OpenTable(stored.paths.updates).value(UPPER) or 0)
 
     def times(self) -> list[Binding]:
         """Return the times of a reclocked collection, oldest first, each with its offsets.
@@ -575,7 +847,7 @@ class LakeCollection:
 
     @property
     def _catalog(self) -> Catalog:
-        return Catalog(Store(self.lake.settings.store))
+        return self.lake.catalog
 
     def _stored(self) -> Collection:
         return self._catalog.find(self.name)

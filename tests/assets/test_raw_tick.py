@@ -113,3 +113,19 @@ def test_a_lost_binding_fails_every_check_and_blocks_downstream_assets(
     checks = {rule.name for rule in rules_of(load_settings(lakes.config).collection("visits"))}
     assert {name.partition("/")[2] for name in failed_checks(result)} >= checks
     assert compacted(result) == set()
+
+
+def test_a_run_gives_the_collections_of_a_timeline_the_time_at_which_it_began(
+    instance: DagsterInstance, tmp_path: Path
+) -> None:
+    lakes = RawLakes(tmp_path, {"visits": "append_only", "prices": "upsert"})
+    for block in lakes.document["collections"].values():
+        block["timeline"] = "web"
+    lakes.write(lakes.document)
+    lakes.put("prices", item(1, 10))
+    result = run_tick_job(lakes.config, instance)
+    assert result.success
+    record = instance.get_run_record_by_id(result.run_id)
+    assert record is not None and record.start_time is not None
+    begun = int(record.start_time * 1000)
+    assert [lakes.upper(name) for name in ("visits", "prices")] == [begun + 1, begun + 1]

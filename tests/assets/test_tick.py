@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time as clock
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from orchestration.run_once import run_current_job, run_nightly_job, run_tick_jo
 from orchestration.settings import Environment
 from tests.lakes.dagster_lakes import HISTORY, Lakes, compacted, failed_checks, materialized, metadata
 from tests.lakes.lake import RECORD, progress, updates
+from tidelake import open_lake
 from tidelake.store.commit import OpenTable
 from tidelake.store.failpoints import on_reach
 from tidelake.store.files import write_run
@@ -52,7 +54,7 @@ def test_a_scheduled_tick_ends_in_sealed_tables_metadata_and_passing_checks(
     assert result.success
     assert materialized(result) == compacted(result) == BOTH
     assert failed_checks(result) == {}
-    assert len(result.get_asset_check_evaluations()) == 13 + 13
+    assert len(result.get_asset_check_evaluations()) == 14 + 14
     sealed = metadata(result, "prices")
     assert sealed["messages"] == 6
     assert (sealed["statements_read"], sealed["statements_stored"], sealed["copies_dropped"]) == (6, 4, 2)
@@ -119,6 +121,22 @@ def test_a_lost_update_fails_a_check_with_its_numbers(
     (missing,) = [evaluation for evaluation in result.get_asset_check_evaluations() if not evaluation.passed]
     assert str(missing.description).startswith("waits at time 7: 3 announced, 1 here, for ")
     assert (missing.metadata["updates_missing"].value, missing.metadata["first_time"].value) == (2, "7")
+
+
+def test_a_hold_that_is_too_old_is_a_warning_with_its_holder(
+    spark: SparkSession, instance: DagsterInstance, tmp_path: Path
+) -> None:
+    lakes = Lakes(tmp_path, {"prices": "plain"}, hold_age_max_s=1)
+    lakes.send("prices", *HISTORY)
+    assert failed_checks(run_tick_job(lakes.config, instance)) == {}
+    held = open_lake(lakes.config).collection("prices").acquire(at=2, purpose="report")
+    clock.sleep(1.1)
+    result = run_tick_job(lakes.config, instance)
+    assert result.success
+    assert failed_checks(result) == {"prices/holds_end": "WARN"}
+    (old,) = [evaluation for evaluation in result.get_asset_check_evaluations() if not evaluation.passed]
+    assert str(old.description).startswith(f"'report' ({held.id}) has held time 2 for ")
+    assert (old.metadata["holds"].value, old.metadata["holds_too_old"].value) == (1, 1)
 
 
 def test_an_invalid_setting_stops_its_own_collection_alone(

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from benchmarks import catalogs, lingering, many, raw, requests, small, ticks
+from benchmarks import catalogs, held, lingering, many, raw, requests, small, ticks
 from benchmarks.__main__ import tasks
 from benchmarks.data import Stream
 from benchmarks.lines import Line, lines_of
@@ -62,6 +62,14 @@ def test_a_store_of_many_collections_is_compared_with_a_store_of_few() -> None:
     find, change, status, each = lines_of({"catalog": {"10000": samples}})
     assert [(line.reached, line.met) for line in (find, change, status)] == [(1, True), (2, False), (9, True)]
     assert (each.reached, each.met) == (0.9, None)
+
+
+def test_calls_of_holders_are_compared_with_a_bound_and_with_a_new_collection() -> None:
+    samples = Samples({held.new(what): took(0.01, 0.01) for what in held.CALLS})
+    samples.of |= {held.ACQUIRE: took(0.012, 0.012), held.DROP: took(0.03, 0.03), held.HOLDS: took(0.002, 0.002)}
+    lines = lines_of({"holds": {"10000": samples}})
+    assert [line.met for line in lines] == [True, True, False, False, True, True]
+    assert [line.unit for line in lines] == [" ms", "×"] * 3
 
 
 def test_the_usual_number_of_requests_has_a_budget_and_the_greatest_is_shown() -> None:

@@ -28,16 +28,22 @@ from tidelake.store.layout import Store
 from tidelake.store.state import UPPER
 
 FOLDER = Path(__file__).parent
+BANK_FOLDER = FOLDER.parents[1] / "examples" / "bank"
 
 
 def moments(capture: str) -> list[dict[str, Any]]:
     """Where the topics of a capture ended at several moments, and what the tables held then."""
-    return list(json.loads(gzip.decompress((FOLDER / capture / "moments.json.gz").read_bytes())))
+    return list(json.loads(gzip.decompress((folder_of(capture) / "moments.json.gz").read_bytes())))
+
+
+def folder_of(capture: str) -> Path:
+    """The folder of a capture; that of the bank is an example."""
+    return BANK_FOLDER if capture == "bank" else FOLDER / capture
 
 
 def lines(capture: str, topic: str) -> dict[int, list[str]]:
     """The lines of a captured topic, by partition."""
-    folder = FOLDER / capture / "topics" / topic
+    folder = folder_of(capture) / "topics" / topic
     return {
         int(path.name.partition(".")[0]): gzip.decompress(path.read_bytes()).decode().splitlines()
         for path in sorted(folder.glob("*.jsonl.gz"))

@@ -2,7 +2,9 @@
 
 `steady`: concurrent sessions, while the Connect worker is killed and restarted. `snapshots`: concurrent sessions, while
 the connector loses its offsets, so that it takes another snapshot in mid-stream. `types`: a row with a column of every
-type, and its schema, once for each way to write decimals (`precise`, `string`, `double`).
+type, and its schema, once for each way to write decimals (`precise`, `string`, `double`). `bank`: concurrent
+sessions that move money between two tables, with the topic of transactions, while the worker is killed once; it is
+written to `examples/bank`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from typing import Any
 
 import psycopg
 
+from tests.captures.bank import BANK, create_bank, move_money, read_bank
+from tests.captures.lake import BANK_FOLDER
 from tests.captures.workload import TABLES, Workload, contents, create_tables
 from tests.services.connect import Connect, connect_worker, debezium_settings
 from tests.services.kafka import Broker, kafka_broker
@@ -114,12 +118,12 @@ class Capture:
                 assert time.monotonic() < end
                 time.sleep(0.3)
 
-    def write(self, tables: tuple[str, ...], folder: Path) -> None:
-        """Write the moments, and the topics as file topics."""
+    def write(self, tables: tuple[str, ...], folder: Path, topics: tuple[str, ...] = ()) -> None:
+        """Write the moments, and the topics of tables, and further topics, as file topics."""
         shutil.rmtree(folder, ignore_errors=True)
-        for table in tables:
-            for partition, records in self.services.broker.consume(self.topic(table)).items():
-                write_lines(folder / "topics" / self.topic(table) / f"{partition}.jsonl.gz", records)
+        for topic in (*map(self.topic, tables), *topics):
+            for partition, records in self.services.broker.consume(topic).items():
+                write_lines(folder / "topics" / topic / f"{partition}.jsonl.gz", records)
         if self.moments:
             write_text(folder / "moments.json.gz", json.dumps(self.moments, ensure_ascii=False))
 
@@ -286,6 +290,52 @@ def record_types(running: Services, folder: Path) -> None:
         running.connect.remove(recording.name)
 
 
+SINGLE_PARTITION: dict[str, object] = {
+    "topic_creation_groups": "single",
+    "topic_creation_single_include": r".*\.transaction",
+    "topic_creation_single_partitions": 1,
+    "topic_creation_single_replication_factor": 1,
+}
+"""The settings of a connector by which the topic of transactions has one partition, and all others have two."""
+
+
+def capture_bank(running: Services, name: str, **settings: object) -> Capture:
+    """Create the bank's database; its connector, which writes transactions as well, is not started yet."""
+    database = running.postgres.create_database()
+    create_bank(running.postgres, database)
+    more = {"provide_transaction_metadata": "true", "slot_drop_on_stop": "false", **SINGLE_PARTITION, **settings}
+    return Capture(running, name, database, debezium_settings(running.postgres, database, name, **more))
+
+
+def note_bank(recording: Capture) -> None:
+    """Commit a marker, and note its transaction and what the tables hold; no other session may write meanwhile."""
+    postgres, database = recording.services.postgres, recording.database
+    with postgres.connect(database) as session:
+        session.autocommit = False
+        row = session.execute("insert into marks default values returning id, pg_current_xact_id()::text").fetchone()
+        session.commit()
+    assert row is not None
+    rows = {table: read_bank(postgres, database, table) for table in BANK}
+    recording.moments.append({"mark": row[0], "transaction": row[1], "rows": rows})
+    recording.catch_up()
+
+
+def record_bank(running: Services, name: str, seed: int) -> Capture:
+    """Record sessions that move money between two tables; the worker is killed once, so that it repeats events."""
+    recording = capture_bank(running, name)
+    recording.start()
+    recording.catch_up()
+    with Workload(running.postgres, recording.database, seed, sessions=3, pause_s=0.06, change=move_money) as work:
+        for place in range(4):
+            time.sleep(0.8)
+            if place == 1:
+                running.connect.restart(kill=True)
+                running.connect.wait_until_running(name)
+            with work.held():
+                note_bank(recording)
+    return recording
+
+
 def _rows_of(running: Services, topic: str) -> list[Any]:
     if topic not in running.broker.admin.list_topics(timeout=60).topics:
         return []
@@ -319,7 +369,7 @@ def write_text(path: Path, text: str) -> None:
 
 def main() -> None:
     """Record the captures that the command line names, or all of them."""
-    names = sys.argv[1:] or ["steady", "snapshots", "types"]
+    names = sys.argv[1:] or ["steady", "snapshots", "types", "bank"]
     with services() as running:
         if "types" in names:
             record_types(running, FOLDER / "types")
@@ -327,6 +377,8 @@ def main() -> None:
             record_steady(running, "steady", 1).write(TABLES, FOLDER / "steady")
         if "snapshots" in names:
             record_snapshots(running, "snapshots", 2).write(TABLES, FOLDER / "snapshots")
+        if "bank" in names:
+            record_bank(running, "shop", 3).write(BANK, BANK_FOLDER, ("shop.transaction",))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def test_status_says_that_a_collection_is_not_ingested_yet_or_does_not_exist(tmp
     block = {"family": "plain", "topic": "t", "schema": schema}
     (tmp_path / "collections.yaml").write_text(json.dumps({"topics": "topics", "collections": {"one": block}}))
     assert "not ingested yet" in run("status", cwd=tmp_path).stdout
-    assert json.loads(run("status", "--json", cwd=tmp_path).stdout) == {"collections": {"one": None}}
+    assert json.loads(run("status", "--json", cwd=tmp_path).stdout) == {"collections": {"one": None}, "orphaned": []}
     unknown = run("status", "two", cwd=tmp_path)
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert "there is no collection of this name" in unknown.stderr

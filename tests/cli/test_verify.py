@@ -53,9 +53,18 @@ def test_a_warning_about_the_store_is_not_part_of_the_output(config: Path) -> No
     newest = newest_entry(config, "updates")
     torn = newest.with_name(f"{int(newest.stem) + 1:020d}.json")
     torn.write_text('{"commitInfo": {')
+    done = run("repair", NAME, "--json", "--config", config)
+    assert json.loads(done.stdout)["left"] == []
+    assert "a torn log entry was set aside" in done.stderr
+
+
+def test_verify_leaves_a_torn_entry_where_it_is(config: Path) -> None:
+    newest = newest_entry(config, "updates")
+    torn = newest.with_name(f"{int(newest.stem) + 1:020d}.json")
+    torn.write_text('{"commitInfo": {')
     done = run("verify", NAME, "--json", "--config", config)
     assert json.loads(done.stdout)[NAME]["damages"] == []
-    assert "a torn log entry was set aside" in done.stderr
+    assert (done.stderr, torn.read_text()) == ("", '{"commitInfo": {')
 
 
 def test_an_undamaged_store_is_verified_and_its_tables_and_files_are_counted(config: Path) -> None:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 import time as clock
+from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.expectations.reports import settings
 from tidelake.compact.compaction import move_since
 from tidelake.errors import Fenced
+from tidelake.read.holding import acquire
 from tidelake.read.status import read_status
 from tidelake.settings.collection import CollectionSpec
 from tidelake.storage import blobs
 from tidelake.storage.location import locate
+from tidelake.store import sealed_at
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
-from tidelake.store.layout import Store
+from tidelake.store.files import write_run
+from tidelake.store.layout import BINDINGS_SCHEMA, PROOFS_SCHEMA, TIME, Store, new_run
 from tidelake.store.state import UPPER
 
 DAY_MS = 86_400_000
@@ -37,7 +42,7 @@ class EmptyCollection:
     def collection(self) -> Collection:
         return self.catalog.find("visits")
 
-    def since(self, upper: int, keep: str | int) -> int:
+    def since(self, upper: int, keep: str | int | timedelta) -> int:
         """Seal up to `upper`, let compaction move `since`, and return the new value."""
         OpenTable(self.collection.paths.updates).commit({UPPER: upper})
         return move_since(self.catalog, self.collection, keep).since[0]
@@ -78,6 +83,91 @@ def test_a_clock_that_is_behind_does_not_move_since_back(
 def test_times_that_a_source_states_are_not_bounded_by_a_clock(tmp_path: Path) -> None:
     empty = EmptyCollection(tmp_path, "cdcv2", "none")
     assert empty.since(NOW_MS + 365 * DAY_MS, DAY_MS) == NOW_MS + 364 * DAY_MS
+
+
+class Sealed:
+    """A collection whose times were sealed at known moments: in a proof, or in a binding."""
+
+    def __init__(self, empty: EmptyCollection) -> None:
+        self.empty, self.upper = empty, 0
+
+    def seal(self, *times: int, days_ago: float) -> None:
+        """Note that times were sealed, in one run, and move upper after the last one."""
+        paths = self.empty.collection.paths
+        mints = self.empty.collection.entry.mints_times
+        table, schema, kind = (
+            (paths.bindings, BINDINGS_SCHEMA, "binding") if mints else (paths.proofs, PROOFS_SCHEMA, "proof")
+        )
+        at_ms = int(clock.time() * 1000) - int(days_ago * DAY_MS)
+        rows = pa.Table.from_pylist([{TIME: time, "at_ms": at_ms} for time in times], schema=schema)
+        opened = OpenTable(table)
+        opened.commit({}, write_run(table, new_run(kind, opened.seq), rows))
+        self.upper = max(self.upper, *(time + 1 for time in times))
+
+    def since(self, days: float) -> int:
+        return self.empty.since(self.upper, timedelta(days=days))
+
+
+@pytest.fixture(params=["cdcv2", "reclock"])
+def sealed(tmp_path: Path, request: pytest.FixtureRequest) -> Sealed:
+    envelope = "none" if request.param == "cdcv2" else "append_only"
+    return Sealed(EmptyCollection(tmp_path, request.param, envelope))
+
+
+def test_a_duration_keeps_what_could_be_read_at_its_beginning(sealed: Sealed) -> None:
+    sealed.seal(10, 11, days_ago=9)
+    sealed.seal(20, days_ago=8)
+    sealed.seal(30, 31, days_ago=6)
+    sealed.seal(40, days_ago=1)
+    assert sealed.since(10) == 0
+    assert sealed.since(8.5) == 11
+    assert sealed.since(7) == 20
+    assert sealed.since(7) == 20
+    assert sealed.since(8.5) == 20  # it does not move back
+    assert sealed.since(3) == 31
+    assert sealed.since(0.5) == 40
+
+
+def test_a_stream_that_stands_still_for_longer_than_a_duration_keeps_its_last_time(sealed: Sealed) -> None:
+    sealed.seal(10, 20, days_ago=30)
+    sealed.upper = 1000
+    assert sealed.since(7) == 20
+
+
+def test_a_time_that_was_proven_twice_counts_from_the_second_proof(sealed: Sealed) -> None:
+    sealed.seal(10, days_ago=9)
+    sealed.seal(20, 30, days_ago=8)  # this seal was stopped before its commit
+    sealed.seal(20, days_ago=2)
+    assert sealed.since(7) == 10
+    assert sealed.since(1) == 30
+
+
+def test_a_duration_is_not_shorter_if_this_machine_is_ahead(sealed: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
+    sealed.seal(10, days_ago=9)
+    sealed.seal(20, days_ago=6)
+    monkeypatch.setattr("tidelake.compact.compaction.clock.time", lambda: NOW_MS / 1000 + 365 * 86_400)
+    assert sealed.since(7) == 10
+
+
+def test_a_hold_is_not_passed_by_a_duration(sealed: Sealed) -> None:
+    sealed.seal(10, days_ago=9)
+    sealed.seal(20, days_ago=8)
+    OpenTable(sealed.empty.collection.paths.updates).commit({UPPER: sealed.upper})
+    acquire(sealed.empty.catalog, sealed.empty.collection, 5, timedelta(hours=1), "report")
+    assert sealed.since(7) == 5
+
+
+def test_only_the_notes_up_to_the_first_time_that_is_too_young_are_read(
+    sealed: Sealed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day in range(30, 0, -1):
+        sealed.seal(1000 - 10 * day, days_ago=day)
+    assert sealed.since(20.5) == 1000 - 210
+    opened: list[str] = []
+    real = sealed_at.read_rows
+    monkeypatch.setattr(sealed_at, "read_rows", lambda *given: opened.append(given[1][0].path) or real(*given))
+    assert sealed.since(19.5) == 1000 - 200
+    assert len(opened) == 2
 
 
 def test_status_says_that_times_are_ahead_of_the_clock(empty: EmptyCollection) -> None:

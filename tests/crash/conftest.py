@@ -1,4 +1,4 @@
-"""Fixtures for these tests: a nursery on the JVM of the shared session, what the lives of a seed share, and a store."""
+"""Fixtures for these tests: a nursery on the JVM of the shared session, and what the lives of a seed share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 from tests.crash.harness import Nursery
 from tests.crash.lives import Lives
 from tests.lakes.places import Stores
-from tests.lakes.whole_store import WholeStore, make_whole_store
 
 
 @pytest.fixture(scope="session")
@@ -47,9 +46,3 @@ def lives_by_kind(
 def lives(store_kind: str, lives_by_kind: dict[str, dict[int, Lives]]) -> dict[int, Lives]:
     """By seed, all lives on the kind of store that a test runs on."""
     return lives_by_kind[store_kind]
-
-
-@pytest.fixture(scope="session")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> WholeStore:
-    """A store of every family and framing, which tests copy before they change anything."""
-    return make_whole_store(tmp_path_factory.mktemp("whole"))

@@ -14,8 +14,10 @@ from tidelake.store.failpoints import (
     BRING_OVER_FAILPOINTS,
     EVOLUTION_FAILPOINTS,
     FAILPOINTS,
+    LIFE_FAILPOINTS,
     RAW_FAILPOINTS,
     TABLES,
+    TRANSACTION_FAILPOINTS,
 )
 
 EVERYDAY = ("commit.after_call.updates", "current.after_entry")
@@ -23,11 +25,14 @@ EVERYDAY = ("commit.after_call.updates", "current.after_entry")
 
 def test_the_code_reaches_exactly_the_declared_failpoints() -> None:
     called: set[str] = set()
+    suffixes = ("catalog", *TABLES, "bindings", "transactions")
     for files in (PROJECT / "src").rglob("*.py"), (PROJECT / "jobs").glob("*.py"):
         for path in files:
             for name, table in re.findall(r'\breach\("([a-z_.]+)"(, [a-z_.]+)?\)', path.read_text(encoding="utf-8")):
-                called |= {f"{name}.{suffix}" for suffix in ("catalog", *TABLES, "bindings")} if table else {name}
-    assert called == {*FAILPOINTS, *RAW_FAILPOINTS, *EVOLUTION_FAILPOINTS, *BRING_OVER_FAILPOINTS}
+                called |= {f"{name}.{suffix}" for suffix in suffixes} if table else {name}
+    declared = {*FAILPOINTS, *RAW_FAILPOINTS, *EVOLUTION_FAILPOINTS, *BRING_OVER_FAILPOINTS}
+    declared |= {*LIFE_FAILPOINTS, *TRANSACTION_FAILPOINTS}
+    assert called == declared
     assert len(set(FAILPOINTS)) == len(FAILPOINTS) >= 40
 
 

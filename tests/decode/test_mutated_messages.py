@@ -247,7 +247,8 @@ def check(subject: Subject, lake: Lake, topic: dict[tuple[int, int], bytes]) -> 
     frontier, contradictions = expected.seal()
     assert (None if sealed.closed else sealed.upper) == frontier
     assert {(error.kind, error.time) for error in sealed.contradictions} == contradictions
-    assert sealed.upper >= GOOD_TIMES
+    # A flipped bit in a progress statement may also contradict the counts of an early time.
+    assert sealed.upper >= min([GOOD_TIMES, *(time for _, time in contradictions)])
     shown = Counter[Any]()
     for data, _, diff in rows_of(snapshot(lake.spark, lake.collection).contents.toArrow()):
         shown[data] += diff

@@ -15,7 +15,11 @@ from tests.services.object_store import ObjectStore
 
 pytestmark = pytest.mark.spark
 
-_NAMES = ("append-only", "debezium", "following-changes", "upsert")
+TOKEN = re.compile(r"[0-9a-f]{32}\.[0-9a-f]{16}\.[0-9a-f]{32}")
+_NAMES = (
+    *("append-only", "debezium", "following-changes", "holding-a-time", "keeping-and-forgetting", "several-tables"),
+    *("transactions", "upsert"),
+)
 GUIDES = [PROJECT / "docs" / "guides" / f"{name}.md" for name in _NAMES]
 
 
@@ -51,12 +55,14 @@ def test_the_guide_to_s3_works_as_written(
 
 def check_guide(page: Path, shell: Shell) -> None:
     """Write the files of a guide, run its commands, and compare the output."""
-    folder, printed = shell.folder, ""
+    folder, printed, token = shell.folder, "", ""
     for block in blocks_of(page):
         if block.marker == "not run":
             continue
         if block.marker == "file":
             write_file(folder, block)
+        elif block.language == "python":
+            exec(compile(block.text, str(block), "exec"), {"__name__": "guide"})
         elif block.language == "output":
             assert holds(printed, block.text), f"{block}:\n{printed}"
         elif block.language == "bash":
@@ -66,7 +72,10 @@ def check_guide(page: Path, shell: Shell) -> None:
                     continue
                 if "$FIRST" in command:
                     command = command.replace("$FIRST", first_time(shell, page))
-                done = shell.run(command)
+                is_asked = command.startswith("TOKEN=$(")
+                command = command.removeprefix("TOKEN=$(").removesuffix(")") if is_asked else command
+                done = shell.run(command.replace("$TOKEN", token))
+                token = TOKEN.findall(done.output)[0] if is_asked else token
                 assert (done.status != 0) == (block.marker == "fails"), f"{block}: {command}\n{done.output}"
                 assert block.marker != "fails" or block.remark in done.output
                 printed += done.output

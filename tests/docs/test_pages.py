@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from expectations.checks import MERGES_KEEP_CONTENTS, TOPIC_COMPLETE, UPDATES_ARRIVE
+from expectations.checks import HOLDS_END, MERGES_KEEP_CONTENTS, TOPIC_COMPLETE, UPDATES_ARRIVE
 from expectations.suite import rules_of
 from tests.docs.anchors import anchors_of
 from tests.docs.blocks import MARKERS, PAGES, PROJECT, Block, all_blocks
@@ -59,7 +59,7 @@ def test_every_check_is_explained_with_what_a_failure_does() -> None:
         for rule in rules_of(settings_of(family, framing))
         if family != "plain" or framing == "cdcv2"
     }
-    assert set(explained) == {*rules, TOPIC_COMPLETE, UPDATES_ARRIVE, MERGES_KEEP_CONTENTS}
+    assert set(explained) == {*rules, TOPIC_COMPLETE, UPDATES_ARRIVE, HOLDS_END, MERGES_KEEP_CONTENTS}
     for name, rule in rules.items():
         assert explained[name].startswith("blocks") == rule.blocking, name
         assert ("warning" in explained[name]) == any(

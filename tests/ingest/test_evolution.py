@@ -238,7 +238,7 @@ def test_a_compaction_that_does_not_know_a_new_column_does_not_lose_it(tmp_path:
     lake.configure(schema=WIDER)
     lake.put({"id": 2, "page": "b", "seconds": 0.5})
     lake.ingest()
-    assert merge_runs(spark, stale, stale.entry.since, full=True, rows_max=10**6).merges == 1
+    assert merge_runs(spark, stale, full=True, rows_max=10**6).merges == 1
     assert shown(lake) == [(1, "a", None), (2, "b", 0.5)]
 
 

@@ -82,6 +82,13 @@ def test_a_log_without_markers_is_refused_and_the_remedy_says_what_accepting_it_
     )
 
 
+def test_nothing_is_written_to_a_log_without_markers_when_it_is_opened(old_table: Location) -> None:
+    lose_markers(old_table)
+    with pytest.raises(DamagedLog, match="no version is marked as acknowledged"):
+        OpenTable(old_table)
+    assert not (old_table.local / ACKED).exists()
+
+
 @pytest.mark.parametrize("name", ["table", "old_table"])
 def test_a_log_whose_newest_entry_is_accepted_is_as_before(name: str, request: pytest.FixtureRequest) -> None:
     table: Location = request.getfixturevalue(name)

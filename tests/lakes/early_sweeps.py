@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from tests.lakes.places import write_in_the_past
-from tidelake.compact.compaction import CompactReport, sweep
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
+from tidelake.store.sweep import sweep
 
 _AS_IF_CLOCK_AHEAD_S = -60.0
 """A negative retention: to the sweep, every note and every run is old enough, as if its clock were ahead."""
 
 
-def sweep_early(table: Location, report: CompactReport | None = None) -> int:
+def sweep_early(table: Location, pinned_seq: int | None = None) -> int:
     """Sweep twice as if the clock were ahead; return the number of folders that were removed."""
-    report = report or CompactReport()
-    before = report.folders_removed
-    for _ in range(2):  # the first one notes what the second one deletes
-        sweep(table, report, retention_s=_AS_IF_CLOCK_AHEAD_S)
-    return report.folders_removed - before
+    # The first one notes what the second one deletes.
+    return sum(sweep(table, retention_s=_AS_IF_CLOCK_AHEAD_S, pinned_seq=pinned_seq) for _ in range(2))
 
 
 def age(folder: Location, age_s: float) -> None:

@@ -83,11 +83,12 @@ class Table:
         table.commit({UPPER: upper} | {name: 1 for name, holds in kinds.items() if holds}, files)
 
     def compact(self, since: int, full: bool) -> None:
-        """Merge with this `since`."""
-        entry = self.collection.entry.model_copy(update={"since": (since,)})
+        """Move `since` in the handles, and merge."""
+        catalog = Catalog(self.collection.paths.store)
+        entry = catalog.update("people", lambda old: old.model_copy(update={"since": (since,)}))
         assert entry.since_frontier == Antichain((since,))
         self.collection = Collection(entry, self.collection.paths)
-        merge_runs(self.spark, self.collection, (since,), full, 10_000)
+        merge_runs(self.spark, self.collection, full, 10_000)
 
     def read(self, as_of: int) -> dict[Any, tuple[Any, ...]]:
         """The rows by key, without the keys in error."""

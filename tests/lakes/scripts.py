@@ -9,8 +9,8 @@ an answer are inputs:
     decide count TIME COUNT              decide how many updates a time has
     decide discard [data,time,diff]      decide that a statement has no effect
     withdraw TIME                        take back the decisions about a time
-    hold TIME                            give a reader a capability at a time
-    release                              take that capability back
+    hold TIME                            acquire a capability at a time; answers only if it is refused
+    release                              drop the capability that was acquired last
 
 These commands are answered:
 
@@ -35,10 +35,11 @@ from pyspark.sql import SparkSession
 
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.protocol.scripts import read_blocks, split_values
+from tidelake import open_lake
 from tidelake.compact.compaction import CompactReport, live_runs
 from tidelake.errors import TidelakeError
+from tidelake.read.holding import ReadCapability
 from tidelake.seal.report import SealReport
-from tidelake.store.entry import Capability, Entry
 from tidelake.store.files import read_rows
 
 
@@ -87,6 +88,7 @@ class Script:
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
+        self.held: list[ReadCapability] = []
         lake.catalog.open_or_create(lake.settings.collections[0].spec())
 
     def run(self, line: str) -> str | None:
@@ -132,15 +134,18 @@ class Script:
     def withdraw(self, rest: str) -> None:
         self.lake.catalog.withdraw(NAME, int(rest))
 
-    def hold(self, rest: str) -> None:
-        held = Capability(id="reader", kind="read", since=(int(rest),))
-        self._capabilities(lambda entry: (*entry.capabilities, held))
+    def hold(self, rest: str) -> str | None:
+        try:
+            self._hold(rest)
+        except TidelakeError as error:
+            return f"! {type(error).__name__}"
+        return None
+
+    def _hold(self, rest: str) -> None:
+        self.held.append(open_lake(self.lake.file).collection(NAME).acquire(at=int(rest)))
 
     def release(self, rest: str) -> None:
-        self._capabilities(lambda entry: tuple(held for held in entry.capabilities if held.id != "reader"))
-
-    def _capabilities(self, change: Callable[[Entry], tuple[Capability, ...]]) -> None:
-        self.lake.catalog.update(NAME, lambda entry: entry.model_copy(update={"capabilities": change(entry)}))
+        self.held.pop().drop()
 
     def seal(self, rest: str) -> str:
         return answer_to_seal(self.lake.run())

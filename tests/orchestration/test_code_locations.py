@@ -114,4 +114,4 @@ def test_two_code_locations_load_side_by_side_and_the_overview_shows_the_runs_of
     assert {"tick", "eu_tick", "eu_rebuild_current", "eu_nightly", "eu_observe_topics"} <= jobs["foreign"]
     checks = shown["assetChecksOrError"]["assetChecksOrError"]["checks"]
     assert {check["canExecuteIndividually"] for check in checks} == {"CAN_EXECUTE"}
-    assert len(checks) == 12
+    assert len(checks) == 13

@@ -72,7 +72,7 @@ def test_new_offsets_start_one_tick_of_their_collection(
     result = job.execute_in_process(instance=instance, asset_selection=keys)
     assert result.success
     assert materialized(result) == {"prices"}
-    assert len(result.get_asset_check_evaluations()) == 12
+    assert len(result.get_asset_check_evaluations()) == 13
     assert evaluated(lakes, instance).skip_message == "no topic has new messages"
 
 

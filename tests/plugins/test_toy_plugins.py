@@ -86,7 +86,8 @@ def test_what_a_toy_envelope_refuses_is_quarantined_and_holds_back_its_time(
 def test_a_name_that_is_not_registered_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     with pytest.raises(ConfigurationError, match="is not an envelope: 'words'"):
         RawLake(tmp_path, spark, envelope="words", schema=LINE)
-    with pytest.raises(ConfigurationError, match="framing: input should be 'cdcv2' or 'reclock', not 'counted'"):
+    known = "'cdcv2', 'reclock' or 'transactions'"
+    with pytest.raises(ConfigurationError, match=f"framing: input should be {known}, not 'counted'"):
         RawLake(tmp_path, spark, framing="counted", schema=LINE)
 
 

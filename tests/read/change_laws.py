@@ -10,13 +10,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidelake.read.changes import Changes, changes
+from tidelake.read.subscription import Batch
 from tidelake.store.entry import Collection
 
 Rows = Mapping[str, int]
 Updates = dict[tuple[str, int], int]
 
 
-def updates_of(found: Changes, text: Callable[[dict[str, Any]], str]) -> Updates:
+def updates_of(found: Changes | Batch, text: Callable[[dict[str, Any]], str]) -> Updates:
     """The diff of each row and time; `updates` must be consolidated. `text` names a row by its data."""
     updates: Updates = {}
     for row in found.updates.toArrow().to_pylist():

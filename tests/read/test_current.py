@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from tests.cli.commands import call, run
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.published import rows_of, table_of
-from tests.lakes.renames import rename
 from tests.stops import stop_at
 from tidelake import open_lake
 from tidelake.errors import DamagedPublication, Fenced, NotPublished, UnknownCollection
@@ -138,7 +137,8 @@ def test_a_collection_with_a_key_has_one_row_for_each_key(tmp_path: Path, spark:
 def test_a_name_that_passes_to_another_collection_is_one_overwriting_commit_in_the_same_log(lake: Lake) -> None:
     first, path = lake.collection, str(table_of(lake.collection))
     table_id, version = DeltaTable(path).metadata().id, DeltaTable(path).version()
-    rename(lake.catalog, NAME, "old_prices")
+    lake.catalog.rename(NAME, "old_prices")
+    lake.catalog.open_or_create(lake.settings.collection(NAME).spec())  # a job would refuse the earlier name
     lake.run()
     renewed = lake.collection
     assert renewed.entry.id != first.entry.id and publication_of(renewed) is None
@@ -160,7 +160,8 @@ def test_a_name_that_passes_to_another_collection_is_one_overwriting_commit_in_t
 
 
 def test_between_the_binding_and_the_commit_the_table_is_not_taken_for_the_new_collections(lake: Lake) -> None:
-    rename(lake.catalog, NAME, "old_prices")
+    lake.catalog.rename(NAME, "old_prices")
+    lake.catalog.open_or_create(lake.settings.collection(NAME).spec())  # a job would refuse the earlier name
     lake.run()
     stop_at("current.after_catalog", lake.current)
     bound = publication_of(lake.collection)

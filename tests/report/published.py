@@ -10,6 +10,7 @@ from deltalake import write_deltalake
 
 from tests.expectations.reports import settings
 from tests.report.stored import NAME, Stored
+from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.catalog import Catalog
 from tidelake.store.published import Published, StagedRows, published_table
@@ -20,7 +21,8 @@ def publish(catalog: Catalog, name: str = NAME) -> Location:
     collection = catalog.find(name)
     publication = catalog.publish(collection)
     staged = StagedRows(published_table(collection, publication))
-    write_deltalake(str(staged.folder), pa.table({"id": [1, 2], "_diff": [1, 1]}))
+    options = blobs.delta_options(staged.folder)
+    write_deltalake(str(staged.folder), pa.table({"id": [1, 2], "_diff": [1, 1]}), storage_options=options)
     staged.take()
     note = Published(
         collection=name,

@@ -40,19 +40,22 @@ class Pipeline:
         with postgres.connect(database) as session:
             session.execute("create table marks (id serial primary key)")
         settings = debezium_settings(postgres, database, name, skipped_operations="none", slot_drop_on_stop="false")
-        self.source = Capture(services, name, database, settings)
         collections = {
             table: change_collection(
-                self.source.topic(table), RECORD, source="kafka", messages_per_tick_max=messages_per_tick_max
+                f"{name}.public.{table}", RECORD, source="kafka", messages_per_tick_max=messages_per_tick_max
             )
             for table in TABLES
         }
-        document = {"store": "store", "data_docs": "docs", "collections": collections}
-        document["kafka"] = {"bootstrap_servers": services.broker.bootstrap_servers}
-        self.file = root / "collections.yaml"
+        self.configure(Capture(services, name, database, settings), collections)
+
+    def configure(self, source: Capture, collections: dict[str, Any]) -> None:
+        """Write the settings of collections on the topics of a connector."""
+        self.source, self.jobs = source, 0
+        document: dict[str, Any] = {"store": "store", "data_docs": "docs", "collections": collections}
+        document["kafka"] = {"bootstrap_servers": source.services.broker.bootstrap_servers}
+        self.file = self.root / "collections.yaml"
         self.file.write_text(yaml.safe_dump(document), encoding="utf-8")
         self.settings = load_settings(self.file)
-        self.jobs = 0
 
     def __enter__(self) -> Pipeline:
         """Run the connector until it has sent the database's contents."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,20 @@ def test_paths_are_relative_to_the_file_and_defaults_are_filled_in(tmp_path: Pat
     )
     assert (collection.encoding, collection.keep, collection.envelope) == ("avro", "all", "none")
     assert settings.only(("orders",)) == settings
+
+
+@pytest.mark.parametrize(
+    ("text", "keep"),
+    [
+        *(("all", "all"), ("0", 0), ("10000", 10_000)),
+        *(("90s", timedelta(seconds=90)), ("30m", timedelta(minutes=30)), ("12 h", timedelta(hours=12))),
+        ("7d", timedelta(days=7)),
+    ],
+)
+def test_retention_is_all_a_distance_or_a_duration(tmp_path: Path, text: str, keep: object) -> None:
+    (tmp_path / "collections.yaml").write_text(GOOD.replace("topic: orders", f"topic: orders\n    keep: {text}"))
+    read = load_settings(tmp_path / "collections.yaml").collection("orders").keep
+    assert (read, type(read)) == (keep, type(keep))
 
 
 def test_a_lake_is_named_by_its_settings_or_else_by_its_folder_or_file(tmp_path: Path) -> None:
@@ -128,12 +143,16 @@ def test_a_schema_may_be_in_a_file_and_may_be_a_whole_cdcv2_schema(tmp_path: Pat
         (("topic: orders", "topic: orders\n    keep: -1"), r"collections.orders.keep"),
         (("topic: orders", "topic: orders\n    keep: some"), r"collections.orders.keep"),
         (
-            ("topic: orders", "topic: orders\n    keep: 1d"),
-            r"keep: should be 'all', or a distance before upper .*, not '1d'",
+            ("topic: orders", "topic: orders\n    keep: 1w"),
+            r"keep: should be 'all', a distance before upper .*, or a duration such as 12h or 7d, not '1w'",
+        ),
+        (
+            ("topic: orders", "topic: orders\n    keep: 0d"),
+            r"keep: should be 'all', a distance before upper .*, not '0d'",
         ),
         (
             ("topic: orders", "topic: orders\n    keep: true"),
-            r"keep: should be 'all', or a distance before upper .*, not True",
+            r"keep: should be 'all', a distance before upper .*, not True",
         ),
         (("topic: orders", "topic: orders\n    messages_per_tick_max: 0"), r"messages_per_tick_max"),
         (("topic: orders", "topic: orders\n    encoding: confluent"), r"schema_ids: is required for Confluent framing"),
@@ -333,7 +352,10 @@ def test_a_raw_collection_has_its_envelope_topics_and_metadata(tmp_path: Path) -
             ("envelope: append_only", "envelope: append_only\n    before: key"),
             r"clicks.before: is not allowed for a reclocked topic",
         ),
-        (("framing: reclock", "framing: relock"), r"clicks.framing: input should be 'cdcv2' or 'reclock'"),
+        (
+            ("framing: reclock", "framing: relock"),
+            r"clicks.framing: input should be 'cdcv2', 'reclock' or 'transactions'",
+        ),
         (("    framing: reclock\n", ""), r"clicks.format: is not allowed for CDCv2 messages"),
         (
             ("    framing: reclock\n", "", "    format: json\n", "", "    metadata: [topic, offset]\n", ""),

@@ -131,7 +131,7 @@ def test_after_the_first_commit_of_a_division_earlier_versions_read_and_write_no
 ) -> None:
     stop_at("divide.after_format", catalog.divide)
     assert not blobs.is_folder(catalog.store.names)
-    monkeypatch.setattr(commit, "CATALOG_VERSION", 3)
+    monkeypatch.setattr(commit, "NEWEST_VERSION", 3)
     with pytest.raises(NewerFormat):
         OpenTable(catalog.store.catalog)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.expectations.reports import settings
-from tests.lakes.renames import rename
 from tests.stops import stop_at
 from tidelake.errors import Fenced, NewerFormat, UnknownCollection
 from tidelake.integrity.verification import Verification, verify_name
@@ -57,7 +56,7 @@ def test_publishing_binds_a_name_once(catalog: Catalog, prices: Collection) -> N
 
 def test_a_name_that_passes_to_another_collection_keeps_its_folder(catalog: Catalog, prices: Collection) -> None:
     first = catalog.publish(prices)
-    rename(catalog, "prices", "old_prices")
+    catalog.rename("prices", "old_prices")
     renewed = catalog.open_or_create(settings("plain").spec())
     assert renewed.entry.id != prices.entry.id
     second = catalog.publish(renewed)
@@ -93,6 +92,6 @@ def test_earlier_versions_refuse_a_catalog_whose_names_have_logs(
     catalog.publish(prices)
     assert OpenTable(catalog.store.catalog).format == CATALOG_VERSION == 4
     assert OpenTable(prices.paths.updates).format == OpenTable(prices.paths.handles).format == FORMAT_VERSION == 2
-    monkeypatch.setattr(commit, "CATALOG_VERSION", 3)  # what the earlier version knew
+    monkeypatch.setattr(commit, "NEWEST_VERSION", 3)  # what the earlier version knew
     with pytest.raises(NewerFormat, match="catalog has format 4, which a later version of Tidelake wrote"):
         OpenTable(catalog.store.catalog)

@@ -13,9 +13,7 @@ import pytest
 
 from tests.expectations.reports import settings
 from tests.lakes.places import write_in_the_past
-from tests.lakes.renames import rename
 from tests.stops import stop_at
-from tidelake.compact.compaction import sweep_names
 from tidelake.errors import CommitRefused, Conflict, DamagedLog, DamagedTable, UnknownCollection
 from tidelake.integrity.verification import Verification, repair_name, verify_name
 from tidelake.storage import blobs
@@ -28,6 +26,7 @@ from tidelake.store.handles import read_handles
 from tidelake.store.layout import Store
 from tidelake.store.name_log import Binding, NameLog
 from tidelake.store.state import SINCE
+from tidelake.store.sweep import sweep_names
 from tidelake.store.table_log import LOG, check_log, read_entry
 
 SPEC = settings("plain").spec()
@@ -219,7 +218,7 @@ def test_an_entry_keeps_its_name_and_its_id(tmp_path: Path) -> None:
     for changes in ({"name": "other"}, {"id": "0"}):
         with pytest.raises(CommitRefused, match="cannot change the collection's name or id"):
             catalog.update("prices", lambda entry, changes=changes: entry.model_copy(update=changes))
-    rename(catalog, "prices", "other")
+    catalog.rename("prices", "other")
     with pytest.raises(UnknownCollection):
         catalog.update("prices", lambda entry: entry)
     assert [entry.name for entry in catalog.entries()] == ["other"]

@@ -19,7 +19,6 @@ import pytest
 from tests.crash.harness import wait_until_stopped
 from tests.lakes.early_sweeps import age, sweep_early
 from tests.lakes.places import store_root, write_in_the_past
-from tidelake.compact.compaction import CompactReport, sweep
 from tidelake.errors import Conflict, RunSwept
 from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Location
@@ -31,6 +30,7 @@ from tidelake.store.files import RunFile, read_rows, write_run
 from tidelake.store.layout import RUN, new_run
 from tidelake.store.retry import LostRace, retry_commit
 from tidelake.store.runs import append_run
+from tidelake.store.sweep import sweep
 from tidelake.store.table_log import LOG
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
@@ -47,13 +47,6 @@ def table(any_store: Path) -> Location:
 
 def write_one_row(table: Location, run: str, at: int = 1) -> list[RunFile]:
     return write_run(table, run, pa.table({"_time": [at]}))
-
-
-def swept(table: Location) -> int:
-    """Sweep with the ordinary retention period, and return the number of folders that were removed."""
-    report = CompactReport()
-    sweep(table, report)
-    return report.folders_removed
 
 
 @contextmanager
@@ -138,12 +131,12 @@ def test_a_sweep_commits_only_if_the_floor_has_to_rise(table: Location) -> None:
 
 def test_an_unfinished_run_above_the_floor_is_still_committed(table: Location) -> None:
     write_one_row(table, dead := new_run("ingest", 0))
-    assert swept(table) == 0
+    assert sweep(table) == 0
     age(table / f"{RUN}={dead}", 3 * DAY_S)
     age(table / DEAD, 2 * DAY_S)
     OpenTable(table).commit({"other": 1})
     files = write_one_row(table, new_run("ingest", OpenTable(table).seq))
-    assert (swept(table), OpenTable(table).value(SWEEP_FLOOR)) == (1, 1)
+    assert (sweep(table), OpenTable(table).value(SWEEP_FLOOR)) == (1, 1)
     OpenTable(table).commit({}, files)
     assert times_in(table) == [1]
 
@@ -174,42 +167,42 @@ def test_a_run_stays_for_the_retention_period_after_it_was_found_dead_whatever_i
     finally:
         on_reach(None)
     for _ in range(2):
-        assert swept(table) == 0, "a reader of the version before may still need it"
+        assert sweep(table) == 0, "a reader of the version before may still need it"
     age(table / DEAD, DAY_S / 2)
-    assert swept(table) == 0
+    assert sweep(table) == 0
     age(table / DEAD, 2 * DAY_S)
-    assert swept(table) == 1
+    assert sweep(table) == 1
     assert blobs.list_blobs(table / f"{RUN}={old}") == []
 
 
 def test_a_run_that_was_noted_before_it_was_committed_is_noted_again_after_it_is_replaced(table: Location) -> None:
     opened = OpenTable(table)
     files = write_one_row(table, run := new_run("ingest", opened.seq))
-    assert swept(table) == 0
+    assert sweep(table) == 0
     age(table / f"{RUN}={run}", 4 * DAY_S)
     age(table / DEAD, 3 * DAY_S)
     opened.commit({}, files)
-    assert swept(table) == 0
+    assert sweep(table) == 0
     opened = OpenTable(table)
     opened.commit({}, write_one_row(table, new_run("merge", opened.seq)), [run])
     for _ in range(2):
-        assert swept(table) == 0, "its note is from before its commit"
+        assert sweep(table) == 0, "its note is from before its commit"
     assert len(blobs.list_blobs(table / f"{RUN}={run}")) >= 1
 
 
 def test_notes_of_what_was_deleted_are_deleted_and_damaged_notes_are_replaced(table: Location) -> None:
     write_one_row(table, new_run("ingest", 0))
-    assert swept(table) == 0
+    assert sweep(table) == 0
     (note,) = blobs.list_names(table / DEAD)
     blobs.write(table / DEAD / note, b"{")
-    assert swept(table) == 0
+    assert sweep(table) == 0
     (note,) = blobs.list_names(table / DEAD)
     assert len(json.loads(blobs.read(table / DEAD / note))) == 1
     age(table, 3 * DAY_S)
     age(table / DEAD, 2 * DAY_S)
-    assert swept(table) == 1
+    assert sweep(table) == 1
     write_one_row(table, new_run("ingest", 1))
-    assert swept(table) == 0
+    assert sweep(table) == 0
     assert len(blobs.list_names(table / DEAD)) == 1
 
 
@@ -219,7 +212,7 @@ def test_files_that_a_killed_process_left_unfinished_are_swept_once_they_are_old
     for blob in left:
         write_in_the_past(blob, b"", 2 * DAY_S)
     blobs.write(young, b"")
-    swept(table)
+    sweep(table)
     assert [blobs.exists(blob) for blob in (*left, young)] == [False, False, True]
 
 
@@ -254,10 +247,10 @@ def test_a_writer_that_sleeps_for_longer_than_any_bound_commits_nothing_that_was
     wait_until_stopped(writer.pid)
     try:
         (run,) = [folder.name for folder in blobs.list_folder(table).folders if folder.name.startswith(f"{RUN}=")]
-        assert swept(table) == 0
+        assert sweep(table) == 0
         age(table / run, 30 * DAY_S)
         age(table / DEAD, 29 * DAY_S)
-        assert swept(table) == 1
+        assert sweep(table) == 1
     finally:
         os.kill(writer.pid, signal.SIGCONT)
         writer.join(120)
@@ -270,10 +263,9 @@ def test_a_writer_that_sleeps_for_longer_than_any_bound_commits_nothing_that_was
 def _sweep_often(table: Location, by_s: float, done: Event) -> None:
     _shift_clock(by_s)
     while not done.is_set():
-        report = CompactReport()
         with suppress(Conflict):
-            sweep(table, report, retention_s=3600.0)
-        assert report.folders_removed == 0, "everything is younger than an hour, by the store's clock"
+            removed = sweep(table, retention_s=3600.0)
+            assert removed == 0, "everything is younger than an hour, by the store's clock"
 
 
 @pytest.mark.parametrize("of_sweep_s", [DAY_S, pytest.param(-DAY_S, marks=pytest.mark.sweep)])

@@ -9,6 +9,7 @@ import typer
 
 from tidelake import __version__
 from tidelake.cli import jobs
+from tidelake.cli.at import at
 from tidelake.cli.changes import changes
 from tidelake.cli.debug import debug, is_debugging
 from tidelake.cli.diff import diff
@@ -18,7 +19,9 @@ from tidelake.cli.explain import explain
 from tidelake.cli.fence import fence
 from tidelake.cli.generate import add_generate
 from tidelake.cli.history import history
+from tidelake.cli.holds import hold, holds, release
 from tidelake.cli.init import init
+from tidelake.cli.life import drop, gc, rename
 from tidelake.cli.lists import late, quarantine, times
 from tidelake.cli.metrics import metrics
 from tidelake.cli.path import path
@@ -27,6 +30,7 @@ from tidelake.cli.render import printable
 from tidelake.cli.replay import replay
 from tidelake.cli.resolve import app as resolve_app
 from tidelake.cli.status import status
+from tidelake.cli.subscribe import subscribe
 from tidelake.cli.topic import app as topic_app
 from tidelake.cli.trace import trace
 from tidelake.cli.upgrade import upgrade
@@ -66,8 +70,8 @@ def options(
 for _job in (jobs.run, jobs.ingest, jobs.seal, jobs.validate, jobs.compact, jobs.current):
     app.command()(_job)
 for _command in (
-    status, explain, trace, history, path, read, diff, changes, quarantine, times, late, fence, verify, repair, upgrade,
-    doctor, init, metrics, errors,
+    status, explain, trace, history, path, read, at, diff, changes, subscribe, quarantine, times, late, hold, holds,
+    release, fence, verify, repair, upgrade, rename, drop, gc, doctor, init, metrics, errors,
 ):  # fmt: skip
     app.command()(_command)
 add_generate(app)

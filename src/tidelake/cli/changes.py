@@ -57,7 +57,7 @@ def changes(
     from tidelake.spark.session import LOG, start_session
     from tidelake.store.layout import TIME
 
-    collection = open_lake(config, skip_invalid=True).collection(name)
+    collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
     mints_times = collection.settings.mints_times
     first, last = (
         None if text is None else read_time(option, text, name, mints_times)

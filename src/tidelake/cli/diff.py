@@ -42,7 +42,7 @@ def diff(
     from tidelake.read.diff import count_keys
     from tidelake.spark.session import LOG, start_session
 
-    collection = open_lake(config, skip_invalid=True).collection(name)
+    collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
     mints_times = collection.settings.mints_times
     first, last = (read_time(option, text, name, mints_times) for option, text in (("--from", start), ("--to", end)))
     kinds = {column.name: column.type for column in collection.columns}

@@ -70,6 +70,8 @@ def _validate(result: Any, show: Callable[[int], str]) -> str:
 
 def _compact(result: Any, show: Callable[[int], str]) -> str:
     since = f"since is {show(result.since[0])}" if result.since else "unreadable: since is empty"
+    if result.held is not None:
+        since = result.held
     if not result.merges:
         return f"nothing to merge, {since}"
     return f"{counted(result.runs_before, 'run')} became {result.runs_after:,}, {since}"

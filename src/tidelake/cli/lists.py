@@ -11,6 +11,7 @@ from tidelake.cli.options import CONFIG, ROWS_SHOWN, ConfigOption, JsonOption, N
 from tidelake.cli.render import late_note, print_json, print_rows, say
 from tidelake.errors import OptionRefused, hint_for_name
 from tidelake.protocol.iso_times import iso_of
+from tidelake.settings.terms import framing_terms
 
 
 def quarantine(
@@ -21,7 +22,7 @@ def quarantine(
     as_json: JsonOption = False,
 ) -> None:
     """Show the messages that could not be used, why, and where they are in the topic. Starts no JVM."""
-    rows = open_lake(config, skip_invalid=True).collection(name).quarantine()
+    rows = open_lake(config, skip_invalid=True, read_only=True).collection(name).quarantine()
     if reason is not None:
         reasons = {str(row["reason"]) for row in rows}
         if reason not in reasons:
@@ -46,16 +47,24 @@ def times(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the times of a reclocked collection, each with its offsets. Starts no JVM."""
-    bound = open_lake(config, skip_invalid=True).collection(name).times()
-    newest = bound[len(bound) - min(limit, len(bound)) :]
-    rows = [binding.as_json() | {"iso": iso_of(binding.time)} for binding in newest]
+    """Show the times of a reclocked collection with their offsets, or sealed transactions with their ids.
+
+    Starts no JVM.
+    """
+    collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
+    columns = ["time", "iso", "offsets", "records", "rows", "quarantined", "at_ms"]
+    if framing_terms(collection.settings.framing).counts_positions:
+        every = [transaction.as_json() for transaction in collection.transactions()]
+        columns = ["time", "kind", "id", "events", "events_in_all", "ended_at", "offset"]
+    else:
+        every = [binding.as_json() | {"iso": iso_of(binding.time)} for binding in collection.times()]
+    rows = every[len(every) - min(limit, len(every)) :]
     if as_json:
-        print_json({"name": name, "times": len(bound), "rows": rows})
+        print_json({"name": name, "times": len(every), "rows": rows})
         return
-    print_rows(f"{name}: times", ["time", "iso", "offsets", "records", "rows", "quarantined", "at_ms"], rows)
-    if len(bound) > len(rows):
-        say(f"the newest {len(rows)} of {len(bound)} times; --limit shows more")
+    print_rows(f"{name}: times", columns, rows)
+    if len(every) > len(rows):
+        say(f"the newest {len(rows)} of {len(every)} times; --limit shows more")
 
 
 def late(
@@ -67,7 +76,7 @@ def late(
     """Show late statements that contradict sealed times. Starts no JVM."""
     from tidelake.protocol.json_values import to_text
 
-    report = open_lake(config, skip_invalid=True).collection(name).late(limit)
+    report = open_lake(config, skip_invalid=True, read_only=True).collection(name).late(limit)
     rows = [contradiction.as_json() for contradiction in report.first]
     if as_json:
         about = {"name": name, "statements": report.verdicts, "contradictions": report.contradictions, "rows": rows}

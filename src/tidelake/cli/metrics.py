@@ -45,12 +45,14 @@ def metrics(
     if serve is not None and textfile is not None:
         raise OptionRefused("--serve and --textfile cannot be combined", "run the command twice")
     if textfile is not None:
-        write_textfile(textfile, list(lake_samples(open_lake(config, skip_invalid=True), time.time())))
+        write_textfile(textfile, list(lake_samples(open_lake(config, skip_invalid=True, read_only=True), time.time())))
     elif serve is not None:
         # The settings are read for each scrape, so that changes to them need no restart.
         _serve(address, serve, config)
     else:
-        typer.echo(exposition(lake_samples(open_lake(config, skip_invalid=True), time.time())), nl=False)
+        typer.echo(
+            exposition(lake_samples(open_lake(config, skip_invalid=True, read_only=True), time.time())), nl=False
+        )
 
 
 def _serve(address: str, port: int, config: Path) -> None:
@@ -58,10 +60,14 @@ def _serve(address: str, port: int, config: Path) -> None:
     from tidelake.telemetry.lake_metrics import lake_samples
     from tidelake.telemetry.server import PATH, MetricsServer
 
-    open_lake(config, skip_invalid=True)  # wrong settings stop the command; later, they fail only the scrapes
+    open_lake(
+        config, skip_invalid=True, read_only=True
+    )  # wrong settings stop the command; later, they fail only the scrapes
     try:
         server = MetricsServer(
-            address, port, lambda: exposition(lake_samples(open_lake(config, skip_invalid=True), time.time()))
+            address,
+            port,
+            lambda: exposition(lake_samples(open_lake(config, skip_invalid=True, read_only=True), time.time())),
         )
     except OSError as error:
         raise OptionRefused(

@@ -20,7 +20,7 @@ def path(name: NameArgument, config: ConfigOption = CONFIG, as_json: JsonOption 
 
     The exit status is 1 if they cannot be read there.
     """
-    places = open_lake(config, skip_invalid=True).collection(name).places()
+    places = open_lake(config, skip_invalid=True, read_only=True).collection(name).places()
     published = places.published
     problem = None if published is None else published.problem
     if as_json:

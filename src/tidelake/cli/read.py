@@ -50,7 +50,7 @@ def read(
     from tidelake.read.snapshot import describe_unknown
     from tidelake.spark.session import LOG, start_session
 
-    collection = open_lake(config, skip_invalid=True).collection(name)
+    collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
     mints_times = collection.settings.mints_times
     at = None if as_of is None else read_time("--as-of", as_of, name, mints_times)
     kinds = {column.name: column.type for column in collection.columns}

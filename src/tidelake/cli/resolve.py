@@ -154,6 +154,22 @@ def quarantine(
 
 
 @app.command()
+def transaction(
+    name: NameArgument,
+    transaction: Annotated[
+        str, typer.Option("--transaction", help="The transaction's id, as `tidelake status` shows.")
+    ],
+    reason: ReasonOption,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Park a transaction whose END will not come: its events go to the quarantine, and ingest continues."""
+    from tidelake.decisions import Park
+
+    _decide(config, name, Park(transaction=transaction, reason=reason), as_json)
+
+
+@app.command()
 def withdraw(
     name: NameArgument,
     time: Annotated[

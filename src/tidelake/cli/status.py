@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from tidelake.read.orphaned import Orphaned
     from tidelake.read.status import CollectionStatus
 
     Status = CollectionStatus | TidelakeError | None
@@ -46,13 +47,17 @@ def status(
             raise OptionRefused(f"--watch and {option} cannot be combined", "repeat the command without --watch")
         _watch(config, names or (), every_s)
         return
-    statuses = open_lake(config, skip_invalid=True).status(*(names or ()))
+    lake = open_lake(config, skip_invalid=True, read_only=True)
+    statuses = lake.status(*(names or ()))
+    orphaned = () if names else lake.orphaned()
     if as_json:
-        print_json({"collections": {name: _as_json(value) for name, value in statuses.items()}})
+        collections = {name: _as_json(value) for name, value in statuses.items()}
+        others = {} if names else {"orphaned": [each.as_json() for each in orphaned]}
+        print_json({"collections": collections} | others)
     elif check:
         _print_check(statuses)
     else:
-        _print_status(statuses)
+        _print_status(statuses, orphaned)
     if any(map(_needs_somebody, statuses.values())):
         raise typer.Exit(1)
 
@@ -83,7 +88,7 @@ def _watch(config: Path, names: Sequence[str], every_s: float) -> None:
     screen = console()
     with Live(console=screen, auto_refresh=False, screen=screen.is_terminal) as live:
         while True:
-            statuses = open_lake(config, skip_invalid=True).status(*names)
+            statuses = open_lake(config, skip_invalid=True, read_only=True).status(*names)
             live.update(Group(_table(statuses), *map(_line, statuses, statuses.values())), refresh=True)
             time.sleep(every_s)
 
@@ -96,11 +101,13 @@ def _print_check(statuses: dict[str, Status]) -> None:
     typer.echo(f"collections that need attention: {len(needing)} of {len(statuses)}")
 
 
-def _print_status(statuses: dict[str, Status]) -> None:
+def _print_status(statuses: dict[str, Status], orphaned: Sequence[Orphaned]) -> None:
     screen = console()
     screen.print(_table(statuses))
     for name, value in statuses.items():
         screen.print(_line(name, value), soft_wrap=not screen.is_terminal)
+    for each in orphaned:
+        screen.print(_marked("warning", each.name, each.sentence), soft_wrap=not screen.is_terminal)
     for name, value in statuses.items():
         if value is not None and not isinstance(value, TidelakeError):
             for text in _notes(value):
@@ -137,12 +144,16 @@ def _table(statuses: dict[str, Status]) -> Table:
 
 def _line(name: str, value: Status) -> Text:
     """Return the state of a collection in a sentence."""
-    from rich.text import Text
-
     severity = "problem" if _needs_somebody(value) else "fine"
     if value is not None and not isinstance(value, TidelakeError):
         severity = value.verdict.severity
-    return Text.assemble(("● ", _COLORS[severity]), (name, "bold"), f": {_sentence(value)}")
+    return _marked(severity, name, _sentence(value))
+
+
+def _marked(severity: str, name: str, sentence: str) -> Text:
+    from rich.text import Text
+
+    return Text.assemble(("● ", _COLORS[severity]), (name, "bold"), f": {sentence}")
 
 
 def _notes(status: CollectionStatus) -> list[str]:
@@ -176,6 +187,8 @@ def _notes(status: CollectionStatus) -> list[str]:
             f"late contradictions: {status.late_contradicted}{settled}; what was published does not change; "
             f"see `tidelake late {status.name}`"
         )
+    if status.held is not None:
+        notes.append(f"{status.held}; see `tidelake holds {status.name}`")
     notes += [f"key in error: {text}" for text in status.keys_in_error_first[:_TIMES_SHOWN]]
     if status.keys_in_error > _TIMES_SHOWN:
         notes.append(

@@ -33,7 +33,7 @@ def trace(
     """
     from tidelake.protocol.json_values import to_text
 
-    found = open_lake(config, skip_invalid=True).trace(topic, partition, offset)
+    found = open_lake(config, skip_invalid=True, read_only=True).trace(topic, partition, offset)
     shown = limit if limit is not None else (None if as_json else ROWS_SHOWN)
     if as_json:
         collections = {name: _as_json(fates, shown) for name, fates in found.items()}

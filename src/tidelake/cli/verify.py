@@ -32,7 +32,7 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Verify that log entries and files are what was committed. The exit status is 1 if not. Starts no JVM."""
-    lake = open_lake(config)
+    lake = open_lake(config, read_only=True)
     chosen = [lake.collection(name)] if name is not None else lake.collections()
     results = {}
     with working("verifying", len(chosen)) as work:

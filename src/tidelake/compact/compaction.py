@@ -8,9 +8,10 @@ runs merged, and the commit that swaps them records the new `since`. The form de
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -23,26 +24,23 @@ from tidelake.protocol.antichain import Antichain
 from tidelake.schema.change_events import Interval
 from tidelake.spark.row_hash import add_halves
 from tidelake.storage import blobs
-from tidelake.storage.location import UNFINISHED, Blob, Location
-from tidelake.store.acknowledged import ACKED
 from tidelake.store.catalog import Catalog
-from tidelake.store.commit import SWEEP_FLOOR, OpenTable, maintain
-from tidelake.store.dead_notes import long_dead
+from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.entry import Collection, Entry
 from tidelake.store.evolution import open_newest
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_run
-from tidelake.store.layout import DIFF, RUN, TIME, Store, begun_at, new_run
-from tidelake.store.publication import folder_of_name
+from tidelake.store.handles import read_handles
+from tidelake.store.holds import beats_of, clock_slack_ms, observe
+from tidelake.store.layout import DIFF, RUN, TIME, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import read_files, verify_runs, write_updates
+from tidelake.store.sealed_at import last_sealed_by
 from tidelake.store.state import CLOSED, SINCE, UPPER, idle_lower
-from tidelake.store.table_log import LOG
 
 FAN_IN = 8
 _SMALLEST_TIER_ROWS = 4_096
 _LOST_MERGES_MAX = 16
-_RETENTION_S = 24 * 3600.0
 
 
 @dataclass
@@ -50,6 +48,8 @@ class CompactReport:
     """What a compaction did."""
 
     since: tuple[int, ...] = ()
+    held: str | None = None
+    """Why `since` cannot move: which hold keeps it; None if no hold does."""
     merges: int = 0
     runs_before: int = 0
     runs_after: int = 0
@@ -81,31 +81,37 @@ class Run:
         return tier
 
 
-def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Entry:
+def move_since(catalog: Catalog, collection: Collection, keep: str | int | timedelta) -> Entry:
     """Move the critical capability as the retention rule says, and `since` to the meet of all capabilities.
 
-    Minted times are milliseconds since 1970. For these, `keep` is a distance before upper or before now, whichever is
-    earlier, so that recent history is not forgotten if upper is in the future.
+    Leases that nobody has renewed end in the same commit; see `store.holds`.
+
+    Minted times are milliseconds since 1970. For these, a distance is before upper or before now, whichever is earlier,
+    so that recent history is not forgotten if upper is in the future.
+
+    A duration ends at the earlier of two clocks, the store's and this machine's. What could be read at its beginning
+    can still be read; see `sealed_at`.
 
     Args:
         catalog: the catalog.
         collection: the collection, whose handles hold both; they move in one commit.
-        keep: `all`, or the distance before upper within which times stay readable.
+        keep: `all`; the distance before upper within which times stay readable; or the duration before now.
 
     Raises:
         Fenced: the epoch was raised in the meantime; `since` did not move.
     """
     table = OpenTable(collection.paths.updates)
     upper = table.value(UPPER) or 0
-    # The last time before upper stays readable, whatever the rule.
-    target = 0 if keep == "all" else min(upper - int(keep), upper - 1)
-    if keep != "all" and collection.entry.mints_times:
-        now_ms = int(min(clock.time(), blobs.now_s(collection.paths.root)) * 1000)
-        target = min(target, now_ms - int(keep))
+    beats = beats_of(read_handles(collection.paths))
+    bounds_by_clock = isinstance(keep, timedelta) or (keep != "all" and collection.entry.mints_times)
+    # After the beats were read: what was seen is at least as old as the clock says.
+    store_ms = int(blobs.now_s(collection.paths.root) * 1000) if beats or bounds_by_clock else 0
+    target = _target(collection, upper, keep, min(int(clock.time() * 1000), store_ms))
 
     def follow(entry: Entry) -> Entry:
         if entry.epoch != collection.entry.epoch:  # or else the caller would get an entry with the new epoch
             raise Fenced(str(collection.paths.handles), collection.entry.epoch, entry.epoch)
+        entry = observe(entry, beats, store_ms, clock_slack_ms(collection.paths.root))
         capabilities = []
         for capability in entry.capabilities:
             if capability.kind == "critical" and keep != "all" and capability.since:
@@ -124,19 +130,34 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Ent
     return entry
 
 
-def merge_runs(
-    spark: SparkSession, collection: Collection, since: tuple[int, ...], full: bool, rows_max: int
-) -> CompactReport:
+def _target(collection: Collection, upper: int, keep: str | int | timedelta, now_ms: int) -> int:
+    """Return the time that `since` would be at if nobody held an earlier one; it may be before the present `since`."""
+    if isinstance(keep, timedelta):
+        after = next(iter(collection.entry.since), 0)
+        sealed = last_sealed_by(collection, after, now_ms - keep // timedelta(milliseconds=1))
+        target = 0 if sealed is None else sealed
+    elif keep == "all":
+        return 0
+    else:
+        target = upper - int(keep)
+        if collection.entry.mints_times:
+            target = min(target, now_ms - int(keep))
+    return min(target, upper - 1)  # the last time before upper stays readable, whatever the rule
+
+
+def merge_runs(spark: SparkSession, collection: Collection, full: bool, rows_max: int) -> CompactReport:
     """Merge runs: by size tiers within a budget, or all of them.
+
+    Nothing at or after the collection's `since` is forgotten, and each merge takes `since` from the handles: whatever
+    the caller knows, a merge cannot pass a capability. `since` in the handles only rises, so it stays valid.
 
     Args:
         spark: the session.
         collection: the collection.
-        since: the collection's `since`, as its handles have it.
         full: whether to merge everything that is sealed into one run.
         rows_max: maximum number of rows that merges may read; ignored if `full`.
     """
-    report = CompactReport(since=since)
+    report = CompactReport()
     initial: set[str] = set()
 
     def merge_all() -> None:
@@ -144,6 +165,7 @@ def merge_runs(
         while True:
             # Columns may have been added since the entry was read, and a merge must not lose their values.
             newest, table = open_newest(collection)
+            since = report.since = read_handles(collection.paths).since
             runs = live_runs(table.files())
             report.runs_after = len(runs)
             if report.merges == 0:
@@ -295,76 +317,6 @@ def _swap(
         reach("compact.after_conflict")
 
     retry_commit(table, commit, f"{ATTEMPTS_MAX} attempts to swap runs failed", after_conflict=check_still_valid)
-
-
-def sweep(table: Location, report: CompactReport, retention_s: float = _RETENTION_S) -> None:
-    """Delete the folders of runs that a sweep found in no log longer ago than the retention period.
-
-    Merges leave behind the runs that they replace, and killed processes leave theirs. A reader has `retention_s` to
-    finish with the version for which its read was planned, from the first sweep on that finds the run in no log. The
-    clock may be wrong, and a writer may be about to commit one of these runs; so the sweep floor is committed before
-    any run is deleted.
-    """
-    live = {f"{RUN}={file.run}" for file in OpenTable(table).files()}
-    horizon_s = blobs.now_s(table) - retention_s
-    listing = blobs.list_folder(table)
-    names = [folder.name for folder in listing.folders]
-    dead = [name for name in names if name.startswith(f"{RUN}=") and name not in live]
-    for folder in listing.folders:
-        if folder.name.startswith(UNFINISHED) and blobs.last_change_s(folder) < horizon_s:
-            blobs.delete_folder(folder)
-    old = [name.removeprefix(f"{RUN}=") for name in long_dead(table, dead, retention_s)]
-    for run in _give_up(table, old):
-        discard_run(table, run)
-        reach("sweep.after_folder")
-        report.folders_removed += 1
-    left = [*listing.blobs, *(blob for name in (LOG, ACKED) for blob in blobs.list_folder(table / name).blobs)]
-    _delete_unfinished(left, horizon_s)
-
-
-def sweep_names(store: Store, names: Iterable[str], retention_s: float = _RETENTION_S) -> None:
-    """Delete unfinished files in the logs of names, and next to the notes that names were bound.
-
-    An object store has none: a killed process leaves an object whole, or nothing.
-
-    Args:
-        store: the store.
-        names: the names of collections that exist.
-        retention_s: how long ago the files must have been written.
-    """
-    if not store.root.is_local:
-        return
-    logs = [store.names / folder_of_name(name) for name in names]
-    folders = [store.bound_names, *(log / below for log in logs for below in (LOG, ACKED))]
-    _delete_unfinished(
-        (blob for folder in folders for blob in blobs.list_folder(folder).blobs),
-        blobs.now_s(store.catalog) - retention_s,
-    )
-
-
-def _delete_unfinished(left: Iterable[Blob], horizon_s: float) -> None:
-    for blob in left:
-        if blob.location.name.startswith(UNFINISHED) and blob.changed_s < horizon_s:
-            blobs.delete(blob.location)
-
-
-def _give_up(table: Location, runs: Sequence[str]) -> list[str]:
-    """Raise the sweep floor above these runs; return those that no log names and no commit can name any more."""
-    if not runs:
-        return []
-
-    def raise_floor(opened: OpenTable) -> list[str]:
-        live = {file.run for file in opened.files()}
-        # If the table has not reached a run's `seq`, the store was restored from an older copy. The run stays for now.
-        dead = [run for run in runs if run not in live and begun_at(run) <= opened.seq]
-        floor = max((begun_at(run) + 1 for run in dead), default=0)
-        if floor > (opened.value(SWEEP_FLOOR) or 0):
-            opened.commit({SWEEP_FLOOR: floor})  # builds on the very state whose live runs are known
-            reach("sweep.after_floor")
-            maintain(table)
-        return dead
-
-    return retry_commit(table, raise_floor, f"{ATTEMPTS_MAX} attempts to raise the sweep floor failed")
 
 
 def _last_forgotten(since: tuple[int, ...], closed: bool, upper: int) -> int:

@@ -40,7 +40,9 @@ class Debezium(Envelope):
     def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
         """Return the form of events or, for a reclocked topic, of the resulting rows in the source's own order."""
         if entry.positioned:
-            return PositionedForm(entry, table, resent_within_ms=_REPEATED_WITHIN_MS)
+            # An event of a sealed transaction is late, so no repeated event is stored behind a merge.
+            resent_within_ms = 0 if entry.counts_positions else _REPEATED_WITHIN_MS
+            return PositionedForm(entry, table, resent_within_ms)
         return EventForm(entry, table)
 
     def records(self, batch: RecordBatch) -> Records:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -11,6 +11,7 @@ from tidelake.forms.form import Form
 from tidelake.ingest.cdcv2 import StreamTick
 from tidelake.plugins.envelope import refusals_of
 from tidelake.plugins.framing import Framing, register_framing
+from tidelake.plugins.tick import Tick
 from tidelake.protocol.order import INT64_MAX
 from tidelake.settings.cdcv2 import Cdcv2Settings
 from tidelake.settings.collection import CollectionSettings
@@ -25,11 +26,11 @@ class Cdcv2(Framing):
     """A time is complete once progress statements cover it and the announced number of distinct updates has arrived."""
 
     terms = FRAMINGS["cdcv2"]
-    settings = Cdcv2Settings
+    settings: ClassVar[type[CollectionSettings]] = Cdcv2Settings
 
     def tick(
         self, spark: SparkSession, collection: Collection, settings: CollectionSettings, topics: Sequence[Topic]
-    ) -> StreamTick:
+    ) -> Tick:
         """Make a tick of the topic. Its messages state the times, and seal proves that they are complete."""
         return StreamTick(spark, collection, settings, topics[0], refusals_of(settings.envelope))
 

@@ -33,6 +33,7 @@ from tidelake.protocol.binding import Place
 from tidelake.schema.connect import wire_types
 from tidelake.schema.evolution import Record
 from tidelake.spark.observation import Observed
+from tidelake.spark.runtime_constant import parameter
 from tidelake.store.files import RunFile, discard_run, discard_runs, write_run
 from tidelake.store.layout import DIFF, POSITION, RUN, TIME, new_run
 from tidelake.store.row_hash import sum_of_rows
@@ -51,7 +52,7 @@ _SNAPSHOT_DONE = "snapshot/done"
 """The LSN of the snapshot that is complete: every partition was read up to its stored end."""
 _POSTGRESQL_POSITION = ("committed", "lsn")
 """The parts of a position before the offset."""
-_MARKS = {"noted": 1, "barriers": 2, "unavailable": 4, "unread": 8, "tombstone": 16, "unknown_schema": 32}
+MARKS = {"noted": 1, "barriers": 2, "unavailable": 4, "unread": 8, "tombstone": 16, "unknown_schema": 32}
 """The bits of `_marks`, which a tick combines over all its records."""
 
 
@@ -157,10 +158,14 @@ class ChangeRecords:
             errors=seen["errors"],
         )
         self._note_snapshot(seen, written)
-        kinds = {HAS_BARRIERS: seen["barriers"], HAS_ERRORS: seen["errors"], HAS_UNAVAILABLE: seen["unavailable"]}
-        written.values |= {name: 1 for name, is_there in kinds.items() if is_there}
-        written.values |= values_of_judged(self.batch.table, self.row, self.batch.settings.key, self.schemas)
+        written.values |= self._values(seen)
         return written
+
+    def _values(self, seen: Mapping[str, Any]) -> dict[str, int]:
+        """Return the values that the commit sets for the kinds of rows, and for the schemas that were judged."""
+        kinds = {HAS_BARRIERS: seen["barriers"], HAS_ERRORS: seen["errors"], HAS_UNAVAILABLE: seen["unavailable"]}
+        values = {name: 1 for name, is_there in kinds.items() if is_there}
+        return values | values_of_judged(self.batch.table, self.row, self.batch.settings.key, self.schemas)
 
     def _write_known(self) -> tuple[list[RunFile], dict[str, Any]]:
         """Write the run with all schemas judged, and on the fast path if all records allow it."""
@@ -184,23 +189,31 @@ class ChangeRecords:
         """Write the run and observe its records; rare facts are counted in another pass."""
         # Rows are counted while they are narrow, because Spark copies each row to count it.
         seen = Observed(
-            change_rows(self.decoded().withColumn("_marks", self._marks()), self.shape, self.batch.time),
+            change_rows(self.decoded().withColumn("_marks", self._marks()), self.shape, self._time()),
             F.count("_marks").alias("records"),
-            F.count_if(F.col("_marks").bitwiseAND(_MARKS["tombstone"]) > 0).alias("tombstones"),
+            F.count_if(F.col("_marks").bitwiseAND(MARKS["tombstone"]) > 0).alias("tombstones"),
             F.bit_or("_marks").alias("marks"),
         )
         run = new_run("ingest", self.batch.table.seq)
-        rows = seen.frame.where(F.col(TIME).isNotNull())
+        rows = seen.frame.where(self._is_stored())
         files = write_updates(rows, self.batch.table.path, run, self.batch.table_schema).files
         if not files:
             discard_run(self.batch.table.path, run)
         facts = seen.values()
         marks = facts.pop("marks") or 0
-        facts |= {name: bool(marks & mark) for name, mark in _MARKS.items()}
+        facts |= {name: bool(marks & mark) for name, mark in MARKS.items()}
         return files, facts | self._count_rare(facts["noted"] and not facts["unread"])
 
+    def _time(self) -> Column:
+        """Return the time of a record's rows."""
+        return parameter(self.batch.time, F.col("offset"))
+
+    def _is_stored(self) -> Column:
+        """Return whether a row is stored in the run."""
+        return F.col(TIME).isNotNull()
+
     def _marks(self) -> Column:
-        """Return the marks of a record, as a sum of `_MARKS`."""
+        """Return the marks of a record, as a sum of `MARKS`."""
         good, kind = F.col("_reason").isNull(), F.col("_kind")
         conditions = {
             "noted": ~good | F.col("_error").isNotNull() | F.col("_snapshot") | self._is_foreign(),
@@ -210,7 +223,7 @@ class ChangeRecords:
             "tombstone": kind == "tombstone",
             "unknown_schema": self._has_unknown_schema(),
         }
-        marks = [F.when(is_there, F.lit(_MARKS[name])).otherwise(0) for name, is_there in conditions.items()]
+        marks = [F.when(is_there, F.lit(MARKS[name])).otherwise(0) for name, is_there in conditions.items()]
         return reduce(add, marks)
 
     def _count_rare(self, any_noted: bool) -> dict[str, Any]:

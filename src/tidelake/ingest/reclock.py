@@ -102,6 +102,16 @@ class RecordTick(Tick):
         self.known = known_offsets(self.table, {topic.name for topic in topics})
         self.report = TickReport()
 
+    @property
+    def _is_shared(self) -> bool:
+        """Whether the collection shares a timeline whose runs have one time each."""
+        return self.settings.timeline is not None and self.run_ms is not None
+
+    @property
+    def _start_ms(self) -> int:
+        """The start of the tick or, on a shared timeline, that of the run: the time to mint."""
+        return self.run_ms if self._is_shared and self.run_ms is not None else self.start_ms
+
     def plan(self) -> bool:
         """See `Tick.plan`."""
         ranges, self.report.gaps = _plan(self.table, self.collection, self.topics, self.settings.messages_per_tick_max)
@@ -112,6 +122,8 @@ class RecordTick(Tick):
     def commit_idle(self) -> bool:
         """Move upper to the tick's start if no topic has anything new and the last minted time is long enough ago.
 
+        On a shared timeline, each run moves upper to the time of the run, so that no collection holds the others back.
+
         The binding replaces those of the idle ticks just before it in the chain, so the chain does not grow.
 
         Raises:
@@ -120,18 +132,22 @@ class RecordTick(Tick):
 
         Cost: nothing if upper is recent enough; else a binding and a commit, without a Spark job.
         """
-        interval_ms, ahead_max_ms = self.settings.idle_upper_s * 1000, self.settings.clock_ahead_max_s * 1000
+        start_ms, ahead_max_ms = self._start_ms, self.settings.clock_ahead_max_s * 1000
+        if self._is_shared:
+            interval_ms = 1
         # The first time is minted only for records: until then, nothing would contradict a wrong clock.
-        if not interval_ms or not self.lower or self.start_ms < self.lower - 1 + interval_ms:
+        elif not (interval_ms := self.settings.idle_upper_s * 1000) or not self.lower:
+            return False
+        if start_ms < self.lower - 1 + interval_ms:
             return False
         last = max(self.lower - 1, minted_time(self.collection.paths.bindings))
-        is_due = is_idle_due(self.start_ms, last, interval_ms, ahead_max_ms)
+        is_due = is_idle_due(start_ms, last, interval_ms, ahead_max_ms)
         if is_due is None:
-            ahead_s = (self.start_ms - last) // 1000
+            ahead_s = (start_ms - last) // 1000
             warn("upper waits for a record that confirms the clock", collection=self.collection.name, ahead_s=ahead_s)
         if not is_due:
             return False
-        self.time, idle_from = self.start_ms, idle_lower(self.table)
+        self.time, idle_from = start_ms, idle_lower(self.table)
         lower = self.lower if idle_from is None else idle_from
         self.written = WrittenRecords([], {IDLE_LOWER: lower, IDLE_UPPER: self.time + 1})
         self.files = self.written.files
@@ -184,7 +200,7 @@ class RecordTick(Tick):
         Cost: the timestamps of the range are read only if the time is that far ahead of the last minted time.
         """
         minted = minted_time(self.collection.paths.bindings)
-        time, last = mint_time(self.lower, self.start_ms, minted), max(self.lower - 1, minted)
+        time, last = mint_time(self.lower, self._start_ms, minted), max(self.lower - 1, minted)
         ahead_max_ms = self.settings.clock_ahead_max_s * 1000
         if is_ahead(time, last, None, ahead_max_ms):
             newest = self._newest_ms()

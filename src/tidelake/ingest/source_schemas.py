@@ -145,7 +145,7 @@ def _known_values(settings: ReclockSettings, entry: Entry, table: Record) -> Val
     names |= {column["name"] for column in added}
     elsewhere = tuple(column["name"] for column in table["fields"] if column["name"] not in names)
     # A topic may lack the columns of another topic.
-    may_lack = entry.added if len(settings.topics) > 1 else ()
+    may_lack = entry.added if len(settings.statement_topics) > 1 else ()
     return Values(record, settings.terms.of_changes, elsewhere, may_lack)
 
 
@@ -191,7 +191,7 @@ def _newest_row(settings: ReclockSettings) -> Record | None:
     """
     assert settings.registry is not None
     registry = SchemaRegistry(settings.registry)
-    for topic in settings.topics:
+    for topic in settings.statement_topics:
         schemas = list(registry.schemas_of(subject_of("topic", topic, {}, "value")).values())
         if schemas:
             return _row_of(settings.terms.of_changes, schemas[-1])
@@ -239,7 +239,7 @@ def _row_of_message(known: Values, schema: Any) -> Record:
 
 def _row_in_messages(spark: SparkSession, settings: ReclockSettings) -> Record | None:
     """Return the row of the first schema embedded in the messages of a first tick; None if none has a schema."""
-    for topic in open_topics(settings):
+    for topic in open_topics(settings)[: len(settings.statement_topics)]:
         starts = dict.fromkeys(topic.end_offsets(), 0)
         offsets, gaps = topic.plan(starts, settings.messages_per_tick_max)
         for gap in gaps if not offsets.intervals else ():

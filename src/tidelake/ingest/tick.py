@@ -15,11 +15,22 @@ from tidelake.topic.topic import Topic
 
 
 def ingest_tick(
-    spark: SparkSession, collection: Collection, settings: CollectionSettings, topics: Sequence[Topic]
+    spark: SparkSession,
+    collection: Collection,
+    settings: CollectionSettings,
+    topics: Sequence[Topic],
+    run_ms: int | None = None,
 ) -> TickReport | None:
     """Read the next bounded range of the topics and commit it; None if there is nothing new and nothing to commit.
 
     A report without messages has gaps, or is from a tick that moved upper.
+
+    Args:
+        spark: the session.
+        collection: the collection.
+        settings: its settings.
+        topics: its topics.
+        run_ms: see `Tick.run_ms`.
 
     Raises:
         Fenced: the writer's epoch has moved.
@@ -27,6 +38,10 @@ def ingest_tick(
     """
     framing = framing_of(settings.framing)
     failure = f"{ATTEMPTS_MAX} ticks in a row lost their offsets to other ticks"
-    return retry_work(
-        lambda: framing.tick(spark, collection, settings, topics).run(), collection.paths.updates, failure
-    )
+
+    def work() -> TickReport | None:
+        tick = framing.tick(spark, collection, settings, topics)
+        tick.run_ms = run_ms
+        return tick.run()
+
+    return retry_work(work, collection.paths.updates, failure)

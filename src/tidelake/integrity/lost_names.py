@@ -22,10 +22,12 @@ def owner_of(store: Store, name: str) -> str | None:
 
     Returns:
         None if there is no such collection, or more than one, or if some handles cannot be read: they might state it.
+        Collections that were dropped count only if there is no other.
 
     Cost: the handles of all collections of the store are read.
     """
-    owners = []
+    owners: list[str] = []
+    dropped: list[str] = []
     for folder in blobs.list_names(store.collections):
         if folder.startswith(HIDDEN):
             continue
@@ -34,8 +36,9 @@ def owner_of(store: Store, name: str) -> str | None:
         except TidelakeError:
             return None
         if entry.name == name:
-            owners.append(entry.id)
-    return owners[0] if len(owners) == 1 else None
+            (owners if entry.dropped is None else dropped).append(entry.id)
+    found = owners or dropped[:1]
+    return found[0] if len(found) == 1 else None
 
 
 def bind_again(store: Store, name: str, owner: str) -> None:

@@ -93,16 +93,16 @@ def is_idle_due(start_ms: int, last: int, interval_ms: int, ahead_max_ms: int) -
 
     Args:
         start_ms: the start of the tick, in milliseconds since 1970.
-        last: the last minted time.
+        last: the last minted time; -1 if there is none. Any clock is then believed, as for records.
         interval_ms: how long after that time an idle tick is due.
         ahead_max_ms: how late an idle tick may be: there is no record whose timestamp could confirm a later clock.
 
-    >>> [is_idle_due(start, 100, 50, 30) for start in (90, 149, 150, 180, 181)]
-    [False, False, True, True, None]
+    >>> [is_idle_due(start, 100, 50, 30) for start in (90, 149, 150, 180, 181)], is_idle_due(181, -1, 50, 30)
+    ([False, False, True, True, None], True)
     """
     if start_ms < last + interval_ms:
         return False
-    return None if is_ahead(start_ms, last + interval_ms, None, ahead_max_ms) else True
+    return None if last >= 0 and is_ahead(start_ms, last + interval_ms, None, ahead_max_ms) else True
 
 
 def chain_of(

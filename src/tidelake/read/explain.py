@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 
 from tidelake.protocol.iso_times import iso_to_the_second
 from tidelake.protocol.order import INT64_MAX
+from tidelake.read.moment import AS_READ
+from tidelake.read.transactions import facts_about, missing_events
 from tidelake.read.waiting import read_waiting, stored_counts
 from tidelake.read.words import counted, fact_of
 from tidelake.seal.pending import Pending
@@ -18,6 +20,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.decision import Decision, DecisionDocument, time_of
 from tidelake.store.entry import Collection
 from tidelake.store.files import meets, read_rows
+from tidelake.store.holds import held_text
 from tidelake.store.late_notes import LateNotes
 from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, TIME
 from tidelake.store.proof_log import read_proof_log
@@ -83,6 +86,9 @@ def explain(collection: Collection, time: int | None = None) -> Explanation:
     if found.state == "sealed" and (not since or time < since[0]):
         low = f"reads begin at since, {since[0]}" if since else "no time of this collection can be read"
         found.facts.append(f"its contents can no longer be distinguished from later ones: {low}")
+    if since and time == since[0] and (held := held_text(collection.entry)) is not None:
+        found.facts.append(held)
+        found.next_steps.append(f"tidelake holds {collection.name}")
     found.facts += [f"decision: {_decision_text(decision)}" for decision in decided]
     return found
 
@@ -111,6 +117,8 @@ def _explain_proof(collection: Collection, found: Explanation) -> None:
     else:
         found.announced = found.counted = found.copies = 0
         found.facts.append("sealed without updates: progress statements cover it, and announce none")
+    if collection.entry.counts_positions:
+        found.facts += facts_about(collection, time)
     _add_validations(collection, found)
     late = LateNotes(collection).at(time)
     for contradiction in late[:_SHOWN_MAX]:
@@ -142,6 +150,7 @@ def _explain_binding(collection: Collection, table: OpenTable, found: Explanatio
             f"{iso_to_the_second(binding.at_ms)}: {read}{quarantined}"
         )
     found.facts.append(f"the contents are the records of {ends}; a binding says what was read, not what is missing")
+    found.facts.append(AS_READ)
     _add_validations(collection, found)
 
 
@@ -195,6 +204,10 @@ def _explain_open(
     else:
         found.state = "waiting" if _is_short(found) else "complete"
         found.facts.append(_numbers(found))
+    if collection.entry.counts_positions:
+        found.facts += facts_about(collection, found.time)
+        missing = missing_events(collection, table, files, found.time) if found.state == "waiting" else None
+        found.facts += [] if missing is None else [missing]
     _add_statements(found)
     _add_quarantine(collection, found)
     if waiting is not None and waiting.times and waiting.times[0].time < found.time:

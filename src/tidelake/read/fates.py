@@ -70,7 +70,7 @@ class Fate:
     offset: int
     kind: str
     """`not_read`; `never_read` (it belongs to an earlier or later topic of this name); `skipped` (by an accepted gap);
-    `quarantined`; `null`; `progress` or `updates`, a message in CDCv2; `record`, of a reclocked topic; or `read` (the
+    `quarantined`; `null`; `progress` or `updates`, a message in CDCv2; `record`, of another topic; or `read` (the
     message was accepted, but cannot be decoded any more)."""
     summary: str
     """The answer in a sentence."""

@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.errors import DamagedTable, TidelakeError, TopicGap
+from tidelake.errors import DamagedTable, SourceError, TidelakeError, TopicGap
 from tidelake.forms.key_errors import KeyErrors, keys_in_error
 from tidelake.ingest.position import unread
 from tidelake.integrity.verification import missing_files
 from tidelake.read.publication import publication_of
 from tidelake.read.verdict import PROBLEM, Verdict, verdict_of
 from tidelake.read.waiting import Waiting, read_waiting
+from tidelake.read.waiting_events import waiting_events
 from tidelake.settings.collection import STALLED_AFTER_S
 from tidelake.settings.terms import envelope_terms
 from tidelake.spark.engine_errors import engine_fact
@@ -26,11 +27,13 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.decision import counts_in, reasons_in
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, meets, read_file, read_rows
+from tidelake.store.holds import held_text
 from tidelake.store.late_notes import VERDICTS, LateNotes, late_verdicts
 from tidelake.store.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIME
 from tidelake.store.proof_log import read_proof_log
 from tidelake.store.quarantine import quarantine_reasons
 from tidelake.store.state import HAS_LATE, HAS_QUARANTINE, SEALED_AT_MS
+from tidelake.store.transactions import asserted_times
 from tidelake.topic.topic import Topic
 
 _EVIDENCE_SHOWN_MAX = 10
@@ -91,6 +94,12 @@ class CollectionStatus:
     """Reclocked: how far the last minted time is ahead of this machine's clock; 0 if it is less than a day ahead."""
     publication: dict[str, Any] | None = None
     """Where its contents are published, and what the table there shows; None if they were never published."""
+    waiting_transactions: list[dict[str, Any]] = field(default_factory=list)
+    """Transactions: the first unread event of each partition that waits for an END; see `WaitingEvent`."""
+    asserted_times: list[int] = field(default_factory=list)
+    """Transactions: the times of snapshots, which are asserted to be complete, and not proven."""
+    held: str | None = None
+    """Why `since` cannot move: which hold keeps it; None if no hold does."""
 
     waiting: Waiting | None = None
     """What the next seal would find; None if that is not known, or if there is nothing to seal."""
@@ -231,6 +240,9 @@ def read_status(
         keys_in_error=errors.count,
         keys_in_error_first=errors.first,
         times_ahead_s=_times_ahead_s(upper) if collection.entry.mints_times else 0,
+        waiting_transactions=_waiting_transactions(collection, table, topics),
+        asserted_times=asserted_times(table) if collection.entry.counts_positions else [],
+        held=held_text(collection.entry),
         waiting=read_waiting(collection, table, files, may_be_stale=True) if may_wait else None,
         upper_age_s=age_of_upper_s(collection, closed, lag, lag_s),
         stalled_after_s=stalled_after_s,
@@ -250,6 +262,16 @@ def age_of_upper_s(collection: Collection, closed: bool, lag_messages: int | Non
     if lag_s is None:
         lag_s = clock.time() - collection.entry.created_at_ms / 1000
     return max(0, int(lag_s))
+
+
+def _waiting_transactions(collection: Collection, table: OpenTable, topics: Sequence[Topic]) -> list[dict[str, Any]]:
+    """Return the events that wait for an END. If the topic cannot be read, another field of the status says so."""
+    if not topics or not collection.entry.counts_positions:
+        return []
+    try:
+        return [event.as_json() for event in waiting_events(table, topics[0])]
+    except SourceError:
+        return []
 
 
 def _missing(table: Location, files: list[RunFile]) -> str | None:

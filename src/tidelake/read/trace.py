@@ -30,6 +30,7 @@ from tidelake.read.fates import (
     Fate,
 )
 from tidelake.read.stored_topics import StoredTopic, stored_topics
+from tidelake.read.traced_event import describe_message
 from tidelake.read.traced_record import TracedRecord, is_tombstone
 from tidelake.read.traced_stream import TracedStream
 from tidelake.read.words import counted
@@ -111,6 +112,8 @@ class _Trace:
             return quarantined
         if self.collection.entry.mints_times:
             return self._record(self.collection, self.table)
+        if self.collection.entry.counts_positions:
+            return self._event(self.collection, self.table)
         return self._message(self.collection, self.table)
 
     def _fate(self, kind: str, summary: str, **more: Any) -> Fate:
@@ -229,6 +232,13 @@ class _Trace:
             return None
         summary = f"skipped: the offsets {gap.offsets} were given up, by decision: {gap.reason}{again}"
         return self._fate(SKIPPED, summary, facts={"gap": str(gap.offsets)})
+
+    def _event(self, collection: Collection, table: OpenTable) -> Fate:
+        record, gone = self._find()
+        if record is None:
+            return self._skipped() or self._fate(RECORD, "read", unknown=f"what was in it: {gone}")
+        kind, summary, facts = describe_message(collection, table, record.value)
+        return self._fate(kind, summary, facts=facts)
 
     # --- reclocked ---------------------------------------------------------------------------------------------------
 

@@ -69,6 +69,7 @@ def _verdicts(status: CollectionStatus) -> Iterator[Verdict]:
         yield Verdict(TOPIC_GAP, "a gap in the topic", remedy, sentence, PROBLEM)
     yield from _contradicted(status)
     yield from _late(status)
+    yield from _waiting_for_ends(status)
     yield from _incomplete(status)
     if status.keys_in_error:
         state = f"{counted(status.keys_in_error, 'key')} in error"
@@ -132,6 +133,22 @@ def _incomplete(status: CollectionStatus) -> Iterator[Verdict]:
         yield Verdict(UPDATES_MISSING, state, remedy, sentence, severity)
 
 
+def _waiting_for_ends(status: CollectionStatus) -> Iterator[Verdict]:
+    """Yield that events wait for the END of their transaction, which usually comes within a second."""
+    if not status.waiting_transactions:
+        return
+    first = max(status.waiting_transactions, key=lambda event: event["age_s"] or 0)
+    is_old = (first["age_s"] or 0) >= status.stalled_after_s
+    if first["transaction"] is None:
+        state = "an event belongs to no transaction"
+        remedy = "a decision to continue without the event"
+        yield Verdict(UPDATES_MISSING, state, remedy, first["sentence"], PROBLEM)
+    else:
+        state = f"waits for the END of transaction {first['transaction']}"
+        remedy = f"the END of transaction {first['transaction']}, or a decision to park the transaction"
+        yield Verdict(UPDATES_MISSING, state, remedy, first["sentence"], PROBLEM if is_old else FINE)
+
+
 def _published(status: CollectionStatus) -> Iterator[Verdict]:
     """Yield what is wrong with the table for other engines; the collection itself is not affected."""
     if status.published_problem is not None:
@@ -151,6 +168,9 @@ def _in_order(status: CollectionStatus) -> Verdict:
     else:
         definite = f"definite in [{status.since}, {status.upper})"
     parts = [f"in order, {definite}"]
+    if status.asserted_times:
+        last = max(status.asserted_times)
+        parts.append(f"the snapshot at {last} is asserted to be complete, not proven")
     if status.pending:
         parts.append(f"{counted(status.pending, 'row')} at or after upper")
     severity = FINE

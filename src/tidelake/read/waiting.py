@@ -13,6 +13,8 @@ from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.ledger.ledger import Ledger
 from tidelake.protocol.order import INT64_MAX
 from tidelake.seal.count_arrow import count_in_arrow
+from tidelake.seal.count_positions import count_positions
+from tidelake.seal.counts import OpenCounts
 from tidelake.seal.pending import Pending
 from tidelake.seal.rulings import Rulings
 from tidelake.store.commit import OpenTable
@@ -147,7 +149,14 @@ def stored_counts(
         return None
     from tidelake.store.table_schema import data_fields  # imported late: it needs the types of every column
 
+    if collection.entry.counts_positions:
+        positions = count_positions(table.path, files, within, ROWS_COUNTED_MAX)
+        return None if positions is None else _totals(positions)
     data = [field.name for field in data_fields(collection.entry.record_schema)]
     schema = collection.updates_schema()
     counts = count_in_arrow(table.path, files, schema, data, (), within, NESTED_ROWS_COUNTED_MAX)
-    return None if counts is None else {time: (count.distinct, count.copies) for time, count in counts.by_time.items()}
+    return None if counts is None else _totals(counts)
+
+
+def _totals(counts: OpenCounts) -> dict[int, tuple[int, int]]:
+    return {time: (count.distinct, count.copies) for time, count in counts.by_time.items()}

@@ -82,6 +82,24 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "lost.",
         (_STATUS, "tidelake resolve topic NAME --topic TOPIC --reason …"),
     ),
+    errors.EventBlocked: Entry(
+        "The connector ran without `provide.transaction.metadata=true` for a while, or somebody started an incremental "
+        "snapshot. Nobody can know which transaction the event belongs to.",
+        "Correct the connector. To continue without the event, accept its offset as a gap: it goes to the quarantine, "
+        "and the collection lacks its change. If there are many such events, read the topic into a new collection.",
+        (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:OFFSET --reason …"),
+    ),
+    errors.TransactionWentBack: Entry(
+        "The database was restored from a backup, or the connector follows another server now, so log positions begin "
+        "again; or an END was lost and came later.",
+        "What was read stays valid. Read the topics into new collections with other names.",
+        (_STATUS, "tidelake times NAME"),
+    ),
+    errors.TransactionTopicDivided: Entry(
+        "Kafka created the topic with its default number of partitions.",
+        "Stop the connector, recreate the topic with one partition, and start the connector with a new snapshot.",
+        (_DOCTOR,),
+    ),
     errors.TopicMissing: Entry(
         "The topic was deleted, was never created, or its name is spelled differently.",
         "Create the topic, or correct `topic` in the settings; then run ingest again.",
@@ -154,9 +172,23 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("pip show tidelake",),
     ),
     errors.UnknownCollection: Entry(
-        "The collection was never ingested, its name is spelled differently, or `store` points to another folder.",
+        "The collection was never ingested, or it was dropped; or its name is spelled differently; or `store` points "
+        "to another folder.",
         "Check `store` and the name; then run ingest once.",
         ("tidelake status",),
+    ),
+    errors.CollectionRenamed: Entry(
+        "Somebody has renamed the collection, and the settings or a program still use its earlier name. Without this "
+        "error, a job would create a new collection with the earlier name and read the topic from its beginning.",
+        "Use the new name in the settings. If you want a new collection with the earlier name as well, keep both names "
+        "in the settings.",
+        ("tidelake status",),
+    ),
+    errors.NameTaken: Entry(
+        "The store has a collection of this name, or one is being created with it. The settings do not have to name "
+        "it: `tidelake status` shows orphaned collections, too.",
+        "Choose another name. If the other collection is not needed any more, drop it, or give it another name.",
+        ("tidelake status", "tidelake rename NAME OTHER_NAME", "tidelake drop NAME"),
     ),
     errors.UnknownTopic: Entry(
         "The name is spelled differently, or another lake reads the topic.",
@@ -182,6 +214,26 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "The retention rule `keep` has let compaction forget this time.",
         "Read at or after since. To keep more history from now on, raise `keep`; what was forgotten does not come "
         "back.",
+        (_STATUS,),
+    ),
+    errors.TimelinesDiffer: Entry(
+        "The collections have times of different sources, or one is reclocked and the other is not.",
+        "Read them apart. If the sources state the same times, give both collections the same `timeline`.",
+        ("tidelake at NAME NAME",),
+    ),
+    errors.CollectionLags: Entry(
+        "One of the collections was not ingested or sealed as far as the others, or its source is behind.",
+        "Wait, or read at an earlier time. If the collection does not advance, look at what it waits for.",
+        (_STATUS, "tidelake explain NAME"),
+    ),
+    errors.CollectionForgot: Entry(
+        "The retention rule `keep` of one collection forgets earlier than that of the others.",
+        "Read at a later time. To keep more history from now on, raise `keep`, or hold the time.",
+        (_STATUS, "tidelake hold NAME"),
+    ),
+    errors.LakeReadOnly: Entry(
+        "A program calls something that writes, such as `acquire` or `fence`, on a lake opened with `read_only=True`.",
+        "If the change is wanted, open the lake without it, on its own store: changes to a copy are lost.",
         (_STATUS,),
     ),
     errors.UpperError: Entry(
@@ -257,6 +309,38 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "The capability was dropped, its lease expired, or another holder has taken it.",
         "Acquire a new capability; its since may be later than the one that was lost.",
         (_STATUS,),
+    ),
+    errors.CapabilityExpired: Entry(
+        "The holder was stopped, or made no call for longer than its lease, so a compaction ended the lease.",
+        "Acquire a new capability; its since may be later than the one that was lost. Take a longer lease, or make a "
+        "call more often.",
+        ("tidelake holds NAME", "tidelake hold NAME --lease 4h"),
+    ),
+    errors.CapabilityDropped: Entry(
+        "The program drops a capability twice, or uses it after it was dropped, perhaps by `tidelake release`.",
+        "If the capability is still needed, acquire a new one. Otherwise, nothing has to be done.",
+        ("tidelake holds NAME",),
+    ),
+    errors.CapabilityTaken: Entry(
+        "A token was given to two processes, or used again after `collection.capability` has replaced it.",
+        "Use the token that the capability has now, or acquire a capability for each reader.",
+        ("tidelake holds NAME", "tidelake hold NAME"),
+    ),
+    errors.CapabilityForeign: Entry(
+        "The name of the collection or the token is a wrong one, or the collection was created anew under its name.",
+        "Use the token with its own collection. If that does not exist any more, acquire a new capability.",
+        ("tidelake holds NAME",),
+    ),
+    errors.CapabilityUnknown: Entry(
+        "The token is cut off, or its capability ended so long ago that nobody remembers how.",
+        "Check the token. If it is whole, acquire a new capability.",
+        ("tidelake holds NAME",),
+    ),
+    errors.SubscriptionLapsed: Entry(
+        "The consumer was stopped, or worked on one batch for longer than its lease; compaction went on meanwhile.",
+        "Subscribe again with a snapshot, and replace what was delivered so far by it. Take a longer lease, or raise "
+        "`keep`.",
+        ("tidelake status NAME", "tidelake subscribe NAME --lease 1d"),
     ),
     # A commit did not happen, or perhaps did.
     errors.Conflict: Entry(

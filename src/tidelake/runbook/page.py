@@ -84,7 +84,14 @@ _VALUES: dict[str, object] = {
 }
 """An example for each field of an error, by its name."""
 _OWN_VALUES: dict[str, dict[str, object]] = {
+    "CapabilityDropped": {"detail": "it was dropped"},
     "CapabilityError": {"detail": "its lease expired"},
+    "CapabilityExpired": {"detail": "its lease expired, because no call renewed it"},
+    "CapabilityForeign": {"detail": "its token belongs to a collection other than 'orders'"},
+    "CapabilityTaken": {"detail": "another holder has taken it over, so this token is used up"},
+    "CapabilityUnknown": {
+        "detail": "'orders' has no hold with this id: it was dropped, or expired, long ago",
+    },
     "ClockAhead": {"time": 1_700_090_001_000},
     "CodecError": {"reason": "wrong_magic_byte", "detail": "the first byte is 7, not 0"},
     "CommitRefused": {"problem": "an open table is good for one commit", "fix": "open the table again"},
@@ -104,6 +111,12 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "DamagedLog": {"detail": "the entry of version 42 is not the one that was acknowledged"},
     "DamagedTable": {"detail": "time 7: 8 updates were proven, 7 are there"},
     "DataRefused": {"problem": "'price' is missing"},
+    "EventBlocked": {
+        "why": "belongs to no transaction: the connector did not have `provide.transaction.metadata=true`",
+        "to_offset": 121,
+    },
+    "TransactionWentBack": {"transaction": "753", "lsn": 8_040, "last": 9_120},
+    "TransactionTopicDivided": {"topic": "shop.transaction", "partitions": 2},
     "DecisionRefused": {"problem": "time 3 of 'orders' is already sealed", "fix": "decide about an open time"},
     "EncodingRefused": {"problem": "a decimal or a timestamp is out of range for its type"},
     "BlockingCheckFailed": {"kind": "blocking checks", "detail": "id_values_to_be_unique"},
@@ -128,6 +141,16 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "fix": 'write it as {"data": {…}, "diff": 1}',
     },
     "StepFailed": {"kind": "OutOfMemoryError", "detail": "Java heap space"},
+    "CollectionLags": {"upper": 5, "others": ("customers",)},
+    "SubscriptionLapsed": {
+        "detail": "its lease expired while its subscription was at time 7, and since of 'orders' is [9] now",
+    },
+    "TimelinesDiffer": {
+        "first": "orders",
+        "first_timeline": "shop",
+        "second": "visits",
+        "second_timeline": "wall clock",
+    },
     "TookTooLong": {"kind": "limit", "detail": "600 s"},
     "StoreUnreadable": {"detail": "data/store/catalog: permission denied"},
     "BucketMissing": {"detail": "NoSuchBucket", "store": "s3://lake/shop"},

@@ -82,6 +82,9 @@ def _breaches(form: Form, rulings: Rulings, pending: Pending, counts: OpenCounts
     expected = {} if form.breaches_stay else pending.announced() | rulings.counts
     breaches = []
     for time, count in counts.by_time.items():
+        if count.differing:
+            events = "1 event was" if count.differing == 1 else f"{count.differing} events were"
+            breaches.append(EnvelopeBreach(time, f"{events} repeated with different contents"))
         if not form.breaches_stay and expected.get(time) != count.distinct:
             continue
         # Two values of one key have no order: only a discard says which one counts.

@@ -19,8 +19,9 @@ from pyspark.sql import functions as F
 from tidelake.forms.form import Form
 from tidelake.seal.counts import OpenCounts, TimeCount
 from tidelake.seal.fingerprints import count_fingerprints
+from tidelake.spark.equality import fingerprint
 from tidelake.store.files import RunFile
-from tidelake.store.layout import TIME
+from tidelake.store.layout import DIFF, EVENT_POSITION_SIZES, POSITION, TIME
 
 TIMES_LISTED_MAX = 500
 """Maximum length of a list of times that is written into a plan; a longer list is joined."""
@@ -58,6 +59,32 @@ def count_open_times(
     again = _counts(form, data, rows_at(spark, read(files), shared)).toArrow()
     unshared = counted.filter(pa.compute.invert(pa.compute.is_in(counted[TIME], pa.array(shared, pa.int64()))))
     return _open_counts(pa.concat_tables([unshared, again]))
+
+
+def count_positions_in_spark(rows: DataFrame) -> OpenCounts:
+    """Count the distinct positions of events by time.
+
+    In:  _time bigint, _position array<bigint>.
+    Cost: one exchange of the positions.
+    """
+    counted = rows.where(F.size(POSITION).isin(*EVENT_POSITION_SIZES)).groupBy(TIME)
+    found = counted.agg(F.count(F.lit(1)).alias("rows"), F.count_distinct(POSITION).alias("distinct")).toArrow()
+    counts = OpenCounts(rows.count())
+    for row in found.to_pylist():
+        counts.by_time[row[TIME]] = TimeCount(row["distinct"], row["rows"] - row["distinct"])
+    return counts
+
+
+def count_differing_events(rows: DataFrame, data: Sequence[str]) -> dict[int, int]:
+    """Count, by time, the events that have one position and different contents; times without any are left out.
+
+    In:  the data's columns, _time, _diff, _position.
+    Cost: one exchange of four longs and the position of each row.
+    """
+    contents = F.struct(*fingerprint(rows, data), DIFF)
+    by_event = rows.select(TIME, POSITION, contents.alias("_contents")).groupBy(TIME, POSITION)
+    differing = by_event.agg((F.min("_contents") != F.max("_contents")).alias("_differs")).where("_differs")
+    return {row[TIME]: row["count"] for row in differing.groupBy(TIME).count().toArrow().to_pylist()}
 
 
 def rows_at(spark: SparkSession, rows: DataFrame, times: Sequence[int]) -> DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,14 @@ from tidelake.decode.entered_statements import statement_frame
 from tidelake.forms.form import Form
 from tidelake.protocol.order import INT64_MAX
 from tidelake.seal.count_arrow import count_in_arrow
-from tidelake.seal.count_spark import TIMES_LISTED_MAX, count_open_times, rows_at
+from tidelake.seal.count_positions import count_positions
+from tidelake.seal.count_spark import (
+    TIMES_LISTED_MAX,
+    count_differing_events,
+    count_open_times,
+    count_positions_in_spark,
+    rows_at,
+)
 from tidelake.seal.counts import OpenCounts, TimeCount
 from tidelake.seal.fingerprints import count_statements, group_statements
 from tidelake.seal.rulings import Rulings
@@ -86,13 +93,27 @@ class OpenRows:
     def _count_all(self, files: list[RunFile]) -> OpenCounts:
         """Count with Arrow, or with Spark if Arrow cannot count the rows."""
         key = self.form.key_of_values
+        within = range(self.upper, INT64_MAX + 1 if self.end is None else self.end)
+        if self.collection.entry.counts_positions:
+            counts = count_positions(self.table.path, files, within)
+            counts = count_positions_in_spark(self._read(files)) if counts is None else counts
+            self._compare_repeated(counts, files)
+            return counts
         if key is not None:
-            within = range(self.upper, INT64_MAX + 1 if self.end is None else self.end)
             schema = self.collection.updates_schema()
             counts = count_in_arrow(self.table.path, files, schema, self.data, key, within)
             if counts is not None:
                 return counts
         return count_open_times(self.spark, self.form, self.data, files, self._read)
+
+    def _compare_repeated(self, counts: OpenCounts, files: Sequence[RunFile]) -> None:
+        """Count the events that were repeated with different contents; nothing is read if no event was repeated."""
+        times = [time for time, count in counts.by_time.items() if count.copies]
+        if not times:
+            return
+        rows = rows_at(self.spark, self._read(files), times)
+        for time, differing in count_differing_events(rows, self.data).items():
+            counts.by_time[time] = replace(counts.by_time[time], differing=differing)
 
     def _read(self, files: Sequence[RunFile]) -> DataFrame:
         """Read the rows of these files that are to be counted."""

@@ -12,14 +12,18 @@ from tidelake.errors import ConflictingDiff, EnvelopeBreach
 from tidelake.seal.counts import OpenCounts, TimeCount
 from tidelake.seal.report import SealReport
 from tidelake.seal.rulings import Rulings
+from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.files import write_run
 from tidelake.store.layout import PROOFS_SCHEMA, TIME
 from tidelake.store.proof_log import read_proof_log
 from tidelake.store.runs import append_run
+from tidelake.store.transactions import asserted_times
 
 _NOTHING = TimeCount(0)
+ASSERTED = "asserted: a snapshot of the table, which is complete if its rows were written before its end"
+"""The detail of the proof of a time that nothing announces."""
 
 
 def record_proof(
@@ -31,6 +35,7 @@ def record_proof(
     settled: Sequence[int],
 ) -> None:
     """Append what was compared at each settled time. If the process stops after this, the next seal does so again."""
+    asserted = set(asserted_times(OpenTable(collection.paths.updates))) if collection.entry.counts_positions else set()
     rows = []
     for time in settled:
         count = counts.by_time.get(time, _NOTHING)
@@ -40,6 +45,7 @@ def record_proof(
             "counted": count.distinct,
             "copies": count.copies,
             "decision": rulings.reasons.get(time),
+            "detail": ASSERTED if time in asserted else None,
         }
         rows.append(_common(report, "sealed") | row)
     _append(collection, "proof", rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, ClassVar, Literal, NoReturn
 
 from pydantic import Field, field_validator
@@ -13,12 +14,18 @@ from tidelake.settings.expectations import OwnExpectation
 from tidelake.settings.kafka import KafkaSettings
 from tidelake.settings.object_store import FolderPlace
 from tidelake.settings.registry import RegistrySettings, Subject
+from tidelake.settings.source import read_topics
 from tidelake.settings.terms import EnvelopeTerms, envelope_terms, framing_terms
 
 Source = Literal["files", "kafka"]
 Encoding = Literal["avro", "confluent"]
+WALL_CLOCK = "wall clock"
+"""The timeline of reclocked collections that name no other. A name has no space, so none can be the same."""
+_TIMELINE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _OWNER = re.compile(r"team:[A-Za-z0-9_.-]+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
 STALLED_AFTER_S = 86_400
+_DURATION = re.compile(r"([1-9][0-9]{0,5}) ?(s|m|h|d)")
+_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 @dataclass(frozen=True)
@@ -72,14 +79,20 @@ class CollectionSettings(Frozen):
     """For Confluent framing: the writer's schema for each id."""
     key: tuple[str, ...] = ()
     """The columns that identify a row: the key of upserts, or the primary key of the source table."""
-    keep: Literal["all"] | int = "all"
-    """The retention rule: all times stay readable, or only those at most this far before upper."""
+    keep: Literal["all"] | int | timedelta = "all"
+    """The retention rule: all times stay readable, or those at most this far before upper, or what could be read within
+    a duration before now, such as 7d."""
+    timeline: str | None = None
+    """A name that collections share whose times mean the same, so that they can be read at one time: streams of one
+    source, or reclocked topics that each run of ingest gives one time."""
     messages_per_tick_max: int = Field(default=200_000, ge=1)
     """Maximum number of messages in one tick of ingest."""
     merge_rows_max: int = Field(default=5_000_000, ge=1)
     """Maximum number of rows that the merges of a scheduled run read; the nightly compaction has no limit."""
     stalled_after_s: int = Field(default=STALLED_AFTER_S, ge=1)
     """How long upper may stay unchanged before a check warns."""
+    hold_age_max_s: int = Field(default=7 * 86_400, ge=1)
+    """How old a hold may be before a check warns."""
 
     verify_every_days: int = Field(default=30, ge=0)
     """How many nightly validations it takes to verify every byte of every file; 0 verifies none."""
@@ -102,6 +115,11 @@ class CollectionSettings(Frozen):
         return ", ".join(self.topics)
 
     @property
+    def statement_topics(self) -> tuple[str, ...]:
+        """The names of the topics with the collection's statements."""
+        return self.topics
+
+    @property
     def terms(self) -> EnvelopeTerms:
         """The terms of the envelope."""
         return envelope_terms(self.envelope)
@@ -110,6 +128,13 @@ class CollectionSettings(Frozen):
     def mints_times(self) -> bool:
         """Whether ingest mints and seals the times of the records that it reads."""
         return framing_terms(self.framing).mints_times
+
+    @property
+    def timeline_name(self) -> str:
+        """The timeline that the collection is on: the shared one that it names, or else that of its framing."""
+        if self.timeline is not None:
+            return self.timeline
+        return WALL_CLOCK if self.mints_times else f"collection {self.name}"
 
     @property
     def family(self) -> str:
@@ -150,6 +175,15 @@ class CollectionSettings(Frozen):
         """
         raise NotImplementedError
 
+    @classmethod
+    def read_topics(cls, block: Block) -> tuple[str, ...]:
+        """Read the names of all topics that a collection reads; those with its statements come first.
+
+        Raises:
+            ConfigurationError: a name is missing or invalid.
+        """
+        return read_topics(block.child("topic"))
+
     @field_validator("owners", mode="before")
     @classmethod
     def _owners_are_addresses_or_teams(cls, owners: Any) -> Any:
@@ -160,9 +194,20 @@ class CollectionSettings(Frozen):
             raise ValueError("should be e-mail addresses, or teams as `team:NAME`")
         return tuple(names)
 
+    @field_validator("timeline")
+    @classmethod
+    def _timeline_is_a_name(cls, timeline: str | None) -> str | None:
+        if timeline is not None and not _TIMELINE.fullmatch(timeline):
+            raise ValueError("should be a name: letters, digits and _, beginning with a letter")
+        return timeline
+
     @field_validator("keep", mode="before")
     @classmethod
-    def _keep_is_a_distance(cls, keep: Any) -> Any:
-        if keep != "all" and (type(keep) is not int or keep < 0):
-            raise ValueError("should be 'all', or a distance before upper (a whole number, 0 or more)")
-        return keep
+    def _keep_is_a_distance_or_a_duration(cls, keep: Any) -> Any:
+        if isinstance(keep, timedelta) or keep == "all" or (type(keep) is int and keep >= 0):
+            return keep
+        match = _DURATION.fullmatch(keep) if isinstance(keep, str) else None
+        if match is None:
+            rule = "a distance before upper (a whole number, 0 or more), or a duration such as 12h or 7d"
+            raise ValueError(f"should be 'all', {rule}")
+        return timedelta(seconds=int(match[1]) * _UNITS_S[match[2]])

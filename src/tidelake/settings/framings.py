@@ -14,16 +14,21 @@ from tidelake.settings.kafka import KafkaSettings
 from tidelake.settings.object_store import FolderPlace
 from tidelake.settings.reclock import ReclockSettings
 from tidelake.settings.registry import RegistrySettings, uses_registry
-from tidelake.settings.source import read_topics
 from tidelake.settings.terms import ENVELOPES, EnvelopeTerms, framing_terms, load_plugin, one_of
+from tidelake.settings.transactions import TransactionSettings
 
-SETTINGS: dict[str, type[CollectionSettings]] = {"cdcv2": Cdcv2Settings, "reclock": ReclockSettings}
+SETTINGS: dict[str, type[CollectionSettings]] = {
+    "cdcv2": Cdcv2Settings,
+    "reclock": ReclockSettings,
+    "transactions": TransactionSettings,
+}
 """The type of a collection's settings, by its framing."""
-_RESERVED = frozenset({"topic_complete", "announced_updates_arrive", "merges_keep_contents", "sound"})
+_RESERVED = frozenset({"topic_complete", "announced_updates_arrive", "holds_end", "merges_keep_contents", "sound"})
 """Names of checks and outputs that belong to the steps of a collection, not to its validation."""
 DIFF = "_diff"
 """The column of the contents that says how many times a row occurs."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+NAME_RULE = "lower-case letters, digits and _, starting with a letter"
 _FIX = "see docs/reference/configuration.md"
 
 
@@ -36,14 +41,23 @@ class Sources:
     registry: RegistrySettings | None
 
 
+def is_collection_name(text: str) -> bool:
+    """Whether a collection may have this name in the settings; `NAME_RULE` states the rule.
+
+    >>> is_collection_name("orders_2"), is_collection_name("Orders")
+    (True, False)
+    """
+    return _NAME.fullmatch(text) is not None
+
+
 def read_collection(name: str, block: Block, sources: Sources) -> CollectionSettings:
     """Read a collection's block.
 
     Raises:
         ConfigurationError: names the field, the problem and the fix.
     """
-    if not _NAME.fullmatch(name):
-        block.fail("is not a valid name", "use lower-case letters, digits and _, starting with a letter")
+    if not is_collection_name(name):
+        block.fail("is not a valid name", f"use {NAME_RULE}")
     if not isinstance(block.value, dict):
         block.fail("is empty or not a mapping", "give at least family, topic and schema")
     for plugin in (block.get("framing"), block.get("envelope")):
@@ -61,7 +75,7 @@ def read_collection(name: str, block: Block, sources: Sources) -> CollectionSett
     values = {key: value for key, value in block.value.items() if key not in kind.READ_APART}
     values |= {"name": name, "framing": framing, "envelope": terms.name, "topics_folder": sources.topics}
     values |= kind.read(block, terms, looks_up_ids)
-    values["topics"] = read_topics(block.child("topic"))
+    values["topics"] = kind.read_topics(block)
     if looks_up_ids:
         values["registry"] = sources.registry
     if block.get("source") == "kafka":
@@ -80,7 +94,7 @@ def _columns_of(settings: CollectionSettings) -> list[str]:
     record = settings.record_schema
     if not record or settings.spec().evolves:
         return []
-    if settings.terms.of_changes and not settings.mints_times:
+    if settings.terms.of_changes and framing_terms(settings.framing).identifies_by_data:
         record = row_record_of(record)
     return [*(column["name"] for column in record["fields"]), DIFF]
 

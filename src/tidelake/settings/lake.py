@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,7 +148,9 @@ def _read_valid_settings(document: Block) -> LoadedSettings:
     refused: dict[str, ConfigurationError] = {}
     for name in blocks.value or ():
         try:
-            collections.append(read_collection(str(name), blocks.child(name), sources))
+            collection = read_collection(str(name), blocks.child(name), sources)
+            _check_timeline(blocks.child(name).child("timeline"), collection, collections)
+            collections.append(collection)
         except ConfigurationError as error:
             refused[str(name)] = error
     settings = Settings(
@@ -168,6 +170,17 @@ def _read_valid_settings(document: Block) -> LoadedSettings:
         registry=registry,
     )
     return LoadedSettings(settings, refused)
+
+
+def _check_timeline(place: Block, collection: CollectionSettings, others: Sequence[CollectionSettings]) -> None:
+    """Refuse a timeline that has both minted times and times that a source states."""
+    for other in others if collection.timeline is not None else ():
+        if other.timeline == collection.timeline and other.mints_times != collection.mints_times:
+            place.fail(
+                f"is '{collection.timeline}', as that of '{other.name}', but only one of them is reclocked: their "
+                "times do not mean the same",
+                "give one of them another name",
+            )
 
 
 def default_lake(file: Path) -> str:

@@ -32,6 +32,8 @@ class FramingTerms:
             statement is identified by its place.
         checks: the names of the expectations that apply whatever the envelope is.
         key_checks: the expectations of collections with a key, which replace the envelope's.
+        counts_positions: whether a statement is identified by its position in the source: seal counts distinct
+            positions, and `transactions` has the transactions that announce their number.
     """
 
     name: str
@@ -39,6 +41,7 @@ class FramingTerms:
     identifies_by_data: bool
     checks: tuple[str, ...]
     key_checks: tuple[str, ...]
+    counts_positions: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,21 +67,24 @@ class EnvelopeTerms:
     warnings: frozenset[str] = frozenset()
 
 
+_ANNOUNCED = (
+    "announced_is_counted",
+    "announced_is_recounted",
+    "rows_are_as_recorded",
+    "nothing_readable_beyond_upper",
+    "nothing_is_contradicted",
+    "late_statements_are_copies",
+    "quarantine_is_explained",
+    "frontier_moves",
+)
+"""The checks of collections whose source announces the number of statements at each time."""
+
 FRAMINGS = {
     "cdcv2": FramingTerms(
         "cdcv2",
         mints_times=False,
         identifies_by_data=True,
-        checks=(
-            "announced_is_counted",
-            "announced_is_recounted",
-            "rows_are_as_recorded",
-            "nothing_readable_beyond_upper",
-            "nothing_is_contradicted",
-            "late_statements_are_copies",
-            "quarantine_is_explained",
-            "frontier_moves",
-        ),
+        checks=_ANNOUNCED,
         key_checks=("one_value_a_key",),
     ),
     # Nothing is announced, so nothing can be contradicted or late, and the binding has the count.
@@ -94,6 +100,14 @@ FRAMINGS = {
             "frontier_moves",
         ),
         key_checks=("no_key_is_in_error",),
+    ),
+    "transactions": FramingTerms(
+        "transactions",
+        mints_times=False,
+        identifies_by_data=False,
+        checks=_ANNOUNCED,
+        key_checks=("no_key_is_in_error",),
+        counts_positions=True,
     ),
 }
 """The framings that settings accept, by name."""

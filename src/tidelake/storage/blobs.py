@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
-from tidelake.errors import StoreUnreadable
+from tidelake.errors import LakeReadOnly, StoreUnreadable
 from tidelake.settings.object_store import ObjectStorePlace, canonical_uri
 from tidelake.storage.local_disk import LocalDisk
 from tidelake.storage.location import Blob, Listing, Location, Place, locate
@@ -70,7 +70,7 @@ def create(location: Location, data: bytes) -> None:
     Raises:
         FileExistsError: another caller came first; its blob is unchanged.
     """
-    _backend(location).create(location, data)
+    _writable(location).create(location, data)
 
 
 def write(location: Location, data: bytes) -> None:
@@ -90,7 +90,7 @@ def replace(location: Location, data: bytes, media_type: str | None = None) -> N
     Raises:
         OSError, StoreUnreadable: it cannot be written; a blob of this name is unchanged.
     """
-    _backend(location).replace(location, data, media_type)
+    _writable(location).replace(location, data, media_type)
 
 
 def update(location: Location, change: Callable[[bytes | None], bytes], media_type: str | None = None) -> object:
@@ -108,7 +108,7 @@ def update(location: Location, change: Callable[[bytes | None], bytes], media_ty
     Raises:
         OSError, StoreUnreadable: it cannot be read or written.
     """
-    return _backend(location).update(location, change, media_type)
+    return _writable(location).update(location, change, media_type)
 
 
 def stamp(location: Location) -> object:
@@ -121,7 +121,7 @@ def creating(location: Location) -> AbstractContextManager[pa.NativeFile]:
 
     It is as durable as after `create`. If the name is in use, the end of the block raises `FileExistsError`.
     """
-    return _backend(location).creating(location)
+    return _writable(location).creating(location)
 
 
 def upload(source: Location, location: Location) -> None:
@@ -129,17 +129,17 @@ def upload(source: Location, location: Location) -> None:
 
     Cost: one request for a file of up to 5 MiB in an object store, and for each 5 MiB of a larger one, and two more.
     """
-    _backend(location).upload(source, location)
+    _writable(location).upload(source, location)
 
 
 def writing(location: Location) -> AbstractContextManager[pa.NativeFile]:
     """Write or replace a blob piece by piece. It appears when the block ends, or never if the block raises."""
-    return _backend(location).writing(location)
+    return _writable(location).writing(location)
 
 
 def delete(location: Location) -> None:
     """Delete a blob, if it exists."""
-    _backend(location).delete(location)
+    _writable(location).delete(location)
 
 
 def delete_all(locations: Iterable[Location]) -> None:
@@ -148,7 +148,7 @@ def delete_all(locations: Iterable[Location]) -> None:
     An object store takes a thousand of them in one request, in any order.
     """
     chosen = list(locations)
-    backend = _backend(chosen[0]) if chosen else _LOCAL_DISK
+    backend = _writable(chosen[0]) if chosen else _LOCAL_DISK
     if not isinstance(backend, LocalDisk):
         backend.delete_all(chosen)
         return
@@ -158,7 +158,7 @@ def delete_all(locations: Iterable[Location]) -> None:
 
 def delete_folder(folder: Location) -> None:
     """Delete everything below a folder, if it exists."""
-    _backend(folder).delete_folder(folder)
+    _writable(folder).delete_folder(folder)
 
 
 def may_be_torn(location: Location) -> bool:
@@ -174,7 +174,7 @@ def set_aside(location: Location, aside: Location) -> None:
     Raises:
         FileNotFoundError: it is absent; another process may have moved it.
     """
-    _backend(location).set_aside(location, aside)
+    _writable(location).set_aside(location, aside)
 
 
 # --- names
@@ -202,7 +202,7 @@ def is_empty(folder: Location) -> bool:
 
 def make_folder(folder: Location) -> None:
     """Create a folder and those above it. An object store needs none."""
-    _backend(folder).make_folder(folder)
+    _writable(folder).make_folder(folder)
 
 
 def list_names(folder: Location) -> list[str]:
@@ -257,18 +257,18 @@ def scratch_folder() -> Iterator[Location]:
 def make_durable(locations: Iterable[Location]) -> None:
     """Make the bytes of blobs survive a loss of power, as they already do in an object store."""
     for location in locations:
-        _backend(location).make_durable(location)
+        _writable(location).make_durable(location)
 
 
 def make_names_durable(folders: Iterable[Location]) -> None:
     """Make the names directly in folders survive a loss of power, as they already do in an object store."""
     for folder in folders:
-        _backend(folder).make_names_durable(folder)
+        _writable(folder).make_names_durable(folder)
 
 
 def now_s(folder: Location) -> float:
     """Return the time by the store's clock, in seconds since 1970; compare it with `changed_s` and `last_change_s`."""
-    return _backend(folder).now_s(folder)
+    return _writable(folder).now_s(folder)
 
 
 def last_change_s(folder: Location) -> float:
@@ -282,7 +282,7 @@ def renew(folder: Location) -> None:
     Raises:
         FileNotFoundError: the folder is absent. Only a local disk raises it.
     """
-    _backend(folder).renew(folder)
+    _writable(folder).renew(folder)
 
 
 # --- stores
@@ -324,7 +324,7 @@ def check_conditional_writes(location: Location) -> None:
 
     Cost: nothing on a local disk; in an object store, one request for each process, and two for a new store.
     """
-    backend = _backend(location)
+    backend = _writable(location)
     if not isinstance(backend, LocalDisk):
         backend.check_conditional_writes(location)
 
@@ -366,6 +366,7 @@ def prepare_spark(spark: SparkSession, location: Location) -> None:
 
 def spark_write_options(location: Location) -> dict[str, str]:
     """Return the options with which Spark writes Parquet files that appear only if the whole job succeeds."""
+    check_writable(location)
     if not location.root.startswith(_S3):
         return {}
     from tidelake.storage.spark_store import WRITE_OPTIONS
@@ -375,6 +376,7 @@ def spark_write_options(location: Location) -> dict[str, str]:
 
 def delete_what_spark_wrote(spark: SparkSession, folder: Location) -> None:
     """Delete everything below a folder. In S3, Spark's empty folders are objects, which only Spark can name."""
+    check_writable(folder)
     if not folder.root.startswith(_S3):
         delete_folder(folder)
         return
@@ -388,6 +390,21 @@ _S3 = "s3://"
 
 def _place_of(location: Location) -> ObjectStorePlace:
     return _places.get(location.root) or ObjectStorePlace(uri=location.root)
+
+
+def check_writable(location: Location) -> None:
+    """Check that a place may be written to.
+
+    Raises:
+        LakeReadOnly: its lake was opened read-only. Every function here that writes raises it.
+    """
+    if location.is_read_only:
+        raise LakeReadOnly(str(location))
+
+
+def _writable(location: Location) -> LocalDisk | Objects:
+    check_writable(location)
+    return _backend(location)
 
 
 def _backend(location: Location) -> LocalDisk | Objects:

@@ -23,6 +23,8 @@ class Location:
     Args:
         root: the store: a local path, or a URI with `://`.
         path: the segments below the root, joined by `/`; empty for the root itself.
+        is_read_only: whether `blobs` refuses to write there. Everything below inherits it; it plays no part in
+            comparisons.
 
     >>> table = Location("/lake/store") / "c" / "7f/updates"
     >>> str(table), table.name, str(table.parent)
@@ -31,6 +33,7 @@ class Location:
 
     root: str
     path: str = ""
+    is_read_only: bool = field(default=False, compare=False, repr=False)
 
     def __truediv__(self, below: str) -> Location:
         """Go down one segment or more.
@@ -40,7 +43,7 @@ class Location:
         """
         if any(segment in ("", ".", "..") for segment in below.split("/")) or "\0" in below:
             raise ValueError(f"not a path below {self}: {below!r}")
-        return Location(self.root, f"{self.path}/{below}" if self.path else below)
+        return Location(self.root, f"{self.path}/{below}" if self.path else below, self.is_read_only)
 
     def __str__(self) -> str:
         """The path or URI that engines open."""
@@ -70,7 +73,7 @@ class Location:
         """
         if not self.path:
             raise ValueError(f"{self} is the root of its store")
-        return Location(self.root, self.path.rpartition("/")[0])
+        return Location(self.root, self.path.rpartition("/")[0], self.is_read_only)
 
     @property
     def parents(self) -> list[Location]:
@@ -87,6 +90,15 @@ class Location:
         if self.root != folder.root or not self.path.startswith(prefix):
             raise ValueError(f"{self} is not below {folder}")
         return self.path[len(prefix) :]
+
+    @property
+    def read_only(self) -> Location:
+        """The same place, to which `blobs` refuses to write.
+
+        >>> (Location("/lake").read_only / "catalog").is_read_only
+        True
+        """
+        return Location(self.root, self.path, True)
 
     @property
     def is_local(self) -> bool:

@@ -235,8 +235,8 @@ class Objects:
     def list_folder(self, folder: Location, hidden: bool) -> Listing:
         with _errors_named(folder, "list"):
             listed = obstore.list_with_delimiter(self._store, folder.path or None)
-        blobs = [_blob_of(folder.root, meta) for meta in listed["objects"] if meta["path"] != folder.path]
-        folders = [Location(folder.root, path) for path in listed["common_prefixes"]]
+        blobs = [_blob_of(folder, meta) for meta in listed["objects"] if meta["path"] != folder.path]
+        folders = [Location(folder.root, path, folder.is_read_only) for path in listed["common_prefixes"]]
         return Listing(
             sorted((blob for blob in blobs if hidden or not _is_hidden(blob.location)), key=lambda blob: blob.location),
             sorted(below for below in folders if hidden or not _is_hidden(below)),
@@ -250,7 +250,7 @@ class Objects:
         with _errors_named(folder, "list"):
             chunks = obstore.list(self._store, folder.path or None, offset=offset if after else None)
             listed = [meta for chunk in chunks for meta in chunk]
-        return [_blob_of(folder.root, meta) for meta in listed if meta["path"] != folder.path]
+        return [_blob_of(folder, meta) for meta in listed if meta["path"] != folder.path]
 
     def make_durable(self, location: Location) -> None:
         pass
@@ -329,9 +329,9 @@ def _attributes(media_type: str | None) -> dict[str, str] | None:
     return None if media_type is None else {"Content-Type": media_type}
 
 
-def _blob_of(root: str, meta: ObjectMeta) -> Blob:
-    changed = meta["last_modified"].timestamp()
-    return Blob(Location(root, meta["path"]), meta["size"], changed, meta["e_tag"] or (meta["size"], changed))
+def _blob_of(folder: Location, meta: ObjectMeta) -> Blob:
+    changed, location = meta["last_modified"].timestamp(), Location(folder.root, meta["path"], folder.is_read_only)
+    return Blob(location, meta["size"], changed, meta["e_tag"] or (meta["size"], changed))
 
 
 def _is_hidden(location: Location) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from tidelake.errors import (
+    CollectionRenamed,
     CommitRefused,
     Conflict,
     DamagedTable,
@@ -29,6 +30,7 @@ from tidelake.store.collection_tables import carry_epoch, create_tables, upgrade
 from tidelake.store.commit import OpenTable, create_table, is_table
 from tidelake.store.compatibility import check_same, with_columns
 from tidelake.store.decision import Acknowledge, Decision, Offsets, replaces, time_of
+from tidelake.store.drop import drop
 from tidelake.store.entry import Capability, Collection, Entry
 from tidelake.store.failpoints import reach
 from tidelake.store.format import CATALOG_VERSION, DIVIDED, FORMAT, FORMAT_VERSION
@@ -36,6 +38,7 @@ from tidelake.store.handles import ENTRIES_SCHEMA, change_handles, create_handle
 from tidelake.store.layout import CollectionPaths, Store
 from tidelake.store.name_log import Binding, NameLog, name_logs
 from tidelake.store.publication import Publication, folder_of_name
+from tidelake.store.rename import bound_entry, finish_renaming, is_about_to_have, rename
 from tidelake.store.retry import ATTEMPTS_MAX
 from tidelake.store.undivided import catalog_entries, catalog_publications, divide, is_divided
 
@@ -145,16 +148,14 @@ class Catalog:
     def _collection(self, entry: Entry) -> Collection:
         return Collection(entry, self.store.collection(entry.id))
 
-    def _entry_of(self, binding: Binding, may_be_stale: bool = False) -> Entry | None:
-        """Return the entry of the collection that a name is bound to; None if the name is free.
+    def _entry_of(self, binding: Binding) -> Entry | None:
+        """Return the entry of the collection that has a name; None if the name is free.
 
         Raises:
             DamagedTable: the collection's handles are missing or damaged.
         """
-        if binding.id is None or binding.state == "creating":
-            return None
-        entry = read_handles(self.store.collection(binding.id), may_be_stale)
-        return entry if entry.name == binding.name else None
+        entry = bound_entry(self.store, binding)
+        return entry if entry is not None and entry.has_name(binding.name) else None
 
     def _undivided(self) -> OpenTable | None:
         """Return the catalog of a store before format 4, which still has rows; None if there is none.
@@ -187,8 +188,44 @@ class Catalog:
         self.divide()
         return [self._upgraded(entry).name for entry in self.entries()]
 
+    def others(self, names: Iterable[str]) -> dict[str, Entry | TidelakeError]:
+        """Return the collections with other names than these, by name; the error if one cannot be read.
+
+        Args:
+            names: those that the settings name.
+
+        Cost: the folder of all names is listed. For each other name that was ever bound, what `find` costs.
+        """
+        known = set(names)
+        folders = set(blobs.list_names(self.store.names))
+        if not folders:
+            catalog = self._undivided()
+            entries = {} if catalog is None else catalog_entries(catalog)
+            return {name: entry for name, entry in sorted(entries.items()) if name not in known}
+        found: dict[str, Entry | TidelakeError] = {}
+        for folder in sorted(folders - {folder_of_name(name) for name in known}):
+            if folder.startswith(HIDDEN):
+                continue
+            try:
+                binding = NameLog(self.store, folder).binding
+                entry = None if binding is None else self._entry_of(binding)
+            except TidelakeError as error:
+                found[folder] = error
+            else:
+                if entry is not None:
+                    found[entry.name] = entry
+        return found
+
+    def name_now(self, name: str) -> str | None:
+        """Return the name that the collection of an earlier name has now; None if nothing was renamed from this name.
+
+        Cost: two logs are opened.
+        """
+        entry = bound_entry(self.store, NameLog.of(self.store, name).binding)
+        return None if entry is None or entry.dropped is not None or entry.name == name else entry.name
+
     def orphans(self) -> list[str]:
-        """Return the ids of collections whose folders exist, but that no name was ever bound to.
+        """Return the ids of collections that have a folder but no name, although nobody dropped them.
 
         A name is bound before its collection gets a folder, so the logs of their names were lost.
 
@@ -198,7 +235,14 @@ class Catalog:
         folders = {folder for folder in listed if not folder.startswith(HIDDEN)}
         if (catalog := self._undivided()) is not None:
             folders -= {entry.id for entry in catalog_entries(catalog).values()}
-        return sorted(folders - {log.binding.id for log in name_logs(self.store) if log.binding is not None})
+        folders -= {log.binding.id for log in name_logs(self.store) if log.binding is not None}
+        return sorted(folder for folder in folders if not self._is_dropped(folder))
+
+    def _is_dropped(self, collection_id: str) -> bool:
+        try:
+            return read_handles(self.store.collection(collection_id)).dropped is not None
+        except DamagedTable:
+            return False
 
     def publication(self, name: str, may_be_stale: bool = False) -> Publication | None:
         """Return the publication of this name; None if nothing was ever published under it.
@@ -249,23 +293,33 @@ class Catalog:
                 return publication
         raise Conflict(str(self.store.names), -1, f"{ATTEMPTS_MAX} attempts to bind the name '{entry.name}' failed")
 
-    def check(self, specs: Iterable[CollectionSpec]) -> frozenset[str]:
+    def check(self, specs: Iterable[CollectionSpec], names: Iterable[str] = ()) -> frozenset[str]:
         """Refuse settings that do not fit what the store holds, before anything is written.
+
+        Args:
+            specs: the specifications.
+            names: the names of all collections in the settings; by default those of the specifications.
 
         Returns:
             The names of those collections that the store has. A damaged one counts: opening it raises the error.
 
         Raises:
             ConfigurationError: a collection exists with a different envelope or schema; those are fixed.
+            CollectionRenamed: a collection has a name now that the settings do not have.
 
         Cost: what `find` costs for each specification, and no other entry.
         """
         by_name = {spec.name: spec for spec in specs}
+        known = {*by_name, *names}
         found = {name: each for name, each in self.lookup(by_name).items() if each is not None}
         for name, each in found.items():
             if isinstance(each, Collection):
                 check_same(each.entry, by_name[name])
                 with_columns(each.entry, by_name[name])
+        for name in by_name.keys() - found.keys():
+            other = self.name_now(name)
+            if other is not None and other not in known:
+                raise CollectionRenamed(name, other)
         return frozenset(found)
 
     def open_or_create(self, spec: CollectionSpec) -> Collection:
@@ -277,7 +331,7 @@ class Catalog:
         """
 
         def adopt(entry: Entry) -> Entry:
-            if entry.name != spec.name:  # it has another name now
+            if not entry.has_name(spec.name):  # it was renamed or dropped in the meantime
                 raise UnknownCollection(str(self.store.root), spec.name)
             if entry.writer not in (None, self.writer):
                 raise WriterFenced(spec.name, self.writer, entry.writer)
@@ -286,7 +340,9 @@ class Catalog:
 
         if self._undivided() is not None and (found := self.get(spec.name)) is not None:
             adopt(found.entry)  # before the catalog is divided: a writer that is refused writes nothing
-        entry = change_handles(self._bound(spec), adopt)
+        paths, entry = self._bound(spec)
+        if entry is None or adopt(entry) != entry:
+            entry = change_handles(paths, adopt)
         collection = self._collection(entry)
         if not entry.tables_made:
             create_tables(collection)
@@ -299,14 +355,17 @@ class Catalog:
             opened.carry_columns()
         return opened
 
-    def _bound(self, spec: CollectionSpec) -> CollectionPaths:
-        """Return the location of the collection that has the name of a specification; create it if there is none."""
+    def _bound(self, spec: CollectionSpec) -> tuple[CollectionPaths, Entry | None]:
+        """Return the location of the collection that has the name of a specification; create it if there is none.
+
+        Its newest entry comes with it, unless the collection has just been created.
+        """
         seen = NameLog.of(self.store, spec.name, may_be_stale=True)
         if seen.binding is not None and seen.binding.state == "live":
             seen.finish()
-            entry = self._entry_of(seen.binding, may_be_stale=True)
+            entry = self._entry_of(seen.binding)
             if entry is not None:
-                return self.store.collection(entry.id)
+                return self.store.collection(entry.id), entry
         for log in self._attempts(spec.name, creates=True):
             log.finish()
             binding = log.binding
@@ -316,9 +375,12 @@ class Catalog:
                 reach("catalog.after_handles")
                 binding = binding.model_copy(update={"state": "live", "begins_as": None})
             else:
-                entry = None if binding is None else self._entry_of(binding)
-                if entry is not None:
-                    return self.store.collection(entry.id)
+                entry = bound_entry(self.store, binding)
+                if entry is not None and entry.has_name(spec.name):
+                    return self.store.collection(entry.id), entry
+                if entry is not None and is_about_to_have(entry, spec.name):
+                    finish_renaming(self.store, entry)
+                    continue
                 fresh = _first_entry(spec)
                 publication = None if binding is None else binding.publication
                 binding = Binding(
@@ -362,7 +424,7 @@ class Catalog:
         """
 
         def apply(entry: Entry) -> Entry:
-            if entry.name != name:  # it has another name now
+            if not entry.has_name(name):  # it was renamed or dropped in the meantime
                 raise UnknownCollection(str(self.store.root), name)
             changed = change(entry)
             if (changed.name, changed.id) != (entry.name, entry.id):
@@ -375,6 +437,22 @@ class Catalog:
         if binding is None or binding.id is None or binding.state == "creating":
             raise UnknownCollection(str(self.store.root), name)
         return change_handles(self.store.collection(binding.id), apply)
+
+    def rename(self, name: str, other: str) -> Entry:
+        """Give a collection another name, and return its new entry; see `store.rename`."""
+        self._divide_existing()
+        return rename(self.store, name, other)
+
+    def drop(self, name: str) -> Entry:
+        """Drop a collection, and return its last entry; see `store.drop`."""
+        self._divide_existing()
+        return drop(self.store, name)
+
+    def _divide_existing(self) -> None:
+        if self.exists():
+            self.divide()
+        else:
+            self._check_not_lost()
 
     def decide(self, name: str, decision: Decision) -> Entry:
         """Store a decision. A new count for a time replaces the earlier count."""

@@ -7,7 +7,13 @@ from tidelake.store.bring_over import bring_over
 from tidelake.store.commit import EPOCH, FLAGGED, OpenTable, create_table, is_table
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
-from tidelake.store.layout import BINDINGS_SCHEMA, PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA
+from tidelake.store.layout import (
+    BINDINGS_SCHEMA,
+    PROGRESS_SCHEMA,
+    PROOFS_SCHEMA,
+    QUARANTINE_SCHEMA,
+    TRANSACTIONS_SCHEMA,
+)
 from tidelake.store.notices import warn
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 
@@ -26,6 +32,8 @@ def create_tables(collection: Collection) -> None:
     create_table(paths.late, late_schema(schema), {EPOCH: 0})
     if collection.entry.mints_times:
         create_table(paths.bindings, BINDINGS_SCHEMA, {EPOCH: 0})
+    if collection.entry.counts_positions:
+        create_table(paths.transactions, TRANSACTIONS_SCHEMA, {EPOCH: 0})
     create_table(
         paths.updates,
         updates_schema(schema, collection.entry.positioned),
@@ -49,10 +57,12 @@ def upgrade_tables(collection: Collection) -> None:
 def carry_epoch(collection: Collection) -> None:
     """Write the epoch of a collection to its tables, which fences every process that has an earlier epoch."""
     for table in collection.tables:
-        _raise_epoch(table, collection.entry.epoch)
+        raise_epoch(table, collection.entry.epoch)
 
 
-def _raise_epoch(path: Location, epoch: int) -> None:
+def raise_epoch(path: Location, epoch: int) -> None:
+    """Write an epoch to a table, unless it has this one or a later one."""
+
     def commit(table: OpenTable) -> None:
         if (table.value(EPOCH) or 0) < epoch:
             table.commit({EPOCH: epoch})

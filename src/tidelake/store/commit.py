@@ -41,7 +41,7 @@ from tidelake.store.acknowledged import acknowledge_checkpoint, acknowledge_entr
 from tidelake.store.failpoints import reach
 from tidelake.store.files import DIGEST, HEADERS_DIGEST, ROWS_HASH, WHOLE_DIGEST, RunFile, check_file
 from tidelake.store.followed import Followed, forget, known, newest, remember
-from tidelake.store.format import CATALOG_VERSION, FORMAT, FORMAT_VERSION, REFUSED_PROPERTY, REFUSED_VALUE
+from tidelake.store.format import FORMAT, FORMAT_VERSION, NEWEST_VERSION, REFUSED_PROPERTY, REFUSED_VALUE
 from tidelake.store.layout import RUN, TIME, begun_at
 from tidelake.store.log_copy import new_checkpoint, next_entry
 from tidelake.store.log_state import LogState
@@ -91,8 +91,15 @@ _CHECKPOINT_EVERY_COMMITS = 32
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
-def create_table(path: Location, schema: pa.Schema, values: Mapping[str, int] | None = None) -> None:
+def create_table(
+    path: Location,
+    schema: pa.Schema,
+    values: Mapping[str, int] | None = None,
+    configuration: Mapping[str, str] | None = None,
+) -> None:
     """Create an empty table partitioned by `_run` with `seq` 0 and these values, unless it exists.
+
+    `configuration` has the properties that differ from those of other tables.
 
     The first entry is written elsewhere, and then created in the log if the log has no entry yet. So exactly one of
     several processes succeeds. delta-rs would let each of them commit a version of its own.
@@ -111,7 +118,7 @@ def create_table(path: Location, schema: pa.Schema, values: Mapping[str, int] | 
             str(apart),
             schema=Schema.from_arrow(schema),
             partition_by=[RUN],
-            configuration=_CONFIGURATION,
+            configuration={**_CONFIGURATION, **(configuration or {})},
             commit_properties=CommitProperties(
                 app_transactions=transactions, custom_metadata={"nonce": nonce, BEFORE: ""} | LAST
             ),
@@ -182,8 +189,8 @@ class OpenTable:
             raise DamagedTable(str(path), f"version {self.version} carries no 'seq'")
         self.seq: int = seq
         self.format: int = self.value(FORMAT) or 0
-        if self.format > CATALOG_VERSION:
-            raise NewerFormat(str(path), self.format, CATALOG_VERSION)
+        if self.format > NEWEST_VERSION:
+            raise NewerFormat(str(path), self.format, NEWEST_VERSION)
         self._check_chain()
         retention = self._state.metadata["configuration"].get(REFUSED_PROPERTY)
         if retention not in (None, REFUSED_VALUE):
@@ -317,6 +324,7 @@ class OpenTable:
         return self._call(call, {FORMAT: FORMAT_VERSION})
 
     def _spend(self) -> None:
+        blobs.check_writable(self.path)
         if self._spent:
             raise CommitRefused("an open table is good for one commit", "open the table again")
         self._spent = True
@@ -487,21 +495,25 @@ class OpenTable:
             raise CommitRefused(f"the run {both[0]} is added and removed in one commit", "use a fresh run name")
 
 
-def maintain(path: Location) -> bool:
+def maintain(path: Location, entries_max: int | None = None) -> bool:
     """If there are enough new entries, write a checkpoint and clean up the log before it; return whether it did so.
 
     If the store does not answer, a later commit tries again: what was committed is durable without a checkpoint.
+
+    Args:
+        path: the table's folder.
+        entries_max: how many entries are kept for the whole retention period; see `clean_up`.
     """
     try:
-        return _maintain(path)
+        return _maintain(path, entries_max)
     except StoreUnreachable as error:
         warn("a log was not cleaned up; a later commit tries again", table=str(path), reason=error.fact)
         return False
 
 
-def _maintain(path: Location) -> bool:
+def _maintain(path: Location, entries_max: int | None) -> bool:
     if not path.is_local:
-        return _maintain_elsewhere(path)
+        return _maintain_elsewhere(path, entries_max)
     if newest_version(path) - last_checkpoint(path) < _CHECKPOINT_EVERY_COMMITS:
         return False  # decided by file names alone: opening the log costs as much as a commit
     table = _load_newest(path)
@@ -515,12 +527,12 @@ def _maintain(path: Location) -> bool:
     blobs.make_names_durable([path / LOG])
     reach("commit.after_checkpoint")
     acknowledge_newest_checkpoint(path)
-    clean_up(path)
+    clean_up(path, entries_max)
     reach("commit.after_cleanup")
     return True
 
 
-def _maintain_elsewhere(path: Location) -> bool:
+def _maintain_elsewhere(path: Location, entries_max: int | None) -> bool:
     """Do what `maintain` does, in an object store.
 
     Cost: nothing if no checkpoint is due; else four requests, and those of the clean-up.
@@ -543,7 +555,7 @@ def _maintain_elsewhere(path: Location) -> bool:
     reach("commit.after_checkpoint")
     acknowledge_checkpoint(path, tip.version, digest_of(data))
     remember(path, Followed(Tip(tip.version, tip.digest, data, tip.entries[-1:], tip.version)))
-    clean_up(path)
+    clean_up(path, entries_max)
     reach("commit.after_cleanup")
     return True
 

@@ -4,47 +4,90 @@ The age of a file says when it was written. It does not say for how long no vers
 for days before the commit that replaces a run, and a reader of the version before needs that run for some time
 afterwards. So a sweep notes what it finds, and a later sweep deletes what was noted long enough ago, by the store's
 clock. A folder that was written to or renewed after its note is noted again.
+
+The name of a note states the `seq` at which its folders were in no version. A reader who has pinned an earlier `seq`
+may still be reading them, however old the note is, so they stay.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from tidelake.storage import blobs
 from tidelake.storage.location import Blob, Location
 
 DEAD = "_dead"
 """The folder of a table that holds the notes."""
+_SEQ = re.compile(r"([0-9]{1,18})-")
 
 
-def long_dead(table: Location, folders: Sequence[str], retention_s: float) -> list[str]:
+@dataclass(frozen=True)
+class Note:
+    """What the notes say about a folder."""
+
+    at_s: float
+    """When it was noted last, by the store's clock."""
+    seq: int | None = None
+    """The newest `seq` that is known to be without it; None if an earlier release wrote its notes."""
+
+    def is_before(self, pinned_seq: int | None) -> bool:
+        """Whether no version from a pinned `seq` on names the folder; true if nothing is pinned."""
+        return pinned_seq is None or (self.seq is not None and self.seq <= pinned_seq)
+
+
+def long_dead(
+    table: Location, folders: Sequence[str], retention_s: float, seq: int | None = None, pinned_seq: int | None = None
+) -> list[str]:
     """Return the folders that were noted more than `retention_s` ago and have not changed since; note the others.
 
     Args:
         table: the table's folder.
         folders: the names of all its folders that no version names now.
         retention_s: how long a reader may still need a folder after the first note of it.
+        seq: the `seq` of the state in which no version names the folders, if the table has one.
+        pinned_seq: the first `seq` that a reader has pinned. Folders that a version from there on may name stay.
 
     Cost: nothing if there are no folders. Otherwise the notes are listed and read, and one is written if a folder is
     new; the store's clock is read; and each folder whose note is old enough is listed.
     """
     if not folders:
         return []
-    notes = list(_read(table))
-    noted_s: dict[str, float] = {}
-    for blob, names in notes:
-        noted_s |= {name: max(blob.changed_s, noted_s.get(name, 0.0)) for name in names}
+    read = list(_read(table))
+    notes = _latest(read)
     horizon_s = blobs.now_s(table) - retention_s
-    old = [name for name in folders if name in noted_s and noted_s[name] < horizon_s]
-    changed = [name for name in old if blobs.last_change_s(table / name) > noted_s[name]]
-    if new := [*(name for name in folders if name not in noted_s), *changed]:
-        blobs.write(table / DEAD / f"{secrets.token_hex(16)}.json", json.dumps(new).encode())
-    for blob, names in notes:
+    old = [name for name in folders if name in notes and notes[name].at_s < horizon_s]
+    changed = [name for name in old if blobs.last_change_s(table / name) > notes[name].at_s]
+    new = [name for name in folders if name not in notes or name in changed]
+    if pinned_seq is not None and seq is not None:  # a note of an earlier release states no `seq`
+        new += [name for name in folders if name not in new and notes[name].seq is None]
+    if new:
+        prefix = "" if seq is None else f"{seq}-"
+        blobs.write(table / DEAD / f"{prefix}{secrets.token_hex(16)}.json", json.dumps(new).encode())
+    for blob, names in read:
         if not names & set(folders):  # they were deleted
             blobs.delete(blob.location)
-    return [name for name in old if name not in changed]
+    return [name for name in old if name not in changed and notes[name].is_before(pinned_seq)]
+
+
+def notes_of(table: Location) -> Mapping[str, Note]:
+    """Return what the notes say about each folder. Nothing is written."""
+    return _latest(_read(table))
+
+
+def _latest(read: Iterable[tuple[Blob, set[str]]]) -> dict[str, Note]:
+    notes: dict[str, Note] = {}
+    for blob, names in read:
+        stated = _SEQ.match(blob.location.name)
+        for name in names:
+            before = notes.get(name, Note(0.0))
+            # The newest `seq` counts: a run that was noted before its commit was in a version since then.
+            known = [seq for seq in (before.seq, None if stated is None else int(stated[1])) if seq is not None]
+            notes[name] = Note(max(blob.changed_s, before.at_s), max(known, default=None))
+    return notes
 
 
 def _read(table: Location) -> Iterator[tuple[Blob, set[str]]]:

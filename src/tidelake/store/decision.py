@@ -103,7 +103,13 @@ class Acknowledge(_Decided):
     offsets: Offsets
 
 
-Decision = Count | Discard | AcceptGap | AcceptTopic | Acknowledge
+class Park(_Decided):
+    """Puts the events of a transaction whose END will not come into the quarantine."""
+
+    transaction: str
+
+
+Decision = Count | Discard | AcceptGap | AcceptTopic | Acknowledge | Park
 """A decision about a collection. Every ingest and every seal applies it."""
 
 
@@ -128,6 +134,7 @@ class DecisionDocument(BaseModel):
     accept_gap: Offsets | None = None
     accept_topic: tuple[str, int, dict[int, int]] | None = None
     quarantined: Offsets | None = None
+    park: str | None = None
     reason: str
     at_ms: int
 
@@ -146,6 +153,8 @@ class DecisionDocument(BaseModel):
                 fields |= {"accept_topic": (decision.topic, decision.identity, decision.starts)}
             case Acknowledge():
                 fields |= {"quarantined": decision.offsets}
+            case Park():
+                fields |= {"park": decision.transaction}
         return DecisionDocument(**fields)
 
     def decision(self) -> Decision:
@@ -154,7 +163,7 @@ class DecisionDocument(BaseModel):
         Raises:
             ValueError: the document holds no decision, or several.
         """
-        kinds = (self.count, self.discard, self.accept_gap, self.accept_topic, self.quarantined)
+        kinds = (self.count, self.discard, self.accept_gap, self.accept_topic, self.quarantined, self.park)
         about_time = self.count is not None or self.discard is not None
         if sum(kind is not None for kind in kinds) != 1 or (self.time is not None) != about_time:
             raise ValueError(f"not exactly one decision: {self.model_dump_json(exclude_none=True)}")
@@ -168,6 +177,8 @@ class DecisionDocument(BaseModel):
         if self.accept_topic is not None:
             topic, identity, starts = self.accept_topic
             return AcceptTopic(topic=topic, identity=identity, starts=starts, **fields)
+        if self.park is not None:
+            return Park(transaction=self.park, **fields)
         return Acknowledge(offsets=self.quarantined, **fields)
 
 
@@ -205,6 +216,11 @@ def discards_in(decisions: Iterable[Decision]) -> list[Discard]:
     return [decision for decision in decisions if isinstance(decision, Discard)]
 
 
+def parked_in(decisions: Iterable[Decision]) -> dict[str, str]:
+    """Return the reasons of the decisions to park a transaction, by its id."""
+    return {decision.transaction: decision.reason for decision in decisions if isinstance(decision, Park)}
+
+
 def reasons_in(decisions: Iterable[Decision]) -> dict[int, str]:
     """Return the reason of the newest decision about each time, by time."""
     return {decision.time: decision.reason for decision in decisions if isinstance(decision, Count | Discard)}
@@ -227,3 +243,5 @@ def described(decision: Decision) -> tuple[str, str]:
             return "topic", topic
         case Acknowledge(offsets=offsets):
             return "quarantine", str(offsets)
+        case Park(transaction=transaction):
+            return "transaction", transaction

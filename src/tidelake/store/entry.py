@@ -18,6 +18,36 @@ from tidelake.store.layout import CollectionPaths
 from tidelake.store.state import CLOSED, SINCE, UPPER
 
 
+class Sighting(BaseModel):
+    """What an observer has seen of a lease: the beat, and the store's clock just after it was read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    beat: int
+    at_ms: int
+
+
+class Hold(BaseModel):
+    """A reader's side of a capability: who may use it, and until when."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    secret_hash: str
+    """The SHA-256 of the holder's secret, in hexadecimal digits."""
+    purpose: str = ""
+    lease_ms: int
+    """For how long the capability lives after its last call, by the store's clock."""
+    acquired_at_ms: int
+    renewed_at_ms: int
+    """When its last call was, by the holder's clock: for people. Only sightings end a lease."""
+    beat: int = 0
+    """Rises with every call of the holder."""
+    sighting: Sighting | None = Field(default=None, exclude_if=lambda sighting: sighting is None)
+    """The first sighting of the beat, if there was one."""
+    pinned_seq: int | None = Field(default=None, exclude_if=lambda seq: seq is None)
+    """The `seq` of `updates/` from which on its holder may be reading: sweeps leave those files alone."""
+
+
 class Capability(BaseModel):
     """The right to read a collection at every time at or after `since`. The critical capability never expires."""
 
@@ -26,6 +56,40 @@ class Capability(BaseModel):
     id: str
     kind: Literal["critical", "read"]
     since: tuple[int, ...]
+    hold: Hold | None = Field(default=None, exclude_if=lambda hold: hold is None)
+    """Of a reader's capability. Handles with a hold have the format `HANDLES_VERSION`."""
+
+
+class Ended(BaseModel):
+    """A reader's capability that is gone for good."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    how: Literal["dropped", "expired"]
+
+
+class Renaming(BaseModel):
+    """A new name that the collection is about to get; see `store.rename`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    to: str
+    id: str
+    """Random: tells two renamings to the same name apart."""
+
+
+class Dropped(BaseModel):
+    """The end of a collection; the entry stays for ever, so that its id is never taken for another collection."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at_ms: int
+    """When it was dropped, by the clock of the process that did so: for people."""
+    unheld_at_ms: int | None = None
+    """When a process first found that nobody holds it, by the store's clock; from then on, its files age."""
+    storage: Literal["kept", "going", "gone"] = "kept"
+    """Whether its tables exist; `going` while they are being deleted."""
 
 
 class Entry(BaseModel):
@@ -53,17 +117,37 @@ class Entry(BaseModel):
     """The only writer that may commit; None allows any. None is not stored: earlier releases do not know the field."""
     since: tuple[int, ...] = (0,)
     capabilities: tuple[Capability, ...]
+    ended: tuple[Ended, ...] = Field(default=(), exclude_if=lambda ended: not ended)
+    """The capabilities that ended last, oldest first; see `holds.ENDED_MAX`."""
     decisions: tuple[StoredDecision, ...] = ()
     created_at_ms: int
     tables_made: bool = False
     """Whether all tables were created. From then on a missing table is damage and is never recreated."""
+    renaming: Renaming | None = Field(default=None, exclude_if=lambda renaming: renaming is None)
+    """The name that it is about to get; until then, it has its earlier name."""
+    dropped: Dropped | None = Field(default=None, exclude_if=lambda dropped: dropped is None)
+    """Set if it was dropped: nobody can read it any more, and its name is free."""
     tables_format: int = Field(default=0, exclude_if=lambda number: number == 0)
     """Each table has at least this format; see `store.format`. 0 is not stored: earlier releases did not store it."""
 
     @property
+    def is_held(self) -> bool:
+        """Whether a reader has a capability."""
+        return any(capability.kind == "read" for capability in self.capabilities)
+
+    def has_name(self, name: str) -> bool:
+        """Return whether it is the collection of this name: it was neither renamed nor dropped."""
+        return self.name == name and self.dropped is None
+
+    @property
     def positioned(self) -> bool:
         """Whether rows have a position as well as a time; see `tidelake.model.positioned`."""
-        return self.mints_times and envelope_terms(self.envelope).key != "refused"
+        return not framing_terms(self.framing).identifies_by_data and envelope_terms(self.envelope).key != "refused"
+
+    @property
+    def counts_positions(self) -> bool:
+        """Whether statements are identified by their positions; `transactions` has what announces their number."""
+        return framing_terms(self.framing).counts_positions
 
     @property
     def mints_times(self) -> bool:
@@ -92,8 +176,9 @@ class Collection:
     def tables(self) -> tuple[Location, ...]:
         """The tables that commits go to: all but `handles`, which has the entry, and `current`."""
         paths = self.paths
-        tables = (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late)
-        return (*tables, paths.bindings) if self.entry.mints_times else tables
+        tables = [paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late]
+        tables += [paths.bindings] if self.entry.mints_times else []
+        return (*tables, paths.transactions) if self.entry.counts_positions else tuple(tables)
 
     def carry_columns(self) -> OpenTable:
         """Open the updates table with all columns of the entry; see `columns.carry_columns`."""

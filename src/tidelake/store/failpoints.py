@@ -89,8 +89,31 @@ RAW_FAILPOINTS: tuple[str, ...] = (
 )
 """Only reclocked collections reach these: they have the table `bindings` as well, and their ticks take other steps."""
 
+TRANSACTION_FAILPOINTS: tuple[str, ...] = (
+    "table.after_create.transactions",
+    "commit.before_call.transactions",
+    "commit.after_call.transactions",
+    "commit.after_sync.transactions",
+    "commit.after_marker.transactions",
+)
+"""Only collections with transactions reach these: they have the table `transactions` as well."""
+
 EVOLUTION_FAILPOINTS: tuple[str, ...] = ("columns.after_catalog", "columns.after_commit")
 """Only collections that get a new column reach these."""
+
+LIFE_FAILPOINTS: tuple[str, ...] = (
+    "rename.after_intent",
+    "rename.after_name",
+    "rename.after_handles",
+    "drop.after_handles",
+    "drop.after_epoch",
+    "drop.after_note",
+    "gc.before_folders",
+    "gc.after_folder",
+    "gc.after_folders",
+    "gc.after_publication",
+)
+"""Only renaming, dropping and the collection of garbage reach these."""
 
 BRING_OVER_FAILPOINTS: tuple[str, ...] = (
     "commit.before_call.catalog",

@@ -3,7 +3,8 @@
 Format 2 comes with markers (`acknowledged`), digests and sweep floors, which earlier releases neither write nor check.
 Earlier releases do not check the format either, but they refuse a table with `delta.setTransactionRetentionDuration`.
 Formats 3 and 4 are the catalog's alone. Format 3 has publications, which earlier releases would take for collections;
-in format 4, names and collections have logs of their own. Earlier releases refuse the later format. See
+in format 4, names and collections have logs of their own. Format 5 is that of handles that have had a hold, a new
+name or an end, which earlier releases do not know. Earlier releases refuse the later format. See
 docs/decisions/format.md.
 """
 
@@ -13,7 +14,9 @@ FORMAT, FORMAT_VERSION = "format", 2
 """The value that states a table's format, and the format that every table is upgraded to. A table without the
 value was created before formats were stated. Tables of format 1, which was never released, lack the property."""
 CATALOG_VERSION = 4
-"""The format of a catalog that no commit adds rows to. No table has a later format that this release knows."""
+"""The format of a catalog that no commit adds rows to."""
+HANDLES_VERSION = NEWEST_VERSION = 5
+"""The format of handles from the first hold, renaming or drop on. This release knows no later format."""
 DIVIDED = "divided"
 """The value of a catalog that says that it has no rows any more: all of them were copied to names and collections."""
 REFUSED_PROPERTY = "delta.setTransactionRetentionDuration"

@@ -12,10 +12,12 @@ from typing import TypeVar
 import pyarrow as pa
 
 from tidelake.errors import Conflict, DamagedLog, DamagedTable
+from tidelake.storage.arrow import text_array
 from tidelake.store.commit import EPOCH, OpenTable, create_table, maintain
 from tidelake.store.entry import Entry
 from tidelake.store.failpoints import reach
 from tidelake.store.files import discard_run, read_rows, write_run
+from tidelake.store.format import FORMAT, HANDLES_VERSION
 from tidelake.store.layout import RUN, CollectionPaths, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit, retry_work
 from tidelake.store.state import SINCE
@@ -25,25 +27,29 @@ T = TypeVar("T")
 ENTRIES_SCHEMA = pa.schema([pa.field(name, pa.string()) for name in ("name", "document", RUN)])
 """The schema of handles, and of the catalog of a store before format 4: the name of a collection and its entry."""
 
+_ENTRIES_MAX = 128
+"""How many entries of the log of handles are kept for hours: holders may make several calls a second."""
+# Each change removes a file. Checkpoints would list all files of a day, and every commit would read the list.
+_CONFIGURATION = {"delta.deletedFileRetentionDuration": "interval 1 seconds"}
 
-def read_handles(paths: CollectionPaths, may_be_stale: bool = False) -> Entry:
+
+def read_handles(paths: CollectionPaths) -> Entry:
     """Return the entry of a collection.
 
     Args:
         paths: the locations of the collection.
-        may_be_stale: see `OpenTable`.
 
     Raises:
         DamagedTable: the handles are missing, or are not what was committed.
 
     Cost: a log is opened, and one small file is read.
     """
-    return _read(paths, _open(paths, may_be_stale))
+    return _read(paths, _open(paths))
 
 
 def create_handles(paths: CollectionPaths, entry: Entry) -> None:
     """Create the handles of a collection with its first entry, unless they exist."""
-    create_table(paths.handles, ENTRIES_SCHEMA)
+    create_table(paths.handles, ENTRIES_SCHEMA, configuration=_CONFIGURATION)
 
     def commit(table: OpenTable) -> None:
         if not table.files():
@@ -65,9 +71,9 @@ def change_handles(paths: CollectionPaths, change: Callable[[Entry], Entry]) -> 
     return _retry(paths, commit)
 
 
-def _open(paths: CollectionPaths, may_be_stale: bool = False) -> OpenTable:
+def _open(paths: CollectionPaths) -> OpenTable:
     try:
-        return OpenTable(paths.handles, may_be_stale=may_be_stale)
+        return OpenTable(paths.handles)
     except DamagedLog:
         raise
     except DamagedTable as error:
@@ -89,9 +95,14 @@ def _read(paths: CollectionPaths, table: OpenTable) -> Entry:
 def _swap(table: OpenTable, entry: Entry) -> None:
     """Commit an entry in place of the earlier one."""
     run = new_run("entry", table.seq)
-    rows = pa.table({"name": [entry.name], "document": [entry.model_dump_json()]})
+    columns = {"name": text_array([entry.name]), "document": text_array([entry.model_dump_json()])}
+    rows = pa.Table.from_arrays(list(columns.values()), names=list(columns))
     added = write_run(table.path, run, rows)
     values = {EPOCH: entry.epoch} | ({SINCE: entry.since[0]} if entry.since else {})
+    holds = any(capability.hold is not None for capability in entry.capabilities)
+    if holds or entry.ended or entry.renaming is not None or entry.dropped is not None:
+        # Earlier releases would ignore leases, and refuse the new fields without naming the format.
+        values[FORMAT] = HANDLES_VERSION
     try:
         table.commit(values, added, [file.run for file in table.files()])
     except Conflict:
@@ -99,7 +110,7 @@ def _swap(table: OpenTable, entry: Entry) -> None:
         reach("catalog.after_conflict")
         raise
     reach("catalog.after_commit")
-    maintain(table.path)
+    maintain(table.path, _ENTRIES_MAX)
 
 
 def _retry(paths: CollectionPaths, commit: Callable[[OpenTable], T]) -> T:

@@ -12,6 +12,7 @@
     proofs/                        for each time, what was announced and what was counted
     quarantine/                    unusable messages, and why
     bindings/                      reclocked: the offsets bound to each minted time
+    transactions/                  transactions of the source, and what they announce for the collection's table
     late/                          statements that arrived after their times were sealed
     current/                       published contents of an earlier version, which are no longer rebuilt
 """
@@ -34,6 +35,10 @@ DIFF = "_diff"
 POSITION = "_position"
 UNAVAILABLE = "_unavailable"
 ERROR = "_error"
+
+EVENT_POSITION_SIZES = (2, 4)
+"""Transactions: the sizes of positions that seal counts: commit position and number in the transaction, or, for a row
+of a snapshot, place in the log, 0, partition and offset. The second row of an event and a barrier have other sizes."""
 
 PROOF_RUN = "proof-"
 """Prefix of the runs in `proofs/` that hold proofs. Other runs hold notes."""
@@ -97,6 +102,22 @@ BINDINGS_SCHEMA = pa.schema(
 )
 """Each row is a tick: it read offsets `[starts[i], ends[i])` of `partitions[i]` of `topics[i]`. Times are unique."""
 
+TRANSACTIONS_SCHEMA = pa.schema(
+    [
+        pa.field(TIME, pa.int64()),
+        pa.field("kind", pa.string()),
+        pa.field("id", pa.string()),
+        *_source,
+        pa.field("events", pa.int64()),
+        pa.field("events_in_all", pa.int64()),
+        pa.field("ended_at_ms", pa.int64()),
+        pa.field(RUN, pa.string()),
+    ]
+)
+"""`kind` is `end` (the end of a transaction: its commit position, id, place in the topic, its number of events in the
+collection's table and in all tables, and when it ended) or `snapshot` (a snapshot of the table: its place in the log,
+and its number of rows). A row may be repeated."""
+
 QUARANTINE_SCHEMA = pa.schema(
     [
         *_source,
@@ -112,6 +133,8 @@ QUARANTINE_SCHEMA = pa.schema(
 """One row for each `(topic, partition, offset)`; `times` are those that the message holds back, if known."""
 
 
+COLLECTION_ID = re.compile(r"[0-9a-f]{32}")
+"""The form of the id of a collection."""
 _RUN_NAME = re.compile(r"[^-]+-([0-9]{1,19})-[0-9a-f]{24}")
 
 
@@ -191,6 +214,11 @@ class CollectionPaths:
         return self.root / "bindings"
 
     @property
+    def transactions(self) -> Location:
+        """The transactions that were read; only of collections whose source announces transactions."""
+        return self.root / "transactions"
+
+    @property
     def current(self) -> Location:
         """The contents that earlier versions published. The table is not rebuilt any more; nobody deletes it."""
         return self.root / "current"
@@ -199,9 +227,15 @@ class CollectionPaths:
 class Store:
     """A folder, local or in an object store, that holds a catalog, names and collections."""
 
-    def __init__(self, place: Place | ObjectStorePlace) -> None:
-        """Take the store's location; nothing is opened."""
-        self.root = blobs.root_of(place)
+    def __init__(self, place: Place | ObjectStorePlace, read_only: bool = False) -> None:
+        """Take the store's location; nothing is opened.
+
+        Args:
+            place: the folder.
+            read_only: whether every attempt to write to the store raises `LakeReadOnly`.
+        """
+        root = blobs.root_of(place)
+        self.root = root.read_only if read_only else root
 
     @property
     def catalog(self) -> Location:

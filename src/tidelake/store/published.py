@@ -158,9 +158,7 @@ class StagedRows:
         """
         before = self._table_before()
         replaced = {} if before is None else _live_files(before)
-        for folder in {path.partition("/")[0] for path in replaced if "/" in path}:
-            with suppress(FileNotFoundError):
-                blobs.renew(self.table / folder)  # from now on, readers have the retention period to finish with it
+        _renew(self.table, replaced)
         now_ms = int(time.time() * 1000)
         metadata = self._metadata | {"name": name, "description": comment}
         if before is not None:
@@ -177,12 +175,7 @@ class StagedRows:
             *({"add": add} for add in adds),
         ]
         self._make_files_durable()
-        entry = entry_path(self.table, self.version + 1)
-        try:
-            blobs.create(entry, "".join(json.dumps(action) + "\n" for action in actions).encode())
-        except FileExistsError as error:
-            fact = "another process has published first"
-            raise Conflict(str(self.table), self.version + 1, fact) from error
+        entry = _put_entry(self.table, self.version + 1, actions)
         reach("current.after_entry")
         blobs.make_durable([entry])
         blobs.make_names_durable([entry.parent, self.table, *self.table.parents])
@@ -248,6 +241,72 @@ class StagedRows:
         blobs.make_durable(blob.location for blob in written)
         blobs.make_names_durable({*(blob.location.parent for blob in written), self.table})
         blobs.make_folder(self.table / LOG)
+
+
+def empty_published(table: Location) -> bool:
+    """Remove all rows from a publication's table, in one commit; return whether it had any.
+
+    Readers of earlier versions have `RETENTION_S` to finish; then `maintain_published` deletes the files. The log
+    stays, so that the name can be published again.
+
+    Raises:
+        Conflict: another commit came first; the table may have another collection's rows now.
+        DamagedPublication: the log cannot be read.
+    """
+    version = newest_version(table)
+    if version < 0:
+        return False
+    try:
+        before = load_table(table)
+    except DamagedTable as error:
+        raise DamagedPublication(error.table, error.detail) from error
+    if before.version() != version:
+        raise Conflict(str(table), version + 1, f"version {before.version()} is there already")
+    live = _live_files(before)
+    if not live:
+        return False
+    _renew(table, live)
+    now_ms = int(time.time() * 1000)
+    info = {
+        "timestamp": now_ms,
+        "operation": "DELETE",
+        "operationParameters": {"predicate": "[]"},
+        "readVersion": version,
+        "isolationLevel": "Serializable",
+        "isBlindAppend": False,
+        "engineInfo": "Tidelake",
+    }
+    removes = [{"remove": _removed(path, size, now_ms)} for path, size in live.items()]
+    entry = _put_entry(table, version + 1, [{"commitInfo": info}, *removes])
+    blobs.make_durable([entry])
+    blobs.make_names_durable([entry.parent])
+    return True
+
+
+def published_bytes(table: Location) -> int:
+    """Return the size of the files below a publication's table, its log aside."""
+    return sum(blob.size for blob in blobs.list_blobs(table) if _FOLDER.match(blob.location.below(table)))
+
+
+def _renew(table: Location, replaced: Iterable[str]) -> None:
+    """Give readers the retention period, from now on, to finish with the folders of files that are removed."""
+    for folder in {path.partition("/")[0] for path in replaced if "/" in path}:
+        with suppress(FileNotFoundError):
+            blobs.renew(table / folder)
+
+
+def _put_entry(table: Location, version: int, actions: Iterable[Mapping[str, Any]]) -> Location:
+    """Create the log entry of a version, and return its location.
+
+    Raises:
+        Conflict: another process came first.
+    """
+    entry = entry_path(table, version)
+    try:
+        blobs.create(entry, "".join(json.dumps(action) + "\n" for action in actions).encode())
+    except FileExistsError as error:
+        raise Conflict(str(table), version, "another process has published first") from error
+    return entry
 
 
 def _live_files(table: DeltaTable) -> dict[str, int]:

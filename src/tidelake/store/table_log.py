@@ -22,7 +22,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from tidelake.errors import DamagedLog, DamagedTable, StoreAccessDenied
+from tidelake.errors import DamagedLog, DamagedTable, LakeReadOnly, StoreAccessDenied
 from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
@@ -43,6 +43,9 @@ LOG = "_delta_log"
 SEQ = "seq"
 BEFORE = "before"
 """The field of an entry's `commitInfo` that states the SHA-256 of the entry before it; empty in the first entry."""
+_CROWDED_S = 10.0
+"""How old entries must be that are deleted because there are many later ones. By then, whoever listed them has read
+them, or lists the log once more."""
 RETENTION_S = 6 * 3600
 """How long entries stay even if there are two later checkpoints: a reader may be about to read them."""
 
@@ -90,7 +93,10 @@ def check_log(path: Location) -> int:
         text = _text_of(path, version)
         if text is None:  # a clean-up has just deleted it
             continue
-        entry = _parse(text) if is_whole(text) else []
+        is_torn = not is_whole(text)
+        if is_torn and version == versions[-1] and version > read_markers(path).newest and blobs.may_be_torn(path):
+            break  # nobody has acknowledged it, and a reader that may not write leaves it where it is
+        entry = [] if is_torn else _parse(text)
         seq, before = seq_of(entry), before_of(entry)
         if seq is None or (seq_before is not None and seq != seq_before + 1):
             raise DamagedTable(str(path), f"'seq' is {seq} at version {version} after {seq_before}")
@@ -211,7 +217,7 @@ class Tip:
 
     def followed_by(self, version: int, digest: str | None, text: bytes) -> Tip:
         """The tip of the log after one more entry."""
-        return Tip(version, digest, self.checkpoint, (*self.entries, text), self.checkpoint_version)
+        return Tip(version, digest, self.checkpoint, (*self.entries, text), self.checkpoint_version, self.is_newest)
 
     def newest_entries(self) -> tuple[Entry | None, Entry]:
         """The second newest entry (None unless it is past the checkpoint) and the newest entry."""
@@ -276,7 +282,9 @@ def _settle(path: Location, takes_over: bool) -> Tip:
     is_earlier = _is_of_earlier_release(path, markers, written, versions)
     if is_earlier:
         markers = Markers()  # an upgrade was interrupted, and the earlier release went on committing
-    start, checkpoint = _verified_checkpoint(path, written, markers, versions, not is_earlier or takes_over)
+    acknowledged = markers.newest  # once: it is the greatest of all markers
+    marks = takes_over if is_earlier else bool(markers.entries)  # nothing is written to a log that lost its markers
+    start, checkpoint = _verified_checkpoint(path, written, markers, versions, marks)
     past = [version for version in versions if version > start]
     gap = next((version for version, due in zip(past, range(start + 1, newest + 1), strict=False) if version != due), 0)
     if gap and _versions(path) != versions:  # a listing may miss a name that was just added, and yet show a later one
@@ -284,14 +292,14 @@ def _settle(path: Location, takes_over: bool) -> Tip:
     if gap:
         raise DamagedLog(str(path), f"the entries before version {gap} are missing")
     # Read the newest acknowledged entry even if the checkpoint sums it up: the next entry states its SHA-256.
-    read = [version for version in versions if version >= min(start, markers.newest)] or versions[-1:]
+    read = [version for version in versions if version >= min(start, acknowledged)] or versions[-1:]
     tip = Tip(-1, None, checkpoint, checkpoint_version=start)
-    tip = _verify_entries(path, markers, tip, [version for version in read if version <= markers.newest])
+    tip = _verify_entries(path, markers, tip, [version for version in read if version <= acknowledged])
     if not markers.entries:
         if is_earlier and takes_over:
             forget_before(path, start)  # delete the markers of an interrupted upgrade, which would leave a gap
         return _take_over(path, tip, past or versions[-1:], takes_over)
-    return _finish_entries(path, markers, tip, [number for number in versions if number > markers.newest])
+    return _finish_entries(path, markers, tip, [number for number in versions if number > acknowledged])
 
 
 def is_of_earlier_release(path: Location) -> bool:
@@ -318,11 +326,12 @@ def _is_of_earlier_release(path: Location, markers: Markers, written: list[Locat
 
 def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[int]) -> Tip:
     """Compare acknowledged entries with their markers; return the tip of the log after these entries."""
+    first = min(markers.entries, default=0)
     texts = {version: text or b"" for version, text in _texts_of(path, versions).items()}
     digests = {version: digest_of(text) for version, text in texts.items()}
     for version, digest in digests.items():
         stated = markers.entries.get(version)
-        if stated is None and version < min(markers.entries):
+        if stated is None and version < first:
             continue
         if stated is None and digest == stated_before(texts[version + 1]):
             with _unless_read_only():
@@ -330,7 +339,7 @@ def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
                 warn("a missing marker was written again", table=str(path), version=version)
         elif digest != stated:
             raise DamagedLog(str(path), f"the entry of version {version} is not the one that was acknowledged")
-    _mark_earlier(path, {version: text for version, text in texts.items() if version < min(markers.entries)})
+    _mark_earlier(path, {version: text for version, text in texts.items() if version < first})
     for version, digest in digests.items():
         tip = tip.followed_by(version, digest, texts[version])
     return tip
@@ -397,8 +406,13 @@ def _take_over(path: Location, tip: Tip, versions: list[int], marks: bool) -> Ti
         raise DamagedLog(str(path), "no version is marked as acknowledged")
     newest = versions[-1]
     if not is_whole(texts[newest]):
-        _set_torn_entry_aside(path, newest)
-        return settle(path, marks)
+        with _unless_read_only():
+            _set_torn_entry_aside(path, newest)
+            return settle(path, marks)
+        del texts[newest]
+        if not texts:  # a table whose creation was interrupted
+            return replace(tip, is_newest=False)
+        newest, tip = max(texts), replace(tip, is_newest=False)
     torn = next((version for version, text in texts.items() if not is_whole(text)), None)
     if torn is not None:
         raise DamagedLog(str(path), f"the entry of version {torn} is torn, but later entries follow")
@@ -413,9 +427,11 @@ def _take_over(path: Location, tip: Tip, versions: list[int], marks: bool) -> Ti
 
 @contextmanager
 def _unless_read_only() -> Iterator[None]:
-    """Skip the rest of the block if this process has no permission to write to the store: it then only reads."""
+    """Skip the rest of the block if this process may not write to the store: it then only reads."""
     try:
         yield
+    except LakeReadOnly:
+        return
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
@@ -520,19 +536,27 @@ def acknowledge_newest_checkpoint(path: Location) -> None:
     _verified_checkpoint(path, written, markers, _versions(path))
 
 
-def clean_up(path: Location) -> None:
-    """Delete entries, markers and checkpoints that are old enough and are followed by two acknowledged checkpoints."""
+def clean_up(path: Location, entries_max: int | None = None) -> None:
+    """Delete entries, markers and checkpoints that are old enough and are followed by two acknowledged checkpoints.
+
+    Args:
+        path: the table's folder.
+        entries_max: how many entries are kept for the whole retention period; earlier ones are kept for seconds, so
+            that a log with many commits stays short. None means all.
+    """
     acknowledged = sorted(read_markers(path).checkpoints)
     on_disk = {version_of(location) for location in checkpoints(path)}
     limits = [version for version in acknowledged if version in on_disk][-2:]
     if len(limits) < 2:
         return
     log = path / LOG
-    oldest_s = blobs.now_s(log) - RETENTION_S
+    now_s, first_kept = blobs.now_s(log), 0 if entries_max is None else newest_version(path) - entries_max
     listed = [blob for blob in blobs.list_folder(log, hidden=False).blobs if _OF_A_VERSION.match(blob.location.name)]
     old = [blob for blob in listed if version_of(blob.location) < limits[0]]
     # From the oldest on, up to the first that is too young: there must be no gap.
-    limit = min((version_of(blob.location) for blob in old if blob.changed_s >= oldest_s), default=limits[0])
+    ages = {blob.location: RETENTION_S if version_of(blob.location) >= first_kept else _CROWDED_S for blob in old}
+    young = (blob.location for blob in old if blob.changed_s >= now_s - ages[blob.location])
+    limit = min(map(version_of, young), default=limits[0])
     forget_before(path, limit)  # first: an old entry without a marker is not damage, but a marker without an entry is
     blobs.delete_all(blob.location for blob in old if version_of(blob.location) < limit)
 

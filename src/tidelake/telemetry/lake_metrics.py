@@ -20,6 +20,7 @@ _INFO = Metric("info", "The version of Tidelake that read the status.", ("versio
 _READ_AT = Metric("status_timestamp_seconds", "When the status was read, in Unix time.", ())
 _READABLE = Metric("collection_readable", "1 if the collection's status could be read, otherwise 0.")
 _INGESTED = Metric("collection_ingested", "1 if the collection was ever ingested, otherwise 0.")
+_ORPHANED = Metric("collection_orphaned", "1 for a collection of the store that the settings do not name.")
 _NEEDS_SOMEBODY = Metric(
     "needs_somebody", "1 if a person has to act before the collection continues or can be trusted."
 )
@@ -80,7 +81,7 @@ _NUMBERS: tuple[tuple[Metric, Callable[[CollectionStatus], float | None]], ...] 
 )
 
 METRICS = (
-    _INFO, _READ_AT, _READABLE, _INGESTED, _NEEDS_SOMEBODY, _PROBLEM, _STALLED_AFTER,
+    _INFO, _READ_AT, _READABLE, _INGESTED, _ORPHANED, _NEEDS_SOMEBODY, _PROBLEM, _STALLED_AFTER,
     *(metric for metric, _ in _NUMBERS), _UPPER_MOVED, _UPPER_TIME, _QUARANTINED, _UNEXPLAINED, _LATE,
 )  # fmt: skip
 """All metrics of a lake."""
@@ -114,6 +115,9 @@ def lake_samples(lake: Lake, now_s: float) -> Iterator[Sample]:
     for name in lake.refused:  # its settings are unknown
         yield Sample(_READABLE, (name,), 0)
         yield Sample(_NEEDS_SOMEBODY, (name,), 1)
+    for orphaned in lake.orphaned():
+        if orphaned.error is None:
+            yield Sample(_ORPHANED, (orphaned.name,), 1)
 
 
 def collection_samples(

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tidelake.forms.form import Form
 from tidelake.spark.row_hash import weighted_names, weighted_sum, weighted_sums
 from tidelake.store.entry import Collection
-from tidelake.store.layout import DIFF, RUN, TIME
+from tidelake.store.layout import DIFF, EVENT_POSITION_SIZES, POSITION, RUN, TIME
 from tidelake.store.table_schema import data_fields
 from tidelake.validate.hashes import hash_of
 
@@ -44,6 +44,27 @@ def recount_rows(sealed: DataFrame, collection: Collection, form: Form) -> list[
         F.min(weight).alias("diff_min"),
         F.sum(weight).alias("diff_sum"),
         *_hashes(statement, data if form.is_additive else None, weight),
+    )
+    return [
+        {"time": row[TIME], **{name: int(row[name]) for name in _NUMBERS}, **_hashes_of(row)}
+        for row in by_time.toArrow().to_pylist()
+    ]
+
+
+def recount_positions(sealed: DataFrame, collection: Collection) -> list[dict[str, Any]]:
+    """Count the distinct positions of events by time. Copies of an event are one event, and one row of the hash."""
+    stored = [field for field in collection.updates_schema() if field.name != RUN]
+    counted = F.when(F.size(POSITION).isin(*EVENT_POSITION_SIZES), F.col(POSITION))
+    by_time = (
+        sealed.select(*(f"`{field.name}`" for field in stored))
+        .distinct()
+        .groupBy(TIME)
+        .agg(
+            F.count_distinct(counted).alias("recounted"),
+            F.lit(1).alias("diff_min"),
+            F.sum(DIFF).alias("diff_sum"),
+            *_hashes(stored, None, F.lit(1).cast("bigint")),
+        )
     )
     return [
         {"time": row[TIME], **{name: int(row[name]) for name in _NUMBERS}, **_hashes_of(row)}

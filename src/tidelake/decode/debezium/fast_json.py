@@ -59,7 +59,7 @@ def read_plain_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     schema = embedded_schema_hash(parsed, shape, F.col(WITH_SENTINEL).cast("binary"))
     read = read.withColumns({SCHEMA: schema, BROKEN: F.lit(None).cast("string")})
     is_whole = (parsed[_SENTINEL] == 1) & parsed[CORRUPT].isNull() & F.col(IS_UTF8)
-    read = read.withColumns({IS_WHOLE: is_whole, EVENT: event_of(parsed)})
+    read = read.withColumns({IS_WHOLE: is_whole, EVENT: event_of(parsed, shape)})
     read = read.withColumn(IS_PLAIN, F.coalesce(F.col(IS_WHOLE) & _is_plain(shape), F.lit(False)))
     changes = read_events(read, shape, RowReader(shape.columns, plain=frozenset(_PLAIN), written=shape.written))
     # The key in the event is unusable, but the record's own key may be usable.

@@ -26,6 +26,7 @@ from tidelake.decode.json import (
 
 _JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
 _PARTS = ("before", "after", "source", "op", "ts_ms")
+_TRANSACTION = (("id", "string"), ("data_collection_order", "string"))
 
 
 def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
@@ -37,7 +38,9 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     text = F.col("value").cast("string")
     read = raw.withColumn(PARSED, read_object(text, event_ddl(shape)))
     parsed = F.col(f"{PARSED}.v")[0]
-    read = read.withColumns({SCHEMA: embedded_schema_hash(parsed, shape, F.col("value")), EVENT: event_of(parsed)})
+    read = read.withColumns(
+        {SCHEMA: embedded_schema_hash(parsed, shape, F.col("value")), EVENT: event_of(parsed, shape)}
+    )
     surrogates = F.when(has_lone_surrogates(F.col(EVENT), shape, text), F.lit("undecodable"))
     broken = F.coalesce(
         reason_by(F.col(SCHEMA), shape.refused_schemas),
@@ -112,6 +115,7 @@ def event_ddl(shape: ChangeShape, plain: Mapping[str, str] | None = None) -> str
         *((name, _struct(fields)) for name, fields in rows.items()),
         ("op", "string"),
         ("ts_ms", number_type("ts_ms")),
+        *([("transaction", _struct(_TRANSACTION))] if shape.transactions else []),
     ]
     return _struct([*parts, ("payload", _struct(parts))])
 
@@ -120,9 +124,10 @@ def _struct(fields: Sequence[tuple[str, str]]) -> str:
     return f"struct<{', '.join(f'`{name}`: {kind}' for name, kind in fields)}>"
 
 
-def event_of(parsed: Column) -> Column:
+def event_of(parsed: Column, shape: ChangeShape) -> Column:
     """Return the event from a value read as `event_ddl`: its payload, if it has one."""
-    bare = F.struct(*(parsed[name].alias(name) for name in _PARTS))
+    parts = (*_PARTS, "transaction") if shape.transactions else _PARTS
+    bare = F.struct(*(parsed[name].alias(name) for name in parts))
     return F.when(parsed["payload"].isNotNull(), parsed["payload"]).otherwise(bare)
 
 

@@ -22,7 +22,9 @@ from tidelake.decode.debezium.columns import (
     EVENT,
     IN_SNAPSHOT,
     LSN,
+    ORDER,
     PROCESSED_MS,
+    TRANSACTION,
 )
 from tidelake.decode.debezium.shape import ChangeShape
 from tidelake.spark.conditions import all_of
@@ -67,12 +69,21 @@ def position_columns(shape: ChangeShape) -> list[Column]:
     source = F.col(f"{EVENT}.source")
     return [
         source["connector"].alias(CONNECTOR),
-        _first_of(source["sequence"]).alias(COMMITTED),
+        first_of(source["sequence"]).alias(COMMITTED),
         source["lsn"].try_cast("bigint").alias(LSN),
         _is_of_snapshot(shape).alias(IN_SNAPSHOT),
-        F.coalesce(source["snapshot"].isin(*_SNAPSHOT_ENDS), F.lit(False)).alias(ENDS_SNAPSHOT),
+        ends_snapshot(source["snapshot"]).alias(ENDS_SNAPSHOT),
         F.col(f"{EVENT}.ts_ms").try_cast("bigint").alias(PROCESSED_MS),
         _declared_position(shape).alias(DECLARED),
+        *(_transaction_columns() if shape.transactions else []),
+    ]
+
+
+def _transaction_columns() -> list[Column]:
+    transaction = F.col(f"{EVENT}.transaction")
+    return [
+        F.substring_index(transaction["id"], ":", 1).alias(TRANSACTION),
+        transaction["data_collection_order"].try_cast("bigint").alias(ORDER),
     ]
 
 
@@ -81,11 +92,21 @@ def _is_of_snapshot(shape: ChangeShape) -> Column:
     if shape.position:
         return F.lit(False)
     source = F.col(f"{EVENT}.source")
-    is_snapshot_row = source["snapshot"].isin(*_IN_SNAPSHOT) & (F.col(f"{EVENT}.op") == "r")
-    return F.coalesce(is_snapshot_row & source["lsn"].try_cast("bigint").isNotNull(), F.lit(False))
+    return is_snapshot_row(source["snapshot"], F.col(f"{EVENT}.op"), source["lsn"])
 
 
-def _first_of(sequence: Column) -> Column:
+def is_snapshot_row(snapshot: Column, op: Column, lsn: Column) -> Column:
+    """Return whether an event states a row of a snapshot with a place in the log; never null."""
+    is_row = snapshot.isin(*_IN_SNAPSHOT) & (op == "r") & lsn.try_cast("bigint").isNotNull()
+    return F.coalesce(is_row, F.lit(False))
+
+
+def ends_snapshot(snapshot: Column) -> Column:
+    """Return whether an event is the last of a snapshot of a table, or of all tables; never null."""
+    return F.coalesce(snapshot.isin(*_SNAPSHOT_ENDS), F.lit(False))
+
+
+def first_of(sequence: Column) -> Column:
     """Return the first number of `source.sequence`, a list of strings; null if it has none."""
     text = F.substring_index(F.substring_index(sequence, '"', 2), '"', -1)
     number = text.try_cast("bigint")

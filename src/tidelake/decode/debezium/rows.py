@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelake.decode.debezium.columns import IS_GOOD, KIND, MARKS, PART, PREVIOUS_KEY, REASON, ROW
 from tidelake.decode.debezium.shape import ChangeShape
-from tidelake.spark.runtime_constant import parameter
 from tidelake.store.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
 
 
-def change_rows(changes: DataFrame, shape: ChangeShape, time: int) -> DataFrame:
+def change_rows(changes: DataFrame, shape: ChangeShape, time: Column, place: Sequence[str] = ()) -> DataFrame:
     """Convert change events to rows of the positioned form.
 
     In:  the frame that `read_events` returns, with _position, and _marks (not null).
     Out: the table's columns, and _marks. A change of a row's key becomes a delete, without marks, and a value. A
          tombstone, or a record with a reason or without a position, becomes a row without a time, which is not stored.
+
+    Args:
+        changes: the frame.
+        shape: the shape of the events.
+        time: the time of an event's rows.
+        place: columns to carry along.
     """
     # Numbers are exploded, not the rows themselves, which would be copied into a list and out of it.
     good = F.col(REASON).isNull() & F.col(POSITION).isNotNull() & (F.col(KIND) != "tombstone")
@@ -33,13 +40,18 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: int) -> DataFrame:
             return F.when(whole, row_value)
         return F.when(first, F.when(kind != "barrier", row_value)).otherwise(F.col(f"{PREVIOUS_KEY}.{name}"))
 
+    # Seal counts the positions of events: the second row of an event has a longer one.
+    position = F.col(POSITION)
+    if shape.transactions:
+        position = F.when(first, position).otherwise(F.concat(position, F.array(F.lit(-1).cast("bigint"))))
     return numbered.select(
         F.when(first, F.col(MARKS)).alias(MARKS),
-        F.when(F.col(IS_GOOD), parameter(time, F.col("offset"))).alias(TIME),
+        F.when(F.col(IS_GOOD), time).alias(TIME),
         sign.cast("bigint").alias(DIFF),
-        POSITION,
+        position.alias(POSITION),
         F.when(first, F.col(UNAVAILABLE)).alias(UNAVAILABLE),
         F.when(first & (kind == "value"), error).alias(ERROR),
         *(cell(name).alias(name) for name, _ in shape.columns),
         *(F.when(whole, value).alias(name) for name, value in shape.extra.items()),
+        *place,
     )

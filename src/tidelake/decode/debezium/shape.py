@@ -31,6 +31,7 @@ class ChangeShape:
         written: JSON: by the hash of the schema, the columns whose wire types differ from the collection's.
         schema_lengths: JSON: the lengths of known schemas; see `tidelake.decode.json.schema_hash`.
         extra: further columns of the table, computed from the columns of records.
+        transactions: whether the transactions of events are read.
     """
 
     columns: tuple[tuple[str, WireType], ...]
@@ -42,6 +43,7 @@ class ChangeShape:
     written: Mapping[int, Mapping[str, WireType]] = field(default_factory=dict)
     schema_lengths: Mapping[int, int] = field(default_factory=dict)
     extra: dict[str, Column] = field(default_factory=dict)
+    transactions: bool = False
 
     @property
     def source_fields(self) -> list[str]:

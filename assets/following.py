@@ -1,0 +1,73 @@
+"""Changes for assets downstream of a lake: each run takes what has changed since the asset was last materialized.
+
+The token, the last time that the asset has seen, is in the metadata of its own materialization. So a run that fails
+changes nothing, and its retry takes the same changes again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dagster import AssetExecutionContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidelake.lake import LakeCollection
+
+
+@dataclass(frozen=True)
+class ChangesSince:
+    """What has changed in a collection since an asset was last materialized."""
+
+    after: int | None
+    """The token of the last materialization; None if the updates begin with the contents AS OF `since`."""
+    through: int
+    """The last time of the changes: the new token."""
+    updates: "DataFrame"
+    """The columns, `_time` and `_diff`, as `LakeCollection.changes` returns them."""
+    metadata: dict[str, int]
+    """The new token as metadata: the asset's materialization must have it."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the updates are all that is known, so that they replace what the asset had before."""
+        return self.after is None
+
+
+def changes_between(
+    context: AssetExecutionContext,
+    spark: "SparkSession",
+    collection: "LakeCollection",
+    columns: Sequence[str] = (),
+    where: str | None = None,
+    skip_errors: bool = False,
+    from_scratch: bool = False,
+) -> ChangesSince:
+    """Return what has changed in a collection since the asset that is being materialized was last materialized.
+
+    Args:
+        context: the context of the asset.
+        spark: the session.
+        collection: the collection; an asset may follow several.
+        columns: as for `LakeCollection.changes`.
+        where: as for `LakeCollection.changes`.
+        skip_errors: as for `LakeCollection.changes`.
+        from_scratch: ignore the last materialization.
+
+    Raises:
+        SinceError: compaction has forgotten the token, because the asset was not materialized for longer than `keep`:
+            materialize it once with `from_scratch`, or hold the time.
+        UpperError, KeysInError, UnknownColumn, PredicateRefused: as for `LakeCollection.changes`.
+    """
+    key = f"tidelake/{collection.lake.settings.lake}/{collection.name}/through"
+    after = None if from_scratch else _token(context, key)
+    found = collection.changes(spark, after, columns=columns, where=where, skip_errors=skip_errors)
+    return ChangesSince(after, found.through, found.updates, {key: found.through})
+
+
+def _token(context: AssetExecutionContext, key: str) -> int | None:
+    event = context.instance.get_latest_materialization_event(context.asset_key)
+    materialization = None if event is None else event.asset_materialization
+    value = None if materialization is None else materialization.metadata.get(key)
+    return None if value is None else int(str(value.value))

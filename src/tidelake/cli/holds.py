@@ -1,0 +1,95 @@
+"""`tidelake hold`, `holds` and `release`: times that stay readable because somebody needs them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from tidelake import open_lake
+from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument
+from tidelake.cli.render import print_json, print_rows, say
+from tidelake.cli.times import check_not_negative, read_time, seconds_of, shown_time
+from tidelake.errors import OptionRefused
+from tidelake.protocol.iso_times import iso_to_the_second
+from tidelake.store.holds import LEASE_MS_MAX
+
+
+def hold(
+    name: NameArgument,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            callback=check_not_negative,
+            help="The first time that stays readable; by default the last one that can be read now. For reclocked "
+            "collections, also 2026-11-23T10:00:00Z.",
+        ),
+    ] = None,
+    lease: Annotated[
+        str, typer.Option(help="For how long the hold lives if nobody renews it, such as 90s, 4m, 1h or 7d.")
+    ] = "1h",
+    purpose: Annotated[str, typer.Option(help="What it is for; `tidelake holds` shows it.")] = "",
+    renew: Annotated[
+        str | None, typer.Option("--renew", metavar="TOKEN", help="Renew the lease of this hold, and do nothing else.")
+    ] = None,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Hold a time, and print the token that releases it: compaction forgets nothing from there on. Starts no JVM."""
+    collection = open_lake(config).collection(name)
+    mints_times = collection.settings.mints_times
+    if renew is not None:
+        if at is not None or purpose:
+            raise OptionRefused("--renew changes neither the time nor the purpose", "leave out --at and --purpose")
+        collection.renew(renew)
+        say(f"{name}: the lease is renewed")
+        return
+    duration = timedelta(seconds=seconds_of("--lease", lease, max_s=LEASE_MS_MAX / 1000))
+    time = None if at is None else read_time("--at", at, name, mints_times)
+    held = collection.acquire(time, duration, purpose)
+    if as_json:
+        seconds = held.lease / timedelta(seconds=1)
+        print_json({"name": name, "id": held.id, "since": held.since, "lease_s": seconds, "token": held.token})
+        return
+    typer.echo(held.token)
+    say(
+        f"{name}: every time at or after {shown_time(held.since, mints_times)} stays readable until the hold is "
+        f"released, or for {lease} after its last renewal"
+    )
+
+
+def holds(name: NameArgument, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
+    """Show who holds which time, since when, until when, and what that costs. Starts no JVM."""
+    collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
+    found = collection.holds()
+    if as_json:
+        print_json({"name": name, "holds": [held.as_json() for held in found]})
+        return
+    mints_times = collection.settings.mints_times
+    rows = [
+        {
+            "id": held.id,
+            "purpose": held.purpose,
+            "since": shown_time(held.since, mints_times),
+            "acquired": iso_to_the_second(held.acquired_at_ms),
+            "until": "released" if held.until_ms is None else iso_to_the_second(held.until_ms),
+            "rows": f"{held.rows:,}",
+            "bytes": f"{held.bytes:,}",
+        }
+        for held in found
+    ]
+    print_rows(f"{name}: holds", ["id", "purpose", "since", "acquired", "until", "rows", "bytes"], rows)
+    if not found:
+        say(f"nobody holds a time of '{name}'")
+
+
+def release(
+    name: NameArgument,
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="What `tidelake hold` printed.")],
+    config: ConfigOption = CONFIG,
+) -> None:
+    """Release a hold: compaction may forget what it kept. Starts no JVM."""
+    open_lake(config).collection(name).release(token)
+    say(f"{name}: the hold is released")

@@ -1,0 +1,101 @@
+"""`tidelake rename`, `drop` and `gc`: the life of a collection after its creation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelake import open_lake
+from tidelake.cli.options import CONFIG, ConfigOption, JsonOption
+from tidelake.cli.render import print_json, print_rows, say
+from tidelake.read.words import counted
+
+StoredNameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The collection's name in the store; the settings do not have to name it.")
+]
+
+
+def rename(
+    name: StoredNameArgument,
+    other: Annotated[str, typer.Argument(metavar="NEW_NAME", help="Its new name.")],
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Give a collection another name; its history, holds and id stay. Starts no JVM.
+
+    The settings must use the new name from then on: until they do, jobs refuse the earlier one.
+    """
+    lake = open_lake(config, skip_invalid=True)
+    lake.rename(name, other)
+    if as_json:
+        print_json({"name": other, "earlier_name": name})
+        return
+    say(f"'{name}' is called '{other}' now")
+    if name in lake.settings.names:
+        say(f"next: in {lake.settings.file}, call it {other}, too")
+    say(f"the table that was published as '{name}' is not updated any more; `tidelake current {other}` makes a new one")
+
+
+def drop(
+    name: StoredNameArgument,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Drop it; without this option, only show what would be dropped.")
+    ] = False,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Drop a collection: it cannot be read any more, and `tidelake gc` deletes its tables later. Starts no JVM.
+
+    Readers may finish, and the tables stay while somebody holds a time. There is no way back.
+    """
+    lake = open_lake(config, skip_invalid=True)
+    found = lake.dropping(name)
+    if apply:
+        lake.drop(name)
+    if as_json:
+        print_json(found.as_json() | {"dropped": apply})
+        return
+    contents = found.damaged or f"{counted(found.rows, 'stored statement')}, {found.bytes:,} bytes"
+    if not apply:
+        say(f"{name}: {contents}; drop it: tidelake drop {name} --apply")
+    else:
+        say(f"{name}: dropped ({contents}); `tidelake gc` deletes its tables a day after the last hold ended")
+    for held in found.held_by:
+        say(f"held by {held}")
+    if name in lake.settings.names:
+        say(f"the settings still name it: the next ingest creates a new collection '{name}' from what its topic has")
+
+
+def gc(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing; only show what would go.")] = False,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete what nobody can need any more, and show why the rest stays. Starts no JVM.
+
+    Dead runs and the tables of dropped collections go a day after a run of this command or a compaction noted them.
+    """
+    lake = open_lake(config, skip_invalid=True)
+    garbage = lake.gc(dry_run)
+    if as_json:
+        print_json(garbage.as_json() | {"dry_run": dry_run})
+        return
+    would = "would go" if dry_run else "gone"
+    rows = [
+        {
+            "what": item.kind.replace("_", " "),
+            "name": item.name,
+            "place": item.place,
+            "bytes": None if item.bytes is None else f"{item.bytes:,}",
+            "": would if item.goes else "stays",
+            "why": item.why,
+        }
+        for item in sorted(garbage.items, key=lambda item: (not item.goes, item.place, item.why))
+    ]
+    if rows:
+        print_rows("garbage", ["what", "name", "place", "bytes", "", "why"], rows)
+    going = [item for item in garbage.items if item.goes]
+    say(f"{would}: {garbage.bytes_gone:,} bytes in {counted(len(going), 'place')}")
+    if garbage.tombstones:
+        say(f"{counted(garbage.tombstones, 'dropped collection')} left only handles, which keep ids from being reused")

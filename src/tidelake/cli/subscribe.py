@@ -1,0 +1,223 @@
+"""`tidelake subscribe`: the contents of a collection, and what changes from then on, as a stream of whole times."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from tidelake import open_lake
+from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument, SkipErrorsOption, WhereOption
+from tidelake.cli.render import printable, say
+from tidelake.cli.rows import names_in, spark_errors, with_bytes
+from tidelake.cli.times import check_not_negative, read_time, seconds_of, shown_time
+from tidelake.errors import OptionRefused
+from tidelake.store.holds import LEASE_MS_MAX
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidelake.lake import LakeCollection
+    from tidelake.read.subscription import Progress, Subscription
+
+_YEAR_S = LEASE_MS_MAX / 1000
+_TERMINATED = 128 + signal.SIGTERM
+
+
+def subscribe(
+    name: NameArgument,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            "--as-of",
+            metavar="TIME",
+            callback=check_not_negative,
+            help="The time of the contents that come first; by default the last one. For reclocked collections, also "
+            "2026-11-23T10:00:00Z.",
+        ),
+    ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            callback=check_not_negative,
+            help="Continue after this time, the last one that an earlier call has completed, without the contents.",
+        ),
+    ] = None,
+    no_snapshot: Annotated[
+        bool, typer.Option("--no-snapshot", help="Leave out the contents: begin with the changes after them.")
+    ] = False,
+    columns: Annotated[str | None, typer.Option(help="The columns to read, separated by commas.")] = None,
+    where: WhereOption = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", callback=check_not_negative, help="End after this time."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="End after this number of times with updates; the last one is whole.")
+    ] = None,
+    wait: Annotated[
+        str | None,
+        typer.Option(help="How long to wait for the next time to be sealed, such as 90s or 1h; by default not at all."),
+    ] = None,
+    poll: Annotated[str, typer.Option(help="How often to look whether anything was sealed.")] = "1s",
+    lease: Annotated[
+        str, typer.Option(help="For how long the hold of this command lives if the command is killed.")
+    ] = "1h",
+    hold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOKEN",
+            help="Continue where this hold is, and move it along. The token is used up; the new one is printed on "
+            "standard error.",
+        ),
+    ] = None,
+    no_hold: Annotated[
+        bool, typer.Option("--no-hold", help="Write nothing to the store: compaction may forget what was not read yet.")
+    ] = False,
+    skip_errors: SkipErrorsOption = False,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the contents of a collection, and then what changes, in whole times.
+
+    With --json, the lines are a recorded stream, which `tidelake replay` reads. A time is complete once a line with
+    `progress` says so. Continue an ended stream with `--after`: the last complete time is its last `upper` minus 1.
+    """
+    from tidelake.spark.session import LOG, start_session
+
+    _check_together(as_of, after, no_snapshot, hold, no_hold)
+    wait_s = 0.0 if wait is None else seconds_of("--wait", wait, max_s=_YEAR_S)
+    poll_s, lease_s = seconds_of("--poll", poll), seconds_of("--lease", lease, max_s=_YEAR_S)
+    collection = open_lake(config, skip_invalid=True, read_only=no_hold).collection(name)
+    mints_times = collection.settings.mints_times
+    start, last = (
+        None if text is None else read_time(option, text, name, mints_times)
+        for option, text in (("--after" if after is not None else "--as-of", after or as_of), ("--until", until))
+    )
+    held = None if hold is None else collection.capability(hold)
+    if held is not None:
+        say(f"the hold's new token: {held.token}")
+    say(f"starting Spark, which logs to {LOG} …")
+    session = start_session(jar_sets=collection.lake.settings.jar_sets)
+    with _terminable(), spark_errors("subscribe", name, where):
+        subscription = collection.subscribe(
+            session,
+            start,
+            after is None and hold is None and not no_snapshot,
+            names_in(columns),
+            where,
+            skip_errors,
+            wait_s=wait_s,
+            poll_s=poll_s,
+            until=last,
+            lease=timedelta(seconds=lease_s),
+            capability=held,
+            purpose="tidelake subscribe",
+        )
+        with subscription:
+            lower = subscription.token + 1 if after is not None or hold is not None else 0
+            token = _print_all(collection, subscription, lower, limit, as_json)
+        if held is not None and token is not None:
+            held.downgrade(token)
+    if token is not None:
+        say(f"{name}: complete through {shown_time(token, mints_times)}; --after {token} continues")
+
+
+def _check_together(as_of: str | None, after: str | None, no_snapshot: bool, hold: str | None, no_hold: bool) -> None:
+    """Refuse options that contradict each other.
+
+    Raises:
+        OptionRefused: two options say where to begin, or what is held.
+    """
+    if after is not None and as_of is not None:
+        raise OptionRefused("--after and --as-of both say where to begin", "leave one of them out")
+    if after is not None and no_snapshot:
+        raise OptionRefused("--after leaves the contents out already", "leave out --no-snapshot")
+    if hold is not None and (as_of is not None or no_hold or no_snapshot):
+        raise OptionRefused("--hold says where to continue", "leave out --as-of, --no-snapshot and --no-hold")
+
+
+def _print_all(
+    collection: LakeCollection,
+    subscription: Subscription,
+    lower: int,
+    limit: int | None,
+    as_json: bool,
+) -> int | None:
+    """Print all batches; return the last time that is complete, or None if no time is."""
+    from tidelake.protocol.recorded_lines import recorded_times
+
+    token, left = lower - 1 if lower else None, limit
+    for updates, progress in subscription:
+        rows = _rows_of(collection, updates, progress)
+        for time, lines in recorded_times(rows, lower, progress.through, progress.closed):
+            has_updates = _print_time(time, lines, as_json)
+            token, lower = time, time + 1
+            if left is not None and has_updates:
+                left -= 1
+                if not left:
+                    return token
+    return token
+
+
+def _print_time(time: int, lines: Iterator[str], as_json: bool) -> bool:
+    """Print the lines of one time, the statement of its progress last; return whether it has updates."""
+    from tidelake.protocol.json_values import parse, to_text
+
+    has_updates = False
+    for line in lines:
+        is_updates = line.startswith('{"updates"')
+        has_updates |= is_updates
+        if as_json:
+            sys.stdout.write(f"{line}\n")
+        elif is_updates:
+            for data, at, diff in parse(line)["updates"]:
+                sys.stdout.write(f"{at}  {diff:+d}  {printable(to_text(data))}\n")
+        else:
+            sys.stdout.write(f"{time}  complete\n")
+    sys.stdout.flush()
+    return has_updates
+
+
+def _rows_of(
+    collection: LakeCollection, updates: DataFrame, progress: Progress
+) -> Iterator[tuple[int, dict[str, Any], int]]:
+    """Yield the updates in order as `(time, data, diff)`; bytes become `{"b64": …}`."""
+    from pyspark.sql import functions as F
+
+    from tidelake.decode.landing import ROW_TEXT
+    from tidelake.protocol.json_values import parse
+    from tidelake.store.layout import DIFF, TIME
+
+    if progress.is_empty:
+        return
+    kinds = {column.name: column.type for column in collection.columns}
+    names = [f"`{name}`" for name in updates.columns if name not in (TIME, DIFF)]
+    text = F.to_json(F.struct(*names), ROW_TEXT).alias("_data")
+    for row in updates.select(TIME, text, DIFF).orderBy(TIME, "_data", DIFF).toLocalIterator():
+        yield row[0], with_bytes(parse(row[1]), kinds, lambda text: {"b64": text}), row[2]
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end the block as an error would, so that the hold is dropped."""
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(_TERMINATED)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)

@@ -1,0 +1,133 @@
+"""Reads the topic of transactions: which have ended since the last tick, and what is wrong with its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from tidelake.errors import TopicGap, TransactionTopicDivided, TransactionWentBack
+from tidelake.ingest.position import plan_next
+from tidelake.protocol.message import Progress
+from tidelake.protocol.transactions import End, NotATransaction, Sorted, payload_of, read_end, sort_ends
+from tidelake.settings.transactions import TransactionSettings
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.files import write_run
+from tidelake.store.layout import QUARANTINE_SCHEMA, RUN
+from tidelake.store.runs import append_run
+from tidelake.store.transactions import read_transactions
+from tidelake.topic.topic import OffsetRange, Topic
+
+_MALFORMED = "malformed_transaction"
+
+
+@dataclass
+class ReadEnds:
+    """What a tick reads from the topic of transactions."""
+
+    offsets: OffsetRange
+    sorted: Sorted = field(default_factory=lambda: Sorted([], []))
+    malformed: list[dict[str, Any]] = field(default_factory=list)
+    """The messages that are neither a BEGIN nor an END, with the reason as `detail`."""
+    gaps: list[TopicGap] = field(default_factory=list)
+
+
+def read_ends(
+    spark: SparkSession,
+    collection: Collection,
+    settings: TransactionSettings,
+    topic: Topic,
+    table: OpenTable,
+    last: int,
+) -> ReadEnds:
+    """Read the new messages of the topic of transactions, as far as their commit positions rise.
+
+    Args:
+        spark: the session, which reads messages from brokers.
+        collection: the collection.
+        settings: its settings.
+        topic: the topic of transactions.
+        table: the updates table.
+        last: the greatest commit position that was read before; -1 if there is none.
+
+    Raises:
+        TransactionTopicDivided: the topic has more than one partition.
+        SourceError: the topic is missing or malformed, or its brokers do not answer.
+
+    Cost: the driver holds at most `messages_per_tick_max` messages.
+    """
+    partitions = sorted(topic.end_offsets())
+    if partitions not in ([], [0]):
+        raise TransactionTopicDivided(topic.name, len(partitions))
+    offsets, gaps = plan_next(topic, table, collection, settings.messages_per_tick_max)
+    read = ReadEnds(offsets, gaps=gaps)
+    if not offsets.intervals:
+        return read
+    found: list[End] = []
+    for row in _messages(spark, topic, offsets):
+        try:
+            end = read_end(payload_of(row["value"]), settings.table, row["offset"])
+        except NotATransaction as error:
+            read.malformed.append(row | {"detail": str(error)})
+            continue
+        found += [] if end is None else [end]
+    low = [end.lsn for end in found if end.lsn <= last]
+    known = read_transactions(collection, min(low), max(low) + 1) if low else []
+    ids = {transaction.time: transaction.id for transaction in known if transaction.id is not None}
+    read.sorted = sort_ends(found, last, ids)
+    if read.sorted.went_back is not None:
+        _stop_at(read, topic, read.sorted.went_back, last)
+    return read
+
+
+def contradicting_statements(collection: Collection, ends: Sorted) -> list[Progress]:
+    """Return the statements of repeated ENDs that say something else than the first END of their transaction."""
+    if not ends.repeated:
+        return []
+    times = [end.lsn for end in ends.repeated]
+    known = read_transactions(collection, min(times), max(times) + 1)
+    counts = {end.lsn: end.events for end in ends.new}
+    counts |= {transaction.time: transaction.events for transaction in known if not transaction.is_snapshot}
+    differing = [end for end in ends.repeated if counts.get(end.lsn, end.events) != end.events]
+    return [Progress([end.lsn], [end.lsn + 1], [(end.lsn, end.events)] if end.events else []) for end in differing]
+
+
+def quarantine_malformed(collection: Collection, topic: str, malformed: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Quarantine the messages that are neither a BEGIN nor an END; return their number by reason."""
+    rows = [
+        {"topic": topic, "partition": row["partition"], "offset": row["offset"], "reason": _MALFORMED}
+        | {name: row[name] for name in ("detail", "key", "value")}
+        for row in malformed
+    ]
+    table = pa.Table.from_pylist(rows, pa.schema([field for field in QUARANTINE_SCHEMA if field.name != RUN]))
+    path = collection.paths.quarantine
+    append_run(path, "quarantine", lambda run: write_run(path, run, table), collection.entry.epoch)
+    return {_MALFORMED: len(rows)}
+
+
+def _messages(spark: SparkSession, topic: Topic, offsets: OffsetRange) -> list[dict[str, Any]]:
+    """Return the messages of a range, in the order of their offsets."""
+    columns = ["partition", "offset", "key", "value"]
+    batches = topic.batches(offsets, columns)
+    if batches is None:
+        batches = iter([topic.read(spark, offsets).select(*columns).toArrow()])
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return sorted(rows, key=lambda row: int(row["offset"]))
+
+
+def _stop_at(read: ReadEnds, topic: Topic, end: End, last: int) -> None:
+    """Read the topic only to this END, which contradicts what was read before."""
+    (partition, (start, _)), *_ = read.offsets.intervals.items()
+    newest = read.sorted.new[-1].lsn if read.sorted.new else last
+    place = (topic.name, partition, end.offset, end.offset)
+    read.gaps.append(TransactionWentBack(*place, "positions went back", end.id, end.lsn, newest))
+    read.malformed = [row for row in read.malformed if row["offset"] < end.offset]
+    identity = read.offsets.identity
+    read.offsets = OffsetRange({})
+    if start < end.offset:
+        bounded = topic.range_of({partition: (start, end.offset)})
+        read.offsets = OffsetRange(bounded.intervals, bounded.parquet, bounded.json_lines, identity)

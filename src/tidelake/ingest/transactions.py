@@ -1,0 +1,354 @@
+"""A tick of a table with transactions: it reads the ENDs first, then the events of the transactions that have ended.
+
+An event does not state its commit position; the END of its transaction does. So each partition is read to its first
+event whose END was not read. What all ENDs announce for the table becomes one progress statement, which seal compares
+with the events. The pure rules are in `tidelake.protocol.transactions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from tidelake.errors import EventBlocked, NotRewritable
+from tidelake.ingest.ends import contradicting_statements, quarantine_malformed, read_ends
+from tidelake.ingest.event_scan import EventScan
+from tidelake.ingest.position import plan_next, range_read_by, values_after
+from tidelake.ingest.reclock import RecordTick
+from tidelake.ingest.transaction_records import TransactionRecords
+from tidelake.plugins.envelope import Envelope, RecordBatch, WrittenRecords
+from tidelake.plugins.tick import PastTick
+from tidelake.protocol.transactions import (
+    Blocked,
+    Snapshot,
+    Sorted,
+    commit_ranges,
+    first_uncovered,
+    statement,
+)
+from tidelake.settings.transactions import TransactionSettings
+from tidelake.store.commit import OpenTable
+from tidelake.store.decision import parked_in
+from tidelake.store.entry import Collection
+from tidelake.store.failpoints import reach
+from tidelake.store.files import RunFile, discard_runs, write_run
+from tidelake.store.layout import (
+    DIFF,
+    POSITION,
+    PROGRESS_SCHEMA,
+    RUN,
+    TIME,
+    new_run,
+)
+from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
+from tidelake.store.row_hash import sum_of_rows
+from tidelake.store.runs import append_run, write_frame
+from tidelake.store.state import HAS_BARRIERS, HAS_LATE, HAS_QUARANTINE, UPPER, next_offsets
+from tidelake.store.table_schema import late_schema
+from tidelake.store.transactions import (
+    LAST,
+    STATED,
+    Transaction,
+    end_rows,
+    read_snapshots,
+    read_transactions,
+    snapshot_row,
+    snapshot_values,
+    transactions_table,
+)
+from tidelake.topic.topic import OffsetRange, Topic
+
+_ENDS = pa.schema([("id", pa.string()), ("lower", pa.int64()), ("lsn", pa.int64())])
+_MALFORMED = "malformed_transaction"
+
+
+class TransactionTick(RecordTick):
+    """The steps of a tick of a table with transactions."""
+
+    settings: TransactionSettings
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        collection: Collection,
+        settings: TransactionSettings,
+        topics: Sequence[Topic],
+        envelope: Envelope,
+    ) -> None:
+        super().__init__(spark, collection, settings, topics[:-1], envelope)
+        self.events, self.marks = topics[0], topics[-1]
+        self.stated, self.last = self.table.value(STATED) or 0, (self.table.value(LAST) or 0) - 1
+        self.parked = parked_in(self.collection.entry.decisions)
+        self.read_marks = OffsetRange({})
+        self.sorted = Sorted([], [])
+        self.malformed: list[dict[str, Any]] = []
+        self.blocked: list[Blocked] = []
+        self.snapshots: list[Snapshot] = []
+        self.scanned: Mapping[int, Snapshot] = {}
+        self.written = WrittenRecords([])
+        self.records: TransactionRecords | None = None  # type: ignore[assignment]  # a tick may read only ENDs
+        self.files: list[RunFile] = []
+
+    # --- plan --------------------------------------------------------------------------------------------------------
+
+    def plan(self) -> bool:
+        """Read the ENDs, and bound the range of the table; see `Tick.plan`.
+
+        Raises:
+            TransactionTopicDivided: the topic of transactions has more than one partition.
+            ConfigurationError: the events are from another connector, or from another table.
+        """
+        self._read_ends()
+        # Asked only now: rows of a snapshot that precede an END are before these ends.
+        topic_ends = self.events.end_offsets()
+        planned, gaps = plan_next(self.events, self.table, self.collection, self.settings.messages_per_tick_max)
+        self.report.gaps += gaps
+        self.ranges = [(self.events, planned)] if planned.intervals else []
+        if self.ranges:
+            self._bound(planned)
+        self._merge_snapshots()
+        self._state(topic_ends)
+        self.report.messages = self.read_marks.messages + sum(offsets.messages for _, offsets in self.ranges)
+        return bool(self.report.messages)
+
+    def commit_idle(self) -> bool:
+        """Commit nothing; see `Tick.commit_idle`."""
+        return False
+
+    def _read_ends(self) -> None:
+        """Read the new ENDs; see `read_ends`."""
+        ends = read_ends(self.spark, self.collection, self.settings, self.marks, self.table, self.last)
+        self.read_marks, self.sorted, self.malformed = ends.offsets, ends.sorted, ends.malformed
+        self.report.gaps += ends.gaps
+
+    def _newest_lsn(self) -> int:
+        return self.sorted.new[-1].lsn if self.sorted.new else self.last
+
+    def _bound(self, planned: OffsetRange) -> None:
+        """Shorten the range of each partition to its first event that cannot be read yet."""
+        scan = EventScan(self.collection.name, self.settings, self._messages(), self.collection.entry.decisions)
+        known = read_transactions(self.collection, self.lower)
+        self.blocked = scan.blocked(self._ends_frame(known))
+        oldest = min((-1 if place.after is None else place.after for place in self.blocked), default=self.last)
+        if oldest < self._newest_lsn() and oldest < self.lower:
+            # A transaction that follows `oldest` may be sealed already: then its events are repeated.
+            known = read_transactions(self.collection, oldest)
+            self.blocked = scan.blocked(self._ends_frame(known))
+        self.known_ends = self._ends_frame(known)
+        firsts = {place.partition: place.offset for place in self.blocked}
+        intervals = {
+            partition: (start, min(end, firsts.get(partition, end)))
+            for partition, (start, end) in planned.intervals.items()
+        }
+        intervals = {partition: (start, end) for partition, (start, end) in intervals.items() if start < end}
+        bounded = self.events.range_of(intervals) if intervals else None
+        self.ranges = []
+        if bounded is not None:
+            identified = OffsetRange(
+                bounded.intervals, bounded.parquet, bounded.json_lines, planned.identity, bounded.whole_files
+            )
+            self.ranges = [(self.events, identified)]
+        self.report.gaps += [
+            EventBlocked(self.events.name, place.partition, place.offset, place.offset + 1, place.reason)
+            for place in self.blocked
+            if place.reason
+        ]
+        self.scanned = scan.snapshots(firsts)
+
+    def _ends_frame(self, known: Iterable[Transaction]) -> DataFrame:
+        """Return the transactions whose ENDs were read, as `with_ends` needs them."""
+        pairs = [(transaction.id, transaction.time) for transaction in known if transaction.id is not None]
+        pairs += [(end.id, end.lsn) for end in self.sorted.new]
+        names = _ENDS.names
+        rows = [dict(zip(names, row, strict=True)) for row in commit_ranges(pairs)]
+        return self.spark.createDataFrame(pa.Table.from_pylist(rows, schema=_ENDS))
+
+    def _merge_snapshots(self) -> None:
+        """Add the snapshot rows of the range to what earlier ticks have read of the same snapshots."""
+        merged = {snapshot.lsn: snapshot for snapshot in read_snapshots(self.table, self.stated)}
+        for lsn, here in self.scanned.items():
+            if lsn < self.stated:  # its rows are late
+                continue
+            before = merged.get(lsn, Snapshot(lsn, 0, False))
+            merged[lsn] = Snapshot(lsn, before.rows + here.rows, before.is_ended or here.is_ended)
+        self.snapshots = [merged[lsn] for lsn in sorted(merged)]
+
+    def _state(self, topic_ends: Mapping[int, int]) -> None:
+        """Decide up to which time this tick makes a statement, and what it announces."""
+        read = next_offsets(self.table, self.events.name)
+        read |= {partition: end for _, offsets in self.ranges for partition, (_, end) in offsets.intervals.items()}
+        waiting = {place.partition for place in self.blocked}
+        is_through = all(read.get(partition, 0) >= end or partition in waiting for partition, end in topic_ends.items())
+        known = read_transactions(self.collection, self.stated)
+        ends = [(transaction.time, transaction.events) for transaction in known if not transaction.is_snapshot]
+        ends += [(end.lsn, end.events) for end in self.sorted.new]
+        self.end = first_uncovered(self.stated, self._newest_lsn(), self.snapshots, self.blocked, is_through)
+        self.statement = statement(self.stated, self.end, ends, self.snapshots)
+        self.stated_snapshots = [snapshot for snapshot in self.snapshots if snapshot.lsn < self.end]
+
+    # --- read, decode, write -----------------------------------------------------------------------------------------
+
+    def mint(self) -> int:
+        """Return 0: no time is minted, because END events state the times."""
+        return 0
+
+    def read(self) -> None:
+        """Resolve the schemas of the range; see `RecordTick.read`."""
+        self.time = self.mint()
+        if self.ranges:
+            super().read()
+
+    def decode(self) -> None:
+        """Create the frames of the range; see `Tick.decode`."""
+        reach("ingest.before_write")
+        if not self.ranges:
+            return
+        batch = RecordBatch(
+            self.spark,
+            self.collection,
+            self.settings,
+            self.schemas,
+            self.table,
+            0,
+            self._messages(),
+            [self.events],
+            self.ends(),
+        )
+        self.records = TransactionRecords(batch, ends=self.known_ends, upper=self.lower, parked=self.parked)
+
+    def write(self) -> None:
+        """Write the rows, the quarantine, the transactions, the statements and the late events."""
+        if self.records is not None:
+            self.written = self.records.write()
+            self.files = list(self.written.files)
+        self.files += self._write_barriers()
+        self.report.null_records, self.report.quarantined = self.written.tombstones, self.written.quarantined
+        self.report.values_in_error = self.written.errors
+        self.report.updates_stored = sum(file.rows for file in self.files)
+        self.report.bytes_stored = sum(file.bytes for file in self.files)
+        reach("ingest.after_write")
+        if self.report.quarantined:
+            self._quarantine()
+        if self.malformed:
+            self.report.count_reasons(quarantine_malformed(self.collection, self.marks.name, self.malformed))
+            self.report.quarantined += len(self.malformed)
+        reach("ingest.after_quarantine")
+        self._append_transactions()
+        self._append_progress()
+        reach("ingest.after_progress")
+        if self.records is not None and self.records.late:
+            self._set_late_aside(self.records)
+        self.report.updates_read = self.report.updates_stored + self.report.updates_late
+        reach("ingest.after_late")
+
+    def _write_barriers(self) -> list[RunFile]:
+        """Write rows that erase what a repeated snapshot does not repeat, and snapshots that were never finished."""
+        # Seal does not count these rows: the position of an event has two numbers, and that of a snapshot's row four.
+        erasing, has_earlier = [], self.stated > 0
+        for number, snapshot in enumerate(self.stated_snapshots):
+            is_superseded = number + 1 < len(self.stated_snapshots) and not snapshot.is_ended
+            if has_earlier:
+                erasing.append((snapshot.lsn, [snapshot.lsn]))
+            elif is_superseded:
+                erasing.append((snapshot.lsn, [snapshot.lsn, 1, 0]))
+            has_earlier = True
+        if not erasing:
+            return []
+        schema = pa.schema([column for column in self.collection.updates_schema() if column.name != RUN])
+        rows = pa.Table.from_pylist(
+            [{TIME: time, DIFF: 0, POSITION: position} for time, position in erasing], schema=schema
+        )
+        return write_run(self.table.path, new_run("ingest", self.table.seq), rows, sum_of_rows(rows))
+
+    def _append_transactions(self) -> None:
+        rows = end_rows(self.sorted.new, self.marks.name)
+        rows += [snapshot_row(snapshot, self.events.name) for snapshot in self.stated_snapshots]
+        if rows:
+            path = self.collection.paths.transactions
+            table = transactions_table(rows)
+            append_run(path, "transactions", lambda run: write_run(path, run, table), self.collection.entry.epoch)
+
+    def _append_progress(self) -> None:
+        """Append the statement of the tick, and those of repeated ENDs that contradict the first ones."""
+        contradicting = contradicting_statements(self.collection, self.sorted)
+        statements = [*([] if self.statement is None else [self.statement]), *contradicting]
+        if not statements:
+            return
+        self.report.progress_statements = len(statements)
+        offset = max((end for _, end in self.read_marks.intervals.values()), default=1) - 1
+        rows = [
+            {
+                "topic": self.marks.name,
+                "partition": 0,
+                "offset": offset,
+                "lower": list(progress.lower),
+                "upper": list(progress.upper),
+                "count_times": list(progress.counts),
+                "count_values": list(progress.counts.values()),
+            }
+            for progress in statements
+        ]
+        schema = pa.schema([field for field in PROGRESS_SCHEMA if field.name != RUN])
+        table, path = pa.Table.from_pylist(rows, schema=schema), self.collection.paths.progress
+        append_run(path, "progress", lambda run: write_run(path, run, table), self.collection.entry.epoch)
+
+    def _set_late_aside(self, records: TransactionRecords) -> None:
+        """Store the events of sealed transactions in `late/`, with their places."""
+        late, path = records.late_rows().coalesce(1), self.collection.paths.late
+        schema = late_schema(self.collection.entry.record_schema)
+        files = append_run(path, "late", lambda run: write_frame(late, path, run, schema), self.collection.entry.epoch)
+        self.report.updates_late = sum(file.rows for file in files)
+
+    def write_again(self, past: PastTick) -> list[RunFile]:
+        """See `Tick.write_again`."""
+        offsets = range_read_by(past, self.events, self.collection)
+        if offsets is None:
+            raise NotRewritable(str(past.table.path), "the tick that wrote the file read no events of the topic")
+        self.table, self.lower, self.ranges = past.table, past.table.value(UPPER) or 0, [(self.events, offsets)]
+        self.known_ends = self._ends_frame(read_transactions(self.collection))
+        self._resolve()
+        if past.table.schema() != self.collection.updates_schema():
+            raise NotRewritable(str(past.table.path), "columns have been added to the table since the file was made")
+        self.decode()
+        assert self.records is not None
+        return self.records.write().files
+
+    # --- commit ------------------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Commit the run and the offsets; retry after a conflict, unless a tick or a seal came first."""
+        before = self._state_of(self.table)
+
+        def commit(table: OpenTable) -> None:
+            values = dict(self.written.values)
+            for topic, offsets in [*self.ranges, (self.marks, self.read_marks)]:
+                values |= values_after(table, topic.name, offsets) if offsets.intervals else {}
+            values |= {STATED: self.end, LAST: self._newest_lsn() + 1} | snapshot_values(self.snapshots)
+            has_barriers = len(self.files) > len(self.written.files)
+            flags = {
+                HAS_QUARANTINE: self.report.quarantined,
+                HAS_LATE: self.report.updates_late,
+                HAS_BARRIERS: has_barriers,
+            }
+            values |= {flag: 1 for flag, is_set in flags.items() if is_set}
+            self.report.version = table.commit(values, self.files, epoch=self.collection.entry.epoch).version
+
+        def check_still_valid(table: OpenTable) -> None:
+            # If a seal has moved upper, some of the rows may be late now.
+            if self._state_of(table) != before or table.schema() != self.table.schema():
+                discard_runs(self.table.path, self.files)
+                reach("ingest.after_lost_offsets")
+                raise LostRace
+            reach("ingest.after_conflict")
+
+        failure = f"{ATTEMPTS_MAX} attempts to commit a tick failed"
+        retry_commit(self.table, commit, failure, after_conflict=check_still_valid)
+        reach("ingest.after_commit")
+
+    def _state_of(self, table: OpenTable) -> tuple[Any, ...]:
+        """Return everything on which the tick's rows and statements depend."""
+        offsets = [next_offsets(table, topic.name) for topic in (self.events, self.marks)]
+        return (*offsets, table.value(UPPER) or 0, table.value(STATED))

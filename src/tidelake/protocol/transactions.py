@@ -1,0 +1,241 @@
+"""Transactions of a source database: what their ends announce for a table, and which times are covered.
+
+The time of a transaction is its commit position, which only its END states. A table's events wait until the END of
+their transaction was read. What the ENDs announce becomes one progress statement, which reaches as far as nothing that
+was committed earlier can still be missing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidelake.protocol.message import Progress
+from tidelake.protocol.order import INT64_MAX
+
+_ID = re.compile(r"([0-9]{1,20}):([0-9]{1,19})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class End:
+    """The end of a transaction.
+
+    Args:
+        id: the id that the database gave the transaction; ids repeat after about four billion transactions.
+        lsn: the commit position, which is the transaction's time.
+        events: the number of events in the collection's table.
+        events_in_all: the number of events in all tables.
+        ended_at_ms: when the transaction ended, in milliseconds since 1970.
+        offset: the END's offset in the topic of transactions.
+    """
+
+    id: str
+    lsn: int
+    events: int
+    events_in_all: int
+    ended_at_ms: int | None
+    offset: int
+
+
+class NotATransaction(ValueError):
+    """A message of the topic of transactions is neither a BEGIN nor a usable END; the text says why."""
+
+
+def payload_of(value: bytes | None) -> Any:
+    """Return a message's JSON value, without the schema that may be around it.
+
+    Raises:
+        NotATransaction: it is not JSON.
+
+    >>> payload_of(b'{"schema": null, "payload": {"status": "END"}}')
+    {'status': 'END'}
+    """
+    try:
+        message = json.loads(value or b"")
+    except (ValueError, RecursionError) as error:
+        raise NotATransaction("it is not JSON") from error
+    return message["payload"] if isinstance(message, dict) and "payload" in message else message
+
+
+def read_end(message: Any, table: str, offset: int) -> End | None:
+    """Read a message of the topic of transactions; None if it is a BEGIN.
+
+    Args:
+        message: the JSON value, without an embedded schema.
+        table: the table's name in `data_collections`.
+        offset: the message's offset.
+
+    Raises:
+        NotATransaction: the message is neither.
+
+    >>> counts = [{"data_collection": "public.orders", "event_count": 2}]
+    >>> end = {"status": "END", "id": "753:8040", "event_count": 2, "data_collections": counts, "ts_ms": 7}
+    >>> read_end(end, "public.orders", 1)
+    End(id='753', lsn=8040, events=2, events_in_all=2, ended_at_ms=7, offset=1)
+    >>> read_end({"status": "BEGIN", "id": "753:8000"}, "public.orders", 0)
+    """
+    if not isinstance(message, Mapping) or message.get("status") not in ("BEGIN", "END"):
+        raise NotATransaction("its status is neither BEGIN nor END")
+    match = _ID.fullmatch(str(message.get("id")))
+    if match is None or int(match[2]) >= INT64_MAX:
+        raise NotATransaction(
+            f"its id is {message.get('id')!r}, not TRANSACTION:LSN as PostgreSQL's connector writes it"
+        )
+    if message["status"] == "BEGIN":
+        return None
+    counts: dict[str, int] = {}
+    for part in message.get("data_collections") or ():
+        name, count = (part.get("data_collection"), part.get("event_count")) if isinstance(part, Mapping) else (0, 0)
+        if not isinstance(name, str) or type(count) is not int or count < 0 or name in counts:
+            raise NotATransaction(f"its data_collections have the entry {part!r}")
+        counts[name] = count
+    in_all = message.get("event_count")
+    if type(in_all) is not int or in_all != sum(counts.values()):
+        raise NotATransaction(f"its event_count is {in_all!r}, but its tables have {sum(counts.values())} events")
+    stamp = message.get("ts_ms")
+    ended_at_ms = stamp if type(stamp) is int else None
+    return End(match[1], int(match[2]), counts.get(table, 0), in_all, ended_at_ms, offset)
+
+
+def transaction_of(text: str | None) -> str | None:
+    """Return the id of a transaction, without the position that follows it; None if there is none.
+
+    >>> transaction_of("753:8040"), transaction_of(None)
+    ('753', None)
+    """
+    return None if text is None else text.partition(":")[0]
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """The ENDs of a range of the topic of transactions, by what they mean for a table."""
+
+    new: Sequence[End]
+    """In the order of their commits, each after everything that was read before."""
+    repeated: Sequence[End]
+    """The connector has sent them again; they may still contradict what they said first."""
+    went_back: End | None = None
+    """An END of an unknown transaction that lies before an END which was read; nothing after it is used."""
+
+
+def sort_ends(ends: Iterable[End], last: int, known: Mapping[int, str]) -> Sorted:
+    """Sort ENDs, in the order of their offsets, into new and repeated ones.
+
+    Args:
+        ends: the ENDs.
+        last: the greatest commit position that was read before; -1 if there is none.
+        known: the ids of the transactions that were read before, by commit position, as far as `ends` name them.
+
+    >>> first, second = (End(str(lsn), lsn, 1, 1, None, lsn) for lsn in (5, 9))
+    >>> sorted = sort_ends([first, second, first], -1, {})
+    >>> [end.lsn for end in sorted.new], [end.lsn for end in sorted.repeated], sorted.went_back
+    ([5, 9], [5], None)
+    """
+    known, new, repeated = dict(known), [], []
+    for end in ends:
+        if end.lsn > last:
+            new.append(end)
+            last = end.lsn
+        elif known.get(end.lsn) == end.id:
+            repeated.append(end)
+        else:
+            return Sorted(new, repeated, end)
+        known[end.lsn] = end.id
+    return Sorted(new, repeated)
+
+
+def commit_ranges(ends: Iterable[tuple[str, int]]) -> list[tuple[str, int, int]]:
+    """Return `(id, lower, lsn)` for each transaction.
+
+    An event belongs to the transaction with its id whose range `[lower, lsn)` holds the commit position before the
+    event's own transaction. Ranges of one id are disjoint, although ids repeat.
+
+    Args:
+        ends: the id and commit position of each transaction; a pair may be repeated.
+
+    >>> commit_ranges([("7", 50), ("8", 60), ("7", 90)])
+    [('7', -1, 50), ('7', 50, 90), ('8', -1, 60)]
+    """
+    ranges: list[tuple[str, int, int]] = []
+    for transaction, lsn in sorted(set(ends)):
+        is_same = bool(ranges) and ranges[-1][0] == transaction
+        ranges.append((transaction, ranges[-1][2] if is_same else -1, lsn))
+    return ranges
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """The first event of a partition that cannot be read yet."""
+
+    partition: int
+    offset: int
+    reason: str
+    transaction: str | None
+    after: int | None
+    """The commit position before the event's transaction; None if the event does not state it."""
+    at_ms: int | None = None
+    """When the connector processed the event."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot of the table: its place in the log, how many of its rows were read, and whether it has ended."""
+
+    lsn: int
+    rows: int
+    is_ended: bool
+
+
+def first_uncovered(
+    stated: int, last: int, snapshots: Iterable[Snapshot], blocked: Iterable[Blocked], is_read_through: bool
+) -> int:
+    """Return the first time about which nothing can be stated yet; everything before it is covered.
+
+    Args:
+        stated: everything before this time was stated earlier.
+        last: the greatest commit position that was read; -1 if there is none.
+        snapshots: the snapshots at or after `stated`.
+        blocked: the first unread event of each partition in which one is blocked. What was committed after the
+            position before it may belong to its transaction.
+        is_read_through: whether each partition was read to where it ended after `last` was read, or to a blocked event.
+
+    >>> first_uncovered(0, 50, [], [], True), first_uncovered(0, 50, [], [], False)
+    (51, 0)
+    >>> first_uncovered(0, 50, [], [Blocked(0, 7, "no_end", "9", 40)], True)
+    41
+    >>> first_uncovered(0, -1, [Snapshot(30, 8, False)], [], True)
+    0
+    >>> first_uncovered(0, -1, [Snapshot(30, 8, True)], [], True)
+    31
+    """
+    if not is_read_through:
+        return stated
+    snapshots = list(snapshots)
+    end = max([last, *(snapshot.lsn for snapshot in snapshots if snapshot.is_ended)]) + 1
+    open_ones = [snapshot.lsn for snapshot in snapshots if snapshot.lsn >= end]
+    end = min([end, *open_ones, *(stated if place.after is None else place.after + 1 for place in blocked)])
+    return max(stated, end)
+
+
+def statement(stated: int, end: int, ends: Iterable[tuple[int, int]], snapshots: Iterable[Snapshot]) -> Progress | None:
+    """Return what is announced for the times from `stated` to `end`; None if there is no such time.
+
+    Args:
+        stated: everything before this time was stated earlier.
+        end: the result of `first_uncovered`.
+        ends: commit position and number of events in the table, for each END that was read; a pair may be repeated.
+        snapshots: the snapshots that were read.
+
+    >>> statement(0, 61, [(50, 2), (60, 0)], [Snapshot(30, 8, True)])
+    Progress([0], [61], [(30, 8), (50, 2)])
+    """
+    if end <= stated:
+        return None
+    counts = {lsn: events for lsn, events in ends if events and stated <= lsn < end}
+    for snapshot in snapshots:
+        if snapshot.rows and stated <= snapshot.lsn < end:
+            counts[snapshot.lsn] = counts.get(snapshot.lsn, 0) + snapshot.rows
+    return Progress([stated], [end], sorted(counts.items()))

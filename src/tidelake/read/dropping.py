@@ -1,0 +1,58 @@
+"""What the store has of a collection that is about to be dropped, or was dropped; read without a JVM."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tidelake.errors import DamagedTable, UnknownCollection
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable, is_table
+from tidelake.store.files import RunFile
+from tidelake.store.holds import label_of
+from tidelake.store.layout import Store
+from tidelake.store.name_log import NameLog
+from tidelake.store.rename import bound_entry
+
+
+@dataclass(frozen=True)
+class Dropping:
+    """What a drop takes away."""
+
+    name: str
+    id: str
+    rows: int
+    """Stored statements, not rows of the contents."""
+    bytes: int
+    """The size of their files."""
+    damaged: str | None
+    """Why its rows cannot be counted, or None."""
+    held_by: list[str]
+    """Who holds a time of it: the tables stay until they all end."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return asdict(self)
+
+
+def read_dropping(store: Store, name: str) -> Dropping:
+    """Read what the store has of a collection, or of the one that was dropped last with this name.
+
+    Raises:
+        UnknownCollection: the store has no such collection.
+
+    Cost: the logs of the name and of two tables.
+    """
+    found = Catalog(store).get(name)
+    entry = bound_entry(store, NameLog.of(store, name).binding) if found is None else found.entry
+    if entry is None or entry.name != name:
+        raise UnknownCollection(str(store.root), name)
+    paths = store.collection(entry.id)
+    files, damaged = list[RunFile](), None
+    try:
+        files = OpenTable(paths.updates).files() if is_table(paths.updates) else []
+    except DamagedTable as error:
+        damaged = error.fact
+    held_by = [label_of(capability) for capability in entry.capabilities if capability.kind == "read"]
+    rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+    return Dropping(name, entry.id, rows, size, damaged, held_by)

@@ -1,0 +1,308 @@
+"""Holds a time of a collection: acquires, uses and lists read capabilities. Needs no JVM.
+
+Each call is one commit to the collection's handles, where compaction commits `since`: of an acquisition and a move of
+`since` from the same state, only one succeeds.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from tidelake.errors import CapabilityForeign, SinceError
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.iso_times import iso_to_the_second
+from tidelake.read.words import duration
+from tidelake.storage.arrow import integers
+from tidelake.storage.location import Location
+from tidelake.store import holds
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable, is_table
+from tidelake.store.entry import Capability, Collection, Entry
+from tidelake.store.files import RunFile, read_file
+from tidelake.store.handles import change_handles, read_handles
+from tidelake.store.holds import Token
+from tidelake.store.layout import COLLECTION_ID, TIME, CollectionPaths, Store
+from tidelake.store.state import SINCE, UPPER
+
+
+class ReadCapability:
+    """The right to read a collection at every time at or after `since`, until it is dropped or its lease ends.
+
+    The lease ends if no call was made for its duration, by the clock of the store; any call renews it. A call raises a
+    `CapabilityError` if the capability has ended, or was taken over by the bearer of its token. One capability is for
+    one thread: clone it for others. As a context manager, it is dropped at the end.
+    """
+
+    def __init__(self, paths: CollectionPaths, entry: Entry, token: Token) -> None:
+        """Take a capability that is in the entry; `acquire` and `take_over` make them."""
+        self._paths, self._name, self._token = paths, entry.name, token
+        self._set(entry)
+
+    @property
+    def id(self) -> str:
+        """Its id, which is never used again."""
+        return self._token.id
+
+    @property
+    def token(self) -> str:
+        """A secret: the bearer may take the capability over with `collection.capability(token)`, which replaces it."""
+        return str(self._token)
+
+    @property
+    def since(self) -> int:
+        """The first time that it keeps readable."""
+        return self._held.since[0]
+
+    @property
+    def lease(self) -> timedelta:
+        """For how long it lives after each call."""
+        return timedelta(milliseconds=self._hold.lease_ms)
+
+    @property
+    def purpose(self) -> str:
+        """What it is for, in the words of its holder."""
+        return self._hold.purpose
+
+    def renew(self) -> None:
+        """Renew the lease, and change nothing else.
+
+        Raises:
+            CapabilityError: it has ended, or another holder has it.
+        """
+        self._call(lambda entry: holds.renew(entry, self._token, _now_ms()))
+
+    def downgrade(self, to: int) -> None:
+        """Give up the history before a time; for the time that it holds now, only renew the lease.
+
+        Args:
+            to: a time at or after `since`; it may also be beyond upper.
+
+        Raises:
+            ArgumentRefused: `to` is not a time.
+            FrontierRegression: `to` is before `since`.
+            CapabilityError: it has ended, or another holder has it.
+        """
+        self._call(lambda entry: holds.downgrade(entry, self._token, to, _now_ms()))
+
+    def pin(self, seq: int, to: int) -> None:
+        """Keep the files of the versions of `updates/` from a `seq` on, until the next pin; and downgrade.
+
+        Plan the reads after this call. They may then take as long as the capability lives: no sweep deletes a file of
+        theirs, although merges have replaced it.
+
+        Args:
+            seq: the `seq` that the table has had just now.
+            to: as for `downgrade`.
+
+        Raises:
+            ArgumentRefused, FrontierRegression, CapabilityError: as for `downgrade`.
+        """
+        self._call(lambda entry: holds.downgrade(entry, self._token, to, _now_ms(), seq))
+
+    def clone(self, lease: timedelta | None = None, purpose: str | None = None) -> ReadCapability:
+        """Acquire another capability at the same time, with an id and a token of its own.
+
+        Args:
+            lease: its lease; by default that of this one.
+            purpose: its purpose; by default that of this one.
+
+        Raises:
+            ArgumentRefused: the lease or the purpose is too long, or there are too many holds.
+            CapabilityError: this one has ended, or another holder has it.
+        """
+        lease_ms = None if lease is None else _milliseconds(lease)
+        copy = Token.new(self._token.collection_id)
+        entry = self._call(lambda entry: holds.clone(entry, self._token, copy, lease_ms, purpose, _now_ms()))
+        return ReadCapability(self._paths, entry, copy)
+
+    def drop(self) -> None:
+        """Give it up: compaction may forget what it held, unless other holds keep it.
+
+        Raises:
+            CapabilityError: it has ended before, or another holder has it.
+        """
+        change_handles(self._paths, lambda entry: holds.drop(entry, self._token))
+
+    def __enter__(self) -> ReadCapability:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.drop()
+
+    def __repr__(self) -> str:
+        return f"ReadCapability({self._name!r}, id={self.id!r}, since={self.since})"
+
+    def _call(self, change: Callable[[Entry], Entry]) -> Entry:
+        entry = change_handles(self._paths, change)  # its name may have changed since
+        self._set(entry)
+        return entry
+
+    def _set(self, entry: Entry) -> None:
+        self._held, self._hold = holds.find(entry, self._token)
+
+
+def acquire(catalog: Catalog, collection: Collection, at: int | None, lease: timedelta, purpose: str) -> ReadCapability:
+    """Acquire a read capability; `LakeCollection.acquire` says what the arguments mean and what is raised."""
+    lease_ms, token, table = _milliseconds(lease), Token.new(collection.entry.id), OpenTable(collection.paths.updates)
+    # The table's own since is later than that of the handles only if these were restored from an older copy.
+    lowest, newest = table.value(SINCE) or 0, max(0, (table.value(UPPER) or 0) - 1)
+
+    def add(entry: Entry) -> Entry:
+        if not entry.since:
+            raise SinceError(newest if at is None else at, entry.since)
+        low = max(entry.since[0], lowest)
+        time = max(low, newest) if at is None else at
+        holds.check_time("at", time)
+        if time < low:
+            raise SinceError(time, (low,))
+        return holds.acquire(entry, token, time, lease_ms, purpose, _now_ms())
+
+    return ReadCapability(collection.paths, catalog.update(collection.name, add), token)
+
+
+def take_over(store: Store, name: str, text: str) -> ReadCapability:
+    """Take a capability over by its token; the token that the earlier holder has is used up from now on."""
+    token = Token.parse(text)
+    fresh, paths = token.passed_on, _held_collection(store, name, token)
+    entry = change_handles(paths, lambda entry: holds.take_over(entry, token, fresh, _now_ms()))
+    return ReadCapability(paths, entry, fresh)
+
+
+def renew(store: Store, name: str, text: str) -> None:
+    """Renew the lease of a capability by its token."""
+    token = Token.parse(text)
+    change_handles(_held_collection(store, name, token), lambda entry: holds.renew(entry, token, _now_ms()))
+
+
+def release(store: Store, name: str, text: str) -> None:
+    """Drop a capability by its token."""
+    token = Token.parse(text)
+    change_handles(_held_collection(store, name, token), lambda entry: holds.drop(entry, token))
+
+
+def _held_collection(store: Store, name: str, token: Token) -> CollectionPaths:
+    """Return the location of the collection of a token, which may have been dropped since.
+
+    Raises:
+        CapabilityForeign: the store has no such collection, or the collection has another name.
+    """
+    id = token.collection_id
+    if not COLLECTION_ID.fullmatch(id) or not is_table(store.collection(id).handles):
+        raise CapabilityForeign(token.id, f"its token belongs to a collection other than '{name}'")
+    paths = store.collection(id)
+    found = read_handles(paths).name
+    if found != name:
+        fact = f"its token belongs to the collection '{found}', and not to '{name}'"
+        raise CapabilityForeign(token.id, fact)
+    return paths
+
+
+@dataclass(frozen=True)
+class HeldTime:
+    """A hold of a collection, and what it costs."""
+
+    id: str
+    purpose: str
+    since: int
+    """The first time that it keeps readable."""
+    acquired_at_ms: int
+    renewed_at_ms: int
+    """When its last call was, by the clock of its holder."""
+    lease_s: float | None
+    """For how long it lives after each call; None if for ever."""
+    rows: int
+    """Number of stored rows whose times it keeps apart: after its since, and forgettable by the retention rule."""
+    bytes: int
+    """The size of these rows: whole files, and a share of the files that have other rows as well."""
+
+    @property
+    def until_ms(self) -> int | None:
+        """When its lease ends at the earliest, if nobody renews it; None if never."""
+        return None if self.lease_s is None else self.renewed_at_ms + int(self.lease_s * 1000)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return asdict(self) | {"until_ms": self.until_ms}
+
+
+def held_times(collection: Collection) -> list[HeldTime]:
+    """Return the holds of a collection, the earliest since first.
+
+    A hold costs the rows after its since, up to the time to which `since` would move if there were no holds, as the
+    last compaction computed it. Several holds may keep the same rows.
+
+    Cost: the log of the table, and one column of the files that have both kinds of rows.
+    """
+    entry, table = collection.entry, OpenTable(collection.paths.updates)
+    own = Antichain()
+    for capability in entry.capabilities:
+        if capability.kind == "critical":
+            own = own.meet(Antichain(capability.since))
+    last = max((time for time in own.elements if isinstance(time, int)), default=0)
+    last = min(last, max(0, (table.value(UPPER) or 0) - 1))
+    found = []
+    for capability in entry.capabilities:
+        if capability.kind == "read":
+            rows, size = _between(collection.paths.updates, table.files(), capability.since[0], last)
+            found.append(_held(entry, capability, rows, size))
+    return sorted(found, key=lambda held: (held.since, held.acquired_at_ms))
+
+
+def held_too_long(collection: Collection, age_max_s: int) -> list[str]:
+    """Return a sentence for each hold that is older than this, the oldest first."""
+    now_ms, sentences = _now_ms(), []
+    live = [(each.hold.acquired_at_ms, each) for each in collection.entry.capabilities if each.hold is not None]
+    for acquired_at_ms, capability in sorted(live, key=lambda pair: pair[0]):
+        age_s = (now_ms - acquired_at_ms) / 1000
+        if age_s > age_max_s:
+            sentences.append(
+                f"{holds.label_of(capability)} has held time {capability.since[0]} for {duration(age_s)}, since "
+                f"{iso_to_the_second(acquired_at_ms)}"
+            )
+    return sentences
+
+
+def _held(entry: Entry, capability: Capability, rows: int, size: int) -> HeldTime:
+    hold = capability.hold
+    return HeldTime(
+        id=capability.id,
+        purpose="" if hold is None else hold.purpose,
+        since=capability.since[0],
+        acquired_at_ms=entry.created_at_ms if hold is None else hold.acquired_at_ms,
+        renewed_at_ms=entry.created_at_ms if hold is None else hold.renewed_at_ms,
+        lease_s=None if hold is None else hold.lease_ms / 1000,
+        rows=rows,
+        bytes=size,
+    )
+
+
+def _between(table: Location, files: list[RunFile], after: int, through: int) -> tuple[int, int]:
+    """Return the number and the size of the rows at times after one time and not after another."""
+    rows, size = 0, 0
+    if after >= through:
+        return rows, size
+    for file in files:
+        low, high = file.reach
+        if high <= after or low > through or not file.rows:
+            continue
+        matching = file.rows
+        if low <= after or high > through:
+            times = integers(read_file(table, file, [TIME])[TIME])
+            matching = int(((times > after) & (times <= through)).sum())
+        rows += matching
+        size += file.bytes * matching // file.rows
+    return rows, size
+
+
+def _milliseconds(lease: timedelta) -> int:
+    lease_ms = lease // timedelta(milliseconds=1)
+    holds.check_lease(lease_ms)
+    return lease_ms
+
+
+def _now_ms() -> int:
+    return int(clock.time() * 1000)

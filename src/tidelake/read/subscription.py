@@ -1,0 +1,354 @@
+"""Follows a collection: the contents AS OF a time, then the changes after it, as the collection advances.
+
+A subscription is built on `snapshot` and `changes` alone. Its token is a time: whoever knows the contents AS OF that
+time continues from there, whatever was merged in between. A hold at that time keeps compaction from passing it.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from threading import Event
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.errors import (
+    ArgumentRefused,
+    CapabilityExpired,
+    KeysInError,
+    SinceError,
+    SubscriptionLapsed,
+    UpperError,
+    show_frontier,
+)
+from tidelake.protocol.iso_times import MintedTime
+from tidelake.protocol.order import INT64_MAX
+from tidelake.read.changes import changes
+from tidelake.read.holding import ReadCapability, acquire
+from tidelake.read.snapshot import last_time, snapshot
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.files import RunFile
+from tidelake.store.holds import check_time
+from tidelake.store.layout import DIFF, TIME
+from tidelake.store.state import CLOSED, UPPER
+
+ROWS_MAX = 1_000_000
+"""How many stored rows the changes in one batch may come from, unless a single time has more."""
+POLL_S = 1.0
+WAIT_S_MAX = 366 * 86_400.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is known after a batch: every time through `through` was delivered whole, and no part of a later one."""
+
+    after: int | None
+    """The last time before the batch; None if the batch is the snapshot."""
+    through: int
+    """The token: a subscription `as_of` this time, without a snapshot, continues after this batch."""
+    closed: bool
+    """Whether nothing follows, because the stream is closed."""
+    is_empty: bool
+    """Whether the batch certainly has no updates: only the times have advanced."""
+
+
+class Batch(NamedTuple):
+    """Whole times of a collection, and how far they reach."""
+
+    updates: DataFrame
+    """The requested columns, `_time` and `_diff`, consolidated as by `changes` and in the order of `_time`. The
+    snapshot has the time of its contents. The frame may be evaluated until the next batch is asked for."""
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a subscription reads of each time; see `snapshot`."""
+
+    columns: Sequence[str] = ()
+    where: str | None = None
+    skip_errors: bool = False
+
+    def as_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `snapshot` and `changes`."""
+        return {"columns": self.columns, "where": self.where, "skip_errors": self.skip_errors}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How long a subscription waits, how far it goes, and how much it takes at once."""
+
+    wait_s: float | None = 0.0
+    poll_s: float = POLL_S
+    until: int | None = None
+    rows_max: int = ROWS_MAX
+
+    def check(self) -> None:
+        """Check the values.
+
+        Raises:
+            ArgumentRefused: one of them is out of its range.
+        """
+        if self.wait_s is not None and not 0 <= self.wait_s <= WAIT_S_MAX:
+            rule = "but must be between 0 and 31622400 seconds, or None to wait for ever"
+            raise ArgumentRefused("wait_s", self.wait_s, rule, "give a number of seconds")
+        if not 0.001 <= self.poll_s <= 86_400:
+            raise ArgumentRefused("poll_s", self.poll_s, "but must be between 0.001 and 86400", "give a second or so")
+        if self.rows_max < 1:
+            raise ArgumentRefused("rows_max", self.rows_max, "but must be at least 1", "leave it out")
+        if self.until is not None:
+            check_time("until", self.until)
+
+
+class Subscription:
+    """The batches of a collection, one after the other: whole times, in order, each exactly once.
+
+    Iterating ends when nothing new was sealed for `wait_s` seconds, when `until` is reached, or when the stream is
+    closed; another loop continues where the last one ended. As a context manager, the subscription is closed at the
+    end. It is for one thread, but any thread may close it.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        catalog: Catalog,
+        name: str,
+        start: int,
+        takes_snapshot: bool,
+        selection: Selection,
+        bounds: Bounds,
+        capability: ReadCapability | None,
+        owns: bool,
+    ) -> None:
+        """Take what `subscribe` has checked."""
+        self._spark, self._catalog, self._name = spark, catalog, name
+        self._selection, self._bounds = selection, bounds
+        self._capability, self._owns = capability, owns
+        self._through, self._needs_snapshot = start, takes_snapshot
+        self._is_over, self._has_begun, self._closed = False, False, Event()
+        self._renewed_s = clock.monotonic()
+
+    @property
+    def token(self) -> int:
+        """The last time that was delivered, or the time to begin after."""
+        return self._through
+
+    @property
+    def capability(self) -> ReadCapability | None:
+        """The hold that follows the subscription; None if it holds nothing, so that compaction may pass it."""
+        return self._capability
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no further batch can come: the stream is closed, `until` is reached, or `close` was called."""
+        return self._is_over or self._closed.is_set()
+
+    def next(self) -> Batch | None:
+        """Wait for the next batch and return it; None if there is none after `wait_s` seconds, or none can come.
+
+        With this call, the batch before counts as processed: the hold moves to its last time.
+
+        Raises:
+            SubscriptionLapsed: the lease has ended, and compaction has passed the token meanwhile.
+            CapabilityError: the capability that the caller gave has ended, or its token was used by somebody else.
+            SinceError: the subscription holds nothing, and compaction has passed the token.
+            UpperError: the time of the snapshot is still not sealed.
+            KeysInError: there are keys in error at the next time, and `skip_errors` is not set.
+            UnknownColumn, PredicateRefused: as for `snapshot`.
+        """
+        waits = self._bounds.wait_s
+        end_s = INT64_MAX if waits is None else clock.monotonic() + waits
+        while not self.is_complete:
+            batch = self._advance()
+            if batch is not None:
+                return batch
+            left_s = end_s - clock.monotonic()
+            if self.is_complete or left_s <= 0:
+                break
+            self._renew_if_due()
+            self._closed.wait(min(self._bounds.poll_s, left_s))
+        if self._needs_snapshot and not self._closed.is_set():
+            collection = self._collection()
+            upper = OpenTable(collection.paths.updates).value(UPPER) or 0
+            shown = MintedTime if collection.entry.mints_times else int
+            raise UpperError(shown(self._through), [shown(upper)])
+        return None
+
+    def __iter__(self) -> Iterator[Batch]:
+        while (batch := self.next()) is not None:
+            yield batch
+
+    def close(self) -> None:
+        """End the subscription, and let go of its hold. A capability that the caller gave stays as it is."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        if self._owns and self._capability is not None:
+            try:
+                self._capability.drop()
+            except CapabilityExpired:
+                return
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Subscription({self._name!r}, token={self._through})"
+
+    # --- one step
+
+    def _advance(self) -> Batch | None:
+        """Return the next batch, if anything is sealed after the token."""
+        table = OpenTable(self._collection().paths.updates)
+        upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
+        last = last_time(upper, closed)
+        if self._needs_snapshot:
+            if self._through > last and not closed:
+                return None
+            self._hold_at(table.seq)
+            return self._snapshot(closed and self._through >= last)
+        target = last if self._bounds.until is None else min(last, self._bounds.until)
+        if target <= self._through:
+            if self._bounds.until is not None and self._through >= self._bounds.until:
+                self._is_over = True
+                return None
+            if not closed:
+                return None
+            target = self._through
+        else:
+            target = whole_times(table.files(), self._through, target, self._bounds.rows_max)
+        self._hold_at(table.seq)
+        return self._changes(target, closed and target >= last)
+
+    def _snapshot(self, closed: bool) -> Batch:
+        found = snapshot(self._spark, self._collection(), self._through, **self._selection.as_arguments())
+        names = [name for name in found.contents.columns if name != DIFF]
+        at = F.lit(self._through).cast("bigint").alias(TIME)
+        updates = found.contents.select(*(f"`{name}`" for name in names), at, DIFF)
+        self._needs_snapshot, self._is_over = False, closed
+        return Batch(updates, Progress(None, self._through, closed, False))
+
+    def _changes(self, through: int, closed: bool) -> Batch:
+        after, collection, asked = self._through, self._collection(), self._selection.as_arguments()
+        try:
+            found = changes(self._spark, collection, after, through, **asked)
+        except KeysInError as error:
+            if not after < error.as_of - 1 < through:
+                raise
+            through, closed = error.as_of - 1, False  # the times before the error are good
+            found = changes(self._spark, collection, after, through, **asked)
+        files = OpenTable(collection.paths.updates).files()
+        is_empty = not any(file.reach[0] <= through and file.reach[1] > after for file in files)
+        updates = found.updates if is_empty or through == after + 1 else found.updates.orderBy(TIME)
+        self._through, self._is_over = through, closed
+        return Batch(updates, Progress(after, through, closed, is_empty))
+
+    def _collection(self) -> Collection:
+        return self._catalog.find(self._name)
+
+    # --- its hold
+
+    def _hold_at(self, seq: int) -> None:
+        """Move the hold to the token, and pin the files of the reads that are planned from now on.
+
+        Raises:
+            SubscriptionLapsed: the lease has ended, and compaction has passed the token.
+        """
+        if self._capability is None:
+            return
+        try:
+            self._capability.pin(seq, max(self._through, self._capability.since))
+        except CapabilityExpired as error:
+            if not self._owns:
+                raise
+            self._hold_again(seq, self._capability, error)
+        self._renewed_s = clock.monotonic()
+
+    def _hold_again(self, seq: int, ended: ReadCapability, error: CapabilityExpired) -> None:
+        """Acquire a new hold after the lease has ended; that is as good as the old one if nothing was forgotten."""
+        try:
+            self._capability = acquire(self._catalog, self._collection(), self._through, ended.lease, ended.purpose)
+            self._capability.pin(seq, self._through)
+        except SinceError as lost:
+            since = f"since of '{self._name}' is {show_frontier(lost.since)} now"
+            fact = f"its lease expired while its subscription was at time {self._through}, and {since}"
+            raise SubscriptionLapsed(ended.id, fact) from error
+
+    def _renew_if_due(self) -> None:
+        if self._capability is None:
+            return
+        if clock.monotonic() - self._renewed_s < self._capability.lease / timedelta(seconds=3):
+            return
+        try:
+            self._capability.renew()
+        except CapabilityExpired:
+            if not self._owns:
+                raise  # otherwise, the next batch finds out whether anything was forgotten
+        self._renewed_s = clock.monotonic()
+
+
+def subscribe(
+    spark: SparkSession,
+    catalog: Catalog,
+    name: str,
+    as_of: int | None,
+    takes_snapshot: bool,
+    selection: Selection,
+    bounds: Bounds,
+    lease: timedelta | None,
+    capability: ReadCapability | None,
+    purpose: str,
+) -> Subscription:
+    """Begin a subscription; `LakeCollection.subscribe` says what the arguments mean and what is raised."""
+    bounds.check()
+    if as_of is not None:
+        check_time("as_of", as_of)
+    if capability is not None:
+        if as_of is not None and as_of < capability.since:
+            rule = f"but must not be before the since of the capability, {capability.since}"
+            raise ArgumentRefused("as_of", as_of, rule, "leave it out: the capability says where to continue")
+        start = capability.since if as_of is None else as_of
+        return Subscription(spark, catalog, name, start, takes_snapshot, selection, bounds, capability, False)
+    collection = catalog.find(name)
+    table = OpenTable(collection.paths.updates)
+    since, upper, closed = collection.readable_range(table)
+    if as_of is None and not takes_snapshot and not upper and not closed:
+        raise UpperError(0, [upper])
+    if lease is not None:
+        held = acquire(catalog, collection, as_of, lease, purpose)
+        return Subscription(spark, catalog, name, held.since, takes_snapshot, selection, bounds, held, True)
+    start = max(upper - 1, *since, 0) if as_of is None else as_of
+    if not since or start < since[0]:
+        raise SinceError(start, since)
+    return Subscription(spark, catalog, name, start, takes_snapshot, selection, bounds, None, False)
+
+
+def whole_times(files: Sequence[RunFile], after: int, last: int, rows_max: int) -> int:
+    """Return the last time of the next batch: at most `last`, and such that it comes from at most `rows_max` rows.
+
+    A batch may have more rows than that if the files do not say where it could end earlier.
+
+    Args:
+        files: the live files; their first and last times are known.
+        after: the batch begins after this time.
+        last: the last sealed time.
+        rows_max: how many rows the files with times in the batch should have at most.
+    """
+    ranges = [(*file.reach, file.rows) for file in files if file.reach[0] <= last and file.reach[1] > after]
+    if sum(rows for _, _, rows in ranges) <= rows_max:
+        return last
+    chosen = None
+    for end in sorted({high for _, high, _ in ranges if high < last}):
+        if chosen is not None and sum(rows for low, _, rows in ranges if low <= end) > rows_max:
+            break
+        chosen = end
+    return last if chosen is None else chosen

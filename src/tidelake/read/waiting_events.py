@@ -1,0 +1,75 @@
+"""The events of transactions that ingest cannot read yet: the first unread event of each partition. Needs no JVM."""
+
+from __future__ import annotations
+
+import time as clock
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tidelake.protocol.transactions import NotATransaction, payload_of, transaction_of
+from tidelake.read.words import duration
+from tidelake.store.commit import OpenTable
+from tidelake.store.state import next_offsets
+from tidelake.topic.topic import Topic
+
+
+@dataclass(frozen=True)
+class WaitingEvent:
+    """The first unread event of a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    transaction: str | None
+    """The id of its transaction; None if it belongs to no transaction."""
+    age_s: int | None
+    """How long ago the connector processed the event; None if that is unknown."""
+
+    @property
+    def sentence(self) -> str:
+        """What the event waits for."""
+        age = "" if self.age_s is None else f", for {duration(self.age_s)}"
+        place = f"topic '{self.topic}', partition {self.partition}, offset {self.offset}"
+        if self.transaction is None:
+            return f"{place}: the event belongs to no transaction{age}"
+        return f"{place}: the event waits for the END of transaction {self.transaction}{age}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values, and the sentence."""
+        return asdict(self) | {"sentence": self.sentence}
+
+
+def waiting_events(table: OpenTable, topic: Topic) -> list[WaitingEvent]:
+    """Return the first unread event of each partition of a table's topic, if ingest has read the topic before.
+
+    Args:
+        table: the updates table.
+        topic: the topic with the table's events.
+
+    Raises:
+        SourceError: the topic is missing or malformed, or its brokers do not answer.
+
+    Cost: one message of each partition with unread messages.
+    """
+    read, events = next_offsets(table, topic.name), []
+    for partition, end in sorted(topic.end_offsets().items()):
+        offset = read.get(partition, 0)
+        record = topic.record_at(partition, offset) if offset < end else None
+        event = None if record is None or record.value is None else _event_of(record.value)
+        if record is None or event is None or event.get("op") not in ("c", "u", "d", "t"):
+            continue
+        transaction, stamp = event.get("transaction"), event.get("ts_ms")
+        named = transaction_of(transaction.get("id")) if isinstance(transaction, dict) else None
+        at_ms = stamp if type(stamp) is int else record.timestamp_ms
+        age_s = None if at_ms is None else max(0, int(clock.time() - at_ms / 1000))
+        events.append(WaitingEvent(topic.name, partition, offset, named, age_s))
+    return events
+
+
+def _event_of(value: bytes) -> dict[str, Any] | None:
+    """Return a change event in JSON, without an embedded schema; None if it is none."""
+    try:
+        event = payload_of(value)
+    except NotATransaction:
+        return None
+    return event if isinstance(event, dict) else None

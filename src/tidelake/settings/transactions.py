@@ -1,0 +1,97 @@
+"""The settings of tables whose source announces its transactions: Debezium with `provide.transaction.metadata`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, NoReturn
+
+from tidelake.settings.block import Block
+from tidelake.settings.reclock import ReclockSettings
+from tidelake.settings.source import read_topics
+from tidelake.settings.terms import EnvelopeTerms
+
+_NOT_ALLOWED = frozenset({"clock_ahead_max_s", "idle_upper_s", "metadata", "position", "key_schema", "key_schema_ids"})
+_FIX = "see docs/guides/transactions.md"
+
+
+class TransactionSettings(ReclockSettings):
+    """A topic with the change events of one table, and the topic with the transactions of its connector."""
+
+    framing: Literal["transactions"] = "transactions"  # type: ignore[assignment]  # the base class has its own tag
+    format: Literal["json"] = "json"
+    """The format of keys and values."""
+    transaction_topic: str
+    """With `transactions`: the topic with the transactions of the connector, such as `shop.transaction`."""
+    table: str
+    """With `transactions`: the table's name in END events, such as `public.orders`; by default, it is taken from the
+    topic's name."""
+
+    READ_APART: ClassVar = ReclockSettings.READ_APART | {"table"}
+
+    @property
+    def timeline_name(self) -> str:
+        """The timeline that it names, or else that of its connector: all tables have the commits of one database."""
+        return self.timeline or f"transactions of {self.transaction_topic}"
+
+    @property
+    def statement_topics(self) -> tuple[str, ...]:
+        """The topic of the table, without the topic of transactions."""
+        return self.topics[:-1]
+
+    @classmethod
+    def written_keys(cls) -> set[str]:
+        """Return the keys that a collection's block may have in the file."""
+        return super().written_keys() - _NOT_ALLOWED
+
+    @classmethod
+    def refuse(cls, place: Block) -> NoReturn:
+        """Refuse a settings key that only other framings have."""
+        place.fail("is not allowed for the framing 'transactions'", f"leave it out; {_FIX}")
+
+    @classmethod
+    def read_topics(cls, block: Block) -> tuple[str, ...]:
+        """Read the name of the table's topic, and that of the topic of transactions, which comes last."""
+        place = block.child("topic")
+        topics = read_topics(place)
+        if len(topics) > 1:
+            place.fail("is a list, but a table with transactions has one topic", "write one block for each table")
+        transactions = block.child("transaction_topic")
+        if transactions.value is None:
+            transactions.fail("is missing", f"name the connector's topic of transactions; {_FIX}")
+        named = read_topics(transactions)
+        if len(named) > 1 or named == topics:
+            transactions.fail("is not the name of one more topic", "name the connector's topic of transactions")
+        return topics + named
+
+    @classmethod
+    def read(cls, block: Block, terms: EnvelopeTerms, looks_up_ids: bool) -> dict[str, Any]:
+        """Read the schema, the key and the table's name; see `CollectionSettings.read`."""
+        cls.read_topics(block)
+        if not terms.of_changes:
+            block.child("framing").fail(
+                f"is 'transactions', but statements of the envelope '{terms.name}' belong to no transaction",
+                "use `envelope: debezium`",
+            )
+        if block.get("format") != "json":
+            block.child("format").fail("is not 'json'", "transactions are read from JSON: write `format: json`")
+        if block.get("key") is None:
+            block.child("key").fail(
+                "is missing: tables without a primary key are not read with transactions yet",
+                "name the primary key: `key: [id]`",
+            )
+        return super().read(block, terms, looks_up_ids) | {"table": _read_table(block)}
+
+
+def _read_table(block: Block) -> str:
+    """Read the table's name in END events; by default, the topic's name without the connector's prefix."""
+    place, topic = block.child("table"), str(block.get("topic"))
+    if place.value is None:
+        prefix, _, last = str(block.get("transaction_topic")).rpartition(".")
+        if last != "transaction" or not topic.startswith(f"{prefix}.") or topic == f"{prefix}.":
+            place.fail(
+                f"is missing, and the topics '{topic}' and '{block.get('transaction_topic')}' do not show it",
+                "give the table's name as END events have it: `table: public.orders`",
+            )
+        return topic.removeprefix(f"{prefix}.")
+    if not isinstance(place.value, str) or not place.value.strip():
+        place.fail(f"is not the name of a table: {place.value!r}", "write it as END events have it: `public.orders`")
+    return place.value

@@ -1,0 +1,143 @@
+"""Drops a collection: first its handles say so, then its tables go, once nobody can be reading them any more.
+
+The commit to the handles ends the collection: since is empty, its name is free, and its writers are fenced. Readers who
+hold a capability keep its files; everybody else has the retention period to finish, from the moment in which a process
+found, by the store's clock, that nobody holds the collection. The handles stay for ever. See docs/decisions/catalog.md.
+"""
+
+from __future__ import annotations
+
+import time
+
+from tidelake.errors import DamagedTable, UnknownCollection
+from tidelake.storage import blobs
+from tidelake.store.bring_over import bring_over
+from tidelake.store.collection_tables import raise_epoch
+from tidelake.store.entry import Collection, Dropped, Entry
+from tidelake.store.failpoints import reach
+from tidelake.store.format import FORMAT_VERSION
+from tidelake.store.handles import change_handles, read_handles
+from tidelake.store.holds import beats_of, clock_slack_ms, observe
+from tidelake.store.layout import CollectionPaths, Store
+from tidelake.store.name_log import NameLog
+from tidelake.store.notices import warn
+from tidelake.store.rename import bound_entry
+
+
+def drop(store: Store, name: str) -> Entry:
+    """Drop a collection, and return its last entry. If it was dropped already, what is left to do is done.
+
+    Raises:
+        UnknownCollection: the store has no collection of this name.
+        DamagedTable: its handles are damaged. Damage of its other tables stops nothing.
+    """
+    entry = bound_entry(store, NameLog.of(store, name).binding)
+    if entry is None or entry.name != name:
+        raise UnknownCollection(str(store.root), name)
+    paths = store.collection(entry.id)
+
+    def end(newest: Entry) -> Entry:
+        if newest.name != name:  # it was renamed in the meantime
+            raise UnknownCollection(str(store.root), name)
+        if newest.dropped is not None:
+            return newest
+        readers = tuple(capability for capability in newest.capabilities if capability.kind == "read")
+        update = {"since": (), "capabilities": readers, "epoch": newest.epoch + 1, "renaming": None}
+        return newest.model_copy(update=update | {"dropped": Dropped(at_ms=int(time.time() * 1000))})
+
+    entry = change_handles(paths, end)
+    reach("drop.after_handles")
+    _fence(Collection(entry, paths))
+    reach("drop.after_epoch")
+    entry = observe_dropped(paths)
+    reach("drop.after_note")
+    return entry
+
+
+def _fence(collection: Collection) -> None:
+    """Keep every running process from committing to the tables."""
+    entry = collection.entry
+    if not entry.tables_made or (entry.dropped is not None and entry.dropped.storage != "kept"):
+        return
+    for table in collection.tables:
+        try:
+            if entry.tables_format != FORMAT_VERSION:
+                bring_over(table)
+            raise_epoch(table, entry.epoch)
+        except DamagedTable as error:  # nobody can commit to a damaged table, either
+            warn("a damaged table of a dropped collection was not fenced", table=error.table, reason=error.fact)
+
+
+def observe_dropped(paths: CollectionPaths) -> Entry:
+    """End the leases of a dropped collection that nobody has renewed, and note when nobody was found to hold it.
+
+    Returns:
+        The entry, with everything that could be noted. An entry of a collection that was not dropped is not changed.
+
+    Cost: a commit to the handles if there is something to note; the store's clock is read before.
+    """
+    seen = read_handles(paths)
+    if seen.dropped is None or seen.dropped.storage == "gone":
+        return seen
+    beats = beats_of(seen)
+    # After the beats were read: what was seen is at least as old as the clock says.
+    store_ms = int(blobs.now_s(paths.root) * 1000)
+    slack_ms = clock_slack_ms(paths.root)
+
+    def note(newest: Entry) -> Entry:
+        newest = observe(newest, beats, store_ms, slack_ms)
+        dropped = newest.dropped
+        if dropped is None or seen.is_held:  # nobody can acquire a capability: since is empty
+            return newest
+        noted_ms = dropped.unheld_at_ms
+        if noted_ms is not None and noted_ms <= store_ms:
+            return newest
+        return newest.model_copy(update={"dropped": dropped.model_copy(update={"unheld_at_ms": store_ms})})
+
+    return change_handles(paths, note)
+
+
+def goes_at_ms(entry: Entry, retention_s: float) -> int | None:
+    """Return when the tables of a dropped collection may be deleted, by the store's clock; None if that is not known.
+
+    It is not known before a process has noted that nobody holds the collection.
+    """
+    if entry.dropped is None or entry.dropped.unheld_at_ms is None or entry.is_held:
+        return None
+    return entry.dropped.unheld_at_ms + int(retention_s * 1000)
+
+
+def delete_tables(paths: CollectionPaths, retention_s: float) -> bool:
+    """Delete the tables of a dropped collection, except its handles, if nobody can be reading them any more.
+
+    A call that is interrupted is continued by the next one.
+
+    Returns:
+        Whether this call has deleted the last of them.
+    """
+    entry = observe_dropped(paths)
+    at_ms = goes_at_ms(entry, retention_s)
+    if entry.dropped is None or entry.dropped.storage == "gone" or at_ms is None:
+        return False
+    slack_ms = clock_slack_ms(paths.root)
+    if entry.dropped.storage == "kept" and int(blobs.now_s(paths.root) * 1000) < at_ms + slack_ms:
+        return False
+    _state_storage(paths, "going")
+    reach("gc.before_folders")
+    listing = blobs.list_folder(paths.root)
+    for folder in listing.folders:
+        if folder != paths.handles:
+            blobs.delete_folder(folder)
+            reach("gc.after_folder")
+    blobs.delete_all(blob.location for blob in listing.blobs)
+    _state_storage(paths, "gone")
+    reach("gc.after_folders")
+    return True
+
+
+def _state_storage(paths: CollectionPaths, storage: str) -> None:
+    def state(entry: Entry) -> Entry:
+        assert entry.dropped is not None
+        return entry.model_copy(update={"dropped": entry.dropped.model_copy(update={"storage": storage})})
+
+    change_handles(paths, state)

@@ -1,0 +1,327 @@
+"""Holds: the read capabilities of a collection as changes of its entry. Nothing here reads a clock or writes a file.
+
+A hold lives as long as its holder makes a call within its lease. Whether it has done so is not decided by the clock of
+any process: each call raises the hold's beat, and an observer, the compaction, notes the beat with the time of the
+store's own clock. If a later observer finds the same beat, and the store's clock is a lease ahead of the note, it
+commits the expiry together with the new `since`, from the state in which it saw the beat. See
+docs/decisions/holds.md.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Literal
+
+from tidelake.errors import (
+    ArgumentRefused,
+    CapabilityDropped,
+    CapabilityExpired,
+    CapabilityForeign,
+    CapabilityTaken,
+    CapabilityUnknown,
+    FrontierRegression,
+    SinceError,
+)
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.order import INT64_MAX
+from tidelake.storage.location import Location
+from tidelake.store.entry import Capability, Ended, Entry, Hold, Sighting
+
+LEASE_MS_MAX = 366 * 86_400_000
+"""The longest lease."""
+PURPOSE_CHARACTERS_MAX = 200
+HOLDS_MAX = 1_000
+"""Maximum number of holds of one collection: each commit to the handles writes all of them."""
+ENDED_MAX = 64
+"""How many ended capabilities an entry remembers, so that errors can say how they ended."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """The right to use a hold: whoever has its token is its holder."""
+
+    collection_id: str
+    id: str
+    secret: str
+
+    def __str__(self) -> str:
+        """Return the text that a holder keeps."""
+        return f"{self.collection_id}.{self.id}.{self.secret}"
+
+    def __repr__(self) -> str:
+        """Return the text without the secret, for logs and tracebacks."""
+        return f"Token({self.id!r})"
+
+    @classmethod
+    def parse(cls, text: str) -> Token:
+        """Read the text of a token.
+
+        Raises:
+            ArgumentRefused: it is not a token. The error does not repeat it, because it may be a secret.
+        """
+        parts = text.strip().split(".") if isinstance(text, str) else []
+        if len(parts) != 3 or not all(parts):
+            rule = "but a token has three parts with periods between them"
+            raise ArgumentRefused("token", "…", rule, "give the whole token, as `tidelake hold` printed it")
+        return cls(*parts)
+
+    @classmethod
+    def new(cls, collection_id: str) -> Token:
+        """Return the token of a new hold; its id is random, and never used again."""
+        return cls(collection_id, secrets.token_hex(8), secrets.token_hex(16))
+
+    @property
+    def passed_on(self) -> Token:
+        """A token with a new secret for the same hold."""
+        return Token(self.collection_id, self.id, secrets.token_hex(16))
+
+    @property
+    def secret_hash(self) -> str:
+        """What the store keeps of the secret."""
+        return sha256(self.secret.encode()).hexdigest()
+
+
+# --- the holder's calls
+
+
+def acquire(entry: Entry, token: Token, at: int, lease_ms: int, purpose: str, now_ms: int) -> Entry:
+    """Add a hold.
+
+    Args:
+        entry: the entry.
+        token: a new token.
+        at: the first time that stays readable, at or after `since`; it may also be beyond upper.
+        lease_ms: for how long the hold lives after each call, in milliseconds.
+        purpose: what it is for, in the words of the holder.
+        now_ms: the time by this process's clock, for people.
+
+    Raises:
+        ArgumentRefused: an argument is out of its range, or there are too many holds.
+        SinceError: `at` is not at or after `since`.
+    """
+    check_time("at", at)
+    check_lease(lease_ms)
+    check_purpose(purpose)
+    if not entry.since_frontier.less_equal(at):
+        raise SinceError(at, entry.since)
+    if sum(capability.kind == "read" for capability in entry.capabilities) >= HOLDS_MAX:
+        rule = f"but '{entry.name}' already has as many holds as a collection may have"
+        raise ArgumentRefused("holds", HOLDS_MAX, rule, "release holds that nobody needs any more")
+    hold = Hold(
+        secret_hash=token.secret_hash, purpose=purpose, lease_ms=lease_ms, acquired_at_ms=now_ms, renewed_at_ms=now_ms
+    )
+    added = Capability(id=token.id, kind="read", since=(at,), hold=hold)
+    return entry.model_copy(update={"capabilities": (*entry.capabilities, added)})
+
+
+def find(entry: Entry, token: Token) -> tuple[Capability, Hold]:
+    """Return the live hold of a token.
+
+    Raises:
+        CapabilityForeign: it belongs to another collection.
+        CapabilityExpired, CapabilityDropped: it has ended.
+        CapabilityUnknown: there is no such hold, and none that ended lately.
+        CapabilityTaken: another holder has taken it over.
+    """
+    if token.collection_id != entry.id:
+        raise CapabilityForeign(token.id, f"its token belongs to a collection other than '{entry.name}'")
+    for capability in entry.capabilities:
+        if capability.id == token.id and capability.hold is not None:
+            if not secrets.compare_digest(capability.hold.secret_hash, token.secret_hash):
+                raise CapabilityTaken(token.id, "another holder has taken it over, so this token is used up")
+            return capability, capability.hold
+    how = {ended.id: ended.how for ended in entry.ended}.get(token.id)
+    if how == "expired":
+        raise CapabilityExpired(token.id, "its lease expired, because no call renewed it")
+    if how == "dropped":
+        raise CapabilityDropped(token.id, "it was dropped")
+    raise CapabilityUnknown(token.id, f"'{entry.name}' has no hold with this id: it was dropped, or expired, long ago")
+
+
+def renew(entry: Entry, token: Token, now_ms: int) -> Entry:
+    """Renew a lease; raises what `find` raises."""
+    return _called(entry, token, now_ms)
+
+
+def downgrade(entry: Entry, token: Token, to: int, now_ms: int, pinned_seq: int | None = None) -> Entry:
+    """Give up the history before `to`; if the hold is at `to` already, only renew it.
+
+    Args:
+        entry: the entry.
+        token: the token of the hold.
+        to: a time at or after the hold's own since.
+        now_ms: the time by this process's clock, for people.
+        pinned_seq: the `seq` of `updates/` from which on the holder reads from now on; None leaves it as it is.
+
+    Raises:
+        ArgumentRefused: `to` is not a time.
+        FrontierRegression: `to` is before the hold's own since.
+    """
+    check_time("to", to)
+    held, _ = find(entry, token)
+    current = Antichain(held.since)
+    if not current.less_equal(to):
+        raise FrontierRegression(f"since of the capability '{held.id}'", current, (to,))
+    pin = {} if pinned_seq is None else {"pinned_seq": pinned_seq}
+    return _called(entry, token, now_ms, since=(to,), **pin)
+
+
+def clone(entry: Entry, token: Token, copy: Token, lease_ms: int | None, purpose: str | None, now_ms: int) -> Entry:
+    """Add a hold at the same time as another one, which is renewed.
+
+    Args:
+        entry: the entry.
+        token: the token of the hold to clone.
+        copy: the new hold's token.
+        lease_ms: its lease; None means that of the other.
+        purpose: its purpose; None means that of the other.
+        now_ms: the time by this process's clock, for people.
+    """
+    held, hold = find(entry, token)
+    lease = hold.lease_ms if lease_ms is None else lease_ms
+    text = hold.purpose if purpose is None else purpose
+    return acquire(_called(entry, token, now_ms), copy, held.since[0], lease, text, now_ms)
+
+
+def take_over(entry: Entry, token: Token, fresh: Token, now_ms: int) -> Entry:
+    """Give a hold to the bearer of its token, who gets a fresh one: the old token is refused from now on."""
+    return _called(entry, token, now_ms, secret_hash=fresh.secret_hash)
+
+
+def drop(entry: Entry, token: Token) -> Entry:
+    """End a hold; raises what `find` raises, also if it was dropped before."""
+    held, _ = find(entry, token)
+    return _ended(entry, {held.id: "dropped"})
+
+
+def _called(
+    entry: Entry, token: Token, now_ms: int, since: tuple[int, ...] | None = None, **changed: str | int
+) -> Entry:
+    """Raise the beat of a hold: every call renews."""
+    held, hold = find(entry, token)
+    update = {"beat": hold.beat + 1, "renewed_at_ms": now_ms, "sighting": None} | changed
+    renewed = held.model_copy(update={"since": since or held.since, "hold": hold.model_copy(update=update)})
+    capabilities = (renewed if capability.id == held.id else capability for capability in entry.capabilities)
+    return entry.model_copy(update={"capabilities": tuple(capabilities)})
+
+
+# --- the observer's
+
+
+def beats_of(entry: Entry) -> dict[str, int]:
+    """Return the beat of each hold, by id. Read the store's clock after this, never before."""
+    return {each.id: each.hold.beat for each in entry.capabilities if each.hold is not None}
+
+
+def observe(entry: Entry, seen: Mapping[str, int], now_ms: int, slack_ms: int = 0) -> Entry:
+    """Note what was seen of each hold, and end those that nobody has called for a lease.
+
+    Args:
+        entry: the newest entry, which may be newer than what was seen.
+        seen: the beats that were read before the clock.
+        now_ms: the time by the store's own clock, read after the beats.
+        slack_ms: how inexact that clock is.
+    """
+    capabilities: list[Capability] = []
+    ended: dict[str, Literal["dropped", "expired"]] = {}
+    for capability in entry.capabilities:
+        hold = capability.hold
+        if hold is None or seen.get(capability.id) != hold.beat:  # it was called since: it lives
+            capabilities.append(capability)
+            continue
+        first = hold.sighting
+        if first is None or first.beat != hold.beat or now_ms < first.at_ms:  # a clock that went back proves nothing
+            noted = hold.model_copy(update={"sighting": Sighting(beat=hold.beat, at_ms=now_ms)})
+            capabilities.append(capability.model_copy(update={"hold": noted}))
+            continue
+        if now_ms - first.at_ms >= hold.lease_ms + slack_ms:
+            ended[capability.id] = "expired"
+        capabilities.append(capability)
+    return _ended(entry.model_copy(update={"capabilities": (*capabilities,)}), ended)
+
+
+def clock_slack_ms(folder: Location) -> int:
+    """Return how inexact the clock of a store is: an object store tells whole seconds."""
+    return 0 if folder.is_local else 1_000
+
+
+def oldest_pin(entry: Entry) -> int | None:
+    """Return the first `seq` of `updates/` that a live hold pins; None if none does."""
+    pins = (each.hold.pinned_seq for each in entry.capabilities if each.hold is not None)
+    return min((pin for pin in pins if pin is not None), default=None)
+
+
+def holding_back(entry: Entry) -> list[Capability]:
+    """Return the holds without which `since` could move, those at `since` itself; the oldest first."""
+    own = Antichain()
+    for capability in entry.capabilities:
+        if capability.kind == "critical":
+            own = own.meet(Antichain(capability.since))
+    if not entry.since or entry.since_frontier == own or not entry.since_frontier.less_equal_frontier(own):
+        return []
+    at_since = [each for each in entry.capabilities if each.kind == "read" and each.since == entry.since]
+    return sorted(at_since, key=lambda each: 0 if each.hold is None else each.hold.acquired_at_ms)
+
+
+def held_text(entry: Entry) -> str | None:
+    """Say why `since` cannot move, as `since stays at 7: held by '…'`; None if no hold keeps it."""
+    holds = holding_back(entry)
+    if not holds:
+        return None
+    others = f" and {len(holds) - 1} more" if len(holds) > 1 else ""
+    return f"since stays at {entry.since[0]}: held by {label_of(holds[0])}{others}"
+
+
+def label_of(capability: Capability) -> str:
+    """Return how a hold is shown: its purpose, and its id."""
+    purpose = "" if capability.hold is None else capability.hold.purpose
+    return f"'{purpose}' ({capability.id})" if purpose else capability.id
+
+
+def _ended(entry: Entry, ended: Mapping[str, Literal["dropped", "expired"]]) -> Entry:
+    """Remove holds, and remember how they ended."""
+    if not ended:
+        return entry
+    left = tuple(each for each in entry.capabilities if each.id not in ended)
+    notes = (*entry.ended, *(Ended(id=id, how=how) for id, how in ended.items()))[-ENDED_MAX:]
+    return entry.model_copy(update={"capabilities": left, "ended": notes})
+
+
+# --- arguments
+
+
+def check_time(name: str, time: object) -> None:
+    """Check that an argument is a time.
+
+    Raises:
+        ArgumentRefused: it is not an integer, is negative, or does not fit in 64 bits.
+    """
+    if not isinstance(time, int) or isinstance(time, bool) or not 0 <= time <= INT64_MAX:
+        raise ArgumentRefused(
+            name, time, f"but must be an integer between 0 and {INT64_MAX}", "give a time of the collection"
+        )
+
+
+def check_lease(lease_ms: int) -> None:
+    """Check the length of a lease.
+
+    Raises:
+        ArgumentRefused: it is not between a millisecond and 366 days.
+    """
+    if not 1 <= lease_ms <= LEASE_MS_MAX:
+        rule = "but must be between 0.001 and 31622400 seconds, which are 366 days"
+        raise ArgumentRefused("lease", lease_ms / 1000, rule, "take a lease of hours, and renew it by any call")
+
+
+def check_purpose(purpose: str) -> None:
+    """Check the length of a purpose.
+
+    Raises:
+        ArgumentRefused: it is too long.
+    """
+    if len(purpose) > PURPOSE_CHARACTERS_MAX:
+        rule = f"but must have at most {PURPOSE_CHARACTERS_MAX} characters"
+        raise ArgumentRefused("purpose", purpose, rule, "say it in a few words")

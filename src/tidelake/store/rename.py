@@ -1,0 +1,140 @@
+"""Gives a collection another name: first the intent is in its handles, then the new name is bound, then it changes.
+
+The collection has its earlier name until the last commit, which only succeeds while the handles have the same intent.
+Whoever wants the new name for another collection in the meantime finishes the renaming first, so a name that is bound
+to a collection with that intent is not free. Every step may be repeated by any process. See docs/decisions/catalog.md.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import suppress
+
+from tidelake.errors import CollectionRenamed, Conflict, NameTaken, UnknownCollection
+from tidelake.store.entry import Entry, Renaming
+from tidelake.store.failpoints import reach
+from tidelake.store.handles import change_handles, read_handles
+from tidelake.store.layout import CollectionPaths, Store
+from tidelake.store.name_log import Binding, NameLog
+from tidelake.store.retry import ATTEMPTS_MAX
+
+
+def bound_entry(store: Store, binding: Binding | None) -> Entry | None:
+    """Return the entry of the collection that a name is bound to, whatever name it has now, or whether it was dropped.
+
+    Args:
+        store: the store.
+        binding: what the log of the name states; None if the name has no log.
+
+    Returns:
+        None if the name is bound to no collection, or its collection is still being created.
+
+    Raises:
+        DamagedTable: the collection's handles are missing or damaged.
+    """
+    if binding is None or binding.id is None or binding.state == "creating":
+        return None
+    return read_handles(store.collection(binding.id))
+
+
+def rename(store: Store, name: str, other: str) -> Entry:
+    """Rename a collection, and return its new entry; nothing is written if that was done before.
+
+    Args:
+        store: a store that is divided.
+        name: the name that it has.
+        other: the name that it gets.
+
+    Raises:
+        UnknownCollection: the store has no collection of this name.
+        CollectionRenamed: it has another name than these two.
+        NameTaken: another collection has the new name, or is being created with it.
+    """
+    for attempt in range(ATTEMPTS_MAX):
+        entry = bound_entry(store, NameLog.of(store, name).binding)
+        if entry is None or entry.dropped is not None:
+            raise UnknownCollection(str(store.root), name)
+        if entry.name != name:
+            if entry.name == other:
+                return entry
+            raise CollectionRenamed(name, entry.name)
+        if entry.renaming is None:
+            _check_free(store, entry, other)
+            entry = _intend(store.collection(entry.id), name, Renaming(to=other, id=secrets.token_hex(8)))
+            reach("rename.after_intent")
+        with suppress(NameTaken):  # if it is about this renaming, the next attempt raises it
+            finish_renaming(store, entry)
+        time.sleep(min(0.002 * attempt, 0.1))
+    raise Conflict(str(store.names), -1, f"{ATTEMPTS_MAX} attempts to rename '{name}' failed")
+
+
+def finish_renaming(store: Store, entry: Entry) -> None:
+    """Finish the renaming that an entry states, or give it up if another collection has the name.
+
+    Raises:
+        NameTaken: another collection has the name; the renaming was given up.
+    """
+    intent, paths = entry.renaming, store.collection(entry.id)
+    if intent is None:
+        return
+    for attempt in range(ATTEMPTS_MAX):
+        # The log comes first: who binds the name after it was read makes the commit below conflict.
+        log = NameLog.of(store, intent.to)
+        if read_handles(paths).renaming != intent:
+            return
+        try:
+            _check_free_in(log, entry)
+        except NameTaken:
+            change_handles(paths, lambda newest: _without(newest, intent))
+            raise
+        publication = None if log.binding is None else log.binding.publication
+        try:
+            log.commit(Binding(name=intent.to, id=entry.id, publication=publication))
+        except Conflict:
+            time.sleep(min(0.002 * attempt, 0.1))
+            continue
+        reach("rename.after_name")
+        change_handles(paths, lambda newest: _without(newest, intent, name=intent.to))
+        reach("rename.after_handles")
+        return
+    raise Conflict(str(store.names), -1, f"{ATTEMPTS_MAX} attempts to bind '{intent.to}' failed")
+
+
+def _check_free(store: Store, entry: Entry, name: str) -> None:
+    _check_free_in(NameLog.of(store, name), entry)
+
+
+def _check_free_in(log: NameLog, entry: Entry) -> None:
+    """Check that no other collection has a name, is being created with it, or is about to get it.
+
+    Raises:
+        NameTaken: one is.
+    """
+    binding = log.binding
+    if binding is None or binding.id in (None, entry.id):
+        return
+    owner = bound_entry(log.store, binding)
+    if owner is None or owner.has_name(binding.name) or is_about_to_have(owner, binding.name):
+        raise NameTaken(str(log.store.root), binding.name)
+
+
+def is_about_to_have(entry: Entry, name: str) -> bool:
+    """Return whether a collection that a name is bound to is being renamed to it."""
+    return entry.dropped is None and entry.renaming is not None and entry.renaming.to == name
+
+
+def _intend(paths: CollectionPaths, name: str, intent: Renaming) -> Entry:
+    """State an intent in the handles, unless they have another one, and return the entry."""
+
+    def state(entry: Entry) -> Entry:
+        if not entry.has_name(name) or entry.renaming is not None:  # another process came first
+            return entry
+        return entry.model_copy(update={"renaming": intent})
+
+    return change_handles(paths, state)
+
+
+def _without(entry: Entry, intent: Renaming, **changed: str) -> Entry:
+    """Remove the intent, and change what goes with it; an entry with another intent stays as it is."""
+    return entry.model_copy(update={"renaming": None, **changed}) if entry.renaming == intent else entry

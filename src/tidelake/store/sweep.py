@@ -1,0 +1,141 @@
+"""Sweeps: deletes the folders of runs that are in no log, and files that a killed process left unfinished.
+
+Needs no JVM. The age of what is deleted is that of its note in `_dead/`, by the clock of the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tidelake.storage import blobs
+from tidelake.storage.location import UNFINISHED, Blob, Listing, Location
+from tidelake.store.acknowledged import ACKED
+from tidelake.store.commit import SWEEP_FLOOR, OpenTable, maintain
+from tidelake.store.dead_notes import long_dead, notes_of
+from tidelake.store.failpoints import reach
+from tidelake.store.files import discard_run
+from tidelake.store.layout import RUN, Store, begun_at
+from tidelake.store.publication import folder_of_name
+from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
+from tidelake.store.table_log import LOG
+
+RETENTION_S = 24 * 3600.0
+"""How long readers may use files after a commit has removed them, from the first sweep on that finds them dead."""
+
+
+@dataclass(frozen=True)
+class DeadRun:
+    """A run that is in no version of a table."""
+
+    name: str
+    bytes: int
+    noted_s: float | None
+    """When a sweep noted it, by the store's clock; None if none has done so, or if it has changed since."""
+    goes: bool
+    """Whether a sweep would delete it now."""
+    is_pinned: bool = False
+    """Whether a live hold pins a version that may name it."""
+
+
+def dead_runs(table: Location, retention_s: float = RETENTION_S, pinned_seq: int | None = None) -> list[DeadRun]:
+    """Return the runs of a table that are in no log, and which of them a sweep would delete. Nothing is deleted.
+
+    Args:
+        table: the table's folder.
+        retention_s: how long readers may use files after a commit has removed them.
+        pinned_seq: the first `seq` of the table that a live hold pins.
+
+    Cost: the log is opened, the table's folder and the notes are listed, and so is each dead run. The store's clock is
+    read if there are any.
+    """
+    opened = OpenTable(table)
+    dead = _dead_folders(opened, blobs.list_folder(table))
+    if not dead:
+        return []
+    notes, horizon_s, found = notes_of(table), blobs.now_s(table) - retention_s, []
+    for folder in dead:
+        note = notes.get(folder)
+        if note is not None and blobs.last_change_s(table / folder) > note.at_s:
+            note = None
+        run, size = folder.removeprefix(f"{RUN}="), sum(blob.size for blob in blobs.list_blobs(table / folder))
+        is_old = note is not None and note.at_s < horizon_s and begun_at(run) <= opened.seq
+        is_pinned = note is not None and not note.is_before(pinned_seq)
+        found.append(DeadRun(run, size, None if note is None else note.at_s, is_old and not is_pinned, is_pinned))
+    return found
+
+
+def _dead_folders(table: OpenTable, listing: Listing) -> list[str]:
+    """Return the names of the folders of runs that are in no version of a table."""
+    live = {f"{RUN}={file.run}" for file in table.files()}
+    return [each.name for each in listing.folders if each.name.startswith(f"{RUN}=") and each.name not in live]
+
+
+def sweep(table: Location, retention_s: float = RETENTION_S, pinned_seq: int | None = None) -> int:
+    """Delete the folders of runs that a sweep found in no log longer ago than the retention period; count them.
+
+    Merges leave behind the runs that they replace, and killed processes leave theirs. A reader has `retention_s` to
+    finish with the version for which its read was planned, from the first sweep on that finds the run in no log, or as
+    long as its hold lives if that pins a `seq`. The clock may be wrong, and a writer may be about to commit one of
+    these runs; so the sweep floor is committed before any run is deleted.
+    """
+    opened = OpenTable(table)
+    horizon_s = blobs.now_s(table) - retention_s
+    listing = blobs.list_folder(table)
+    dead = _dead_folders(opened, listing)
+    for folder in listing.folders:
+        if folder.name.startswith(UNFINISHED) and blobs.last_change_s(folder) < horizon_s:
+            blobs.delete_folder(folder)
+    old = [name.removeprefix(f"{RUN}=") for name in long_dead(table, dead, retention_s, opened.seq, pinned_seq)]
+    given_up = _give_up(table, old)
+    for run in given_up:
+        discard_run(table, run)
+        reach("sweep.after_folder")
+    left = [*listing.blobs, *(blob for name in (LOG, ACKED) for blob in blobs.list_folder(table / name).blobs)]
+    _delete_unfinished(left, horizon_s)
+    return len(given_up)
+
+
+def sweep_names(store: Store, names: Iterable[str], retention_s: float = RETENTION_S) -> None:
+    """Delete unfinished files in the logs of names, and next to the notes that names were bound.
+
+    An object store has none: a killed process leaves an object whole, or nothing.
+
+    Args:
+        store: the store.
+        names: the names of collections that exist.
+        retention_s: how long ago the files must have been written.
+    """
+    if not store.root.is_local:
+        return
+    logs = [store.names / folder_of_name(name) for name in names]
+    folders = [store.bound_names, *(log / below for log in logs for below in (LOG, ACKED))]
+    _delete_unfinished(
+        (blob for folder in folders for blob in blobs.list_folder(folder).blobs),
+        blobs.now_s(store.catalog) - retention_s,
+    )
+
+
+def _delete_unfinished(left: Iterable[Blob], horizon_s: float) -> None:
+    for blob in left:
+        if blob.location.name.startswith(UNFINISHED) and blob.changed_s < horizon_s:
+            blobs.delete(blob.location)
+
+
+def _give_up(table: Location, runs: Sequence[str]) -> list[str]:
+    """Raise the sweep floor above these runs; return those that no log names and no commit can name any more."""
+    if not runs:
+        return []
+
+    def raise_floor(opened: OpenTable) -> list[str]:
+        live = {file.run for file in opened.files()}
+        # If the table has not reached a run's `seq`, the store was restored from an older copy. The run stays for now.
+        dead = [run for run in runs if run not in live and begun_at(run) <= opened.seq]
+        floor = max((begun_at(run) + 1 for run in dead), default=0)
+        if floor > (opened.value(SWEEP_FLOOR) or 0):
+            opened.commit({SWEEP_FLOOR: floor})  # builds on the very state whose live runs are known
+            reach("sweep.after_floor")
+            maintain(table)
+        return dead
+
+    return retry_commit(table, raise_floor, f"{ATTEMPTS_MAX} attempts to raise the sweep floor failed")

@@ -1,0 +1,138 @@
+"""The table `transactions/`: the transactions of a source, by their commit positions. Needs no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelake.protocol.iso_times import iso_of
+from tidelake.protocol.transactions import End, Snapshot
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.files import read_rows
+from tidelake.store.layout import RUN, TIME, TRANSACTIONS_SCHEMA
+
+STATED = "transactions/stated"
+"""A value of `updates/`: everything before this time was stated."""
+LAST = "transactions/last"
+"""A value of `updates/`: one more than the greatest commit position that was read."""
+SNAPSHOT = "transactions/snapshot"
+"""A value of `updates/`: the place in the log of the newest snapshot with a row that was read."""
+_SNAPSHOT_ROWS, _SNAPSHOT_ENDED, _SNAPSHOT_BEFORE = "snapshot/rows", "snapshot/ended", "snapshot/before"
+_END, _SNAPSHOT = "end", "snapshot"
+
+
+class Transaction(NamedTuple):
+    """A transaction or a snapshot of the source."""
+
+    time: int
+    kind: str
+    """`end`, or `snapshot`, which is asserted to be complete."""
+    id: str | None
+    topic: str
+    partition: int
+    offset: int
+    events: int
+    """Number of events in the collection's table."""
+    events_in_all: int
+    """Number of events in all tables of the connector."""
+    ended_at_ms: int | None
+
+    @property
+    def is_snapshot(self) -> bool:
+        """Whether this is a snapshot of the table."""
+        return self.kind == _SNAPSHOT
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        ended_at = None if self.ended_at_ms is None else iso_of(self.ended_at_ms)
+        return self._asdict() | {"ended_at": ended_at}
+
+
+def end_rows(ends: Iterable[End], topic: str) -> list[dict[str, Any]]:
+    """Return the rows of ENDs."""
+    return [
+        {
+            TIME: end.lsn,
+            "kind": _END,
+            "id": end.id,
+            "topic": topic,
+            "partition": 0,
+            "offset": end.offset,
+            "events": end.events,
+            "events_in_all": end.events_in_all,
+            "ended_at_ms": end.ended_at_ms,
+        }
+        for end in ends
+    ]
+
+
+def snapshot_row(snapshot: Snapshot, topic: str) -> dict[str, Any]:
+    """Return the row of a snapshot, whose rows are in this topic."""
+    numbers = {"events": snapshot.rows, "events_in_all": snapshot.rows}
+    return {TIME: snapshot.lsn, "kind": _SNAPSHOT, "topic": topic, **numbers}
+
+
+def transactions_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
+    """Return rows as a table that `write_run` accepts."""
+    return pa.Table.from_pylist(list(rows), pa.schema([field for field in TRANSACTIONS_SCHEMA if field.name != RUN]))
+
+
+def read_transactions(collection: Collection, lower: int = 0, upper: int | None = None) -> list[Transaction]:
+    """Read the transactions and snapshots from `lower` on and, if given, before `upper`, in the order of their times.
+
+    The table is opened now. If `updates/` was opened before, every END that it knows of is in the result.
+
+    Cost: the files that may hold such a time.
+    """
+    path = collection.paths.transactions
+    files = [file for file in OpenTable(path).files() if file.reach[1] >= lower]
+    within = pc.field(TIME) >= lower
+    if upper is not None:
+        files = [file for file in files if file.reach[0] < upper]
+        within = within & (pc.field(TIME) < upper)
+    names = [TIME, *Transaction._fields[1:]]
+    rows = read_rows(path, files, TRANSACTIONS_SCHEMA, names, within).to_pydict()
+    found: dict[tuple[int, str], Transaction] = {}
+    for values in zip(*(rows[name] for name in names), strict=True):
+        row = Transaction(*values)
+        first = found.get((row.time, row.kind))
+        if first is None or (row.offset or 0) < (first.offset or 0):
+            found[row.time, row.kind] = row
+    return [found[key] for key in sorted(found)]
+
+
+def snapshot_values(snapshots: Iterable[Snapshot]) -> dict[str, int]:
+    """Return the values that the commit of a tick sets for all snapshots that are not stated yet, oldest first."""
+    values: dict[str, int] = {}
+    before = None
+    for snapshot in snapshots:
+        values |= {
+            SNAPSHOT: snapshot.lsn,
+            f"{_SNAPSHOT_ROWS}/{snapshot.lsn}": snapshot.rows,
+            f"{_SNAPSHOT_ENDED}/{snapshot.lsn}": int(snapshot.is_ended),
+        }
+        if before is not None:
+            values[f"{_SNAPSHOT_BEFORE}/{snapshot.lsn}"] = before
+        before = snapshot.lsn
+    return values
+
+
+def asserted_times(table: OpenTable) -> list[int]:
+    """Return the times of the snapshots that were stated: nothing but their last rows says that they are complete."""
+    stated = table.value(STATED) or 0
+    return [snapshot.lsn for snapshot in read_snapshots(table, 0) if snapshot.lsn < stated]
+
+
+def read_snapshots(table: OpenTable, lower: int) -> list[Snapshot]:
+    """Return the snapshots at or after `lower` with rows that were read at a version of `updates/`, oldest first."""
+    snapshots: list[Snapshot] = []
+    lsn = table.value(SNAPSHOT)
+    while lsn is not None and lsn >= lower:
+        rows = table.value(f"{_SNAPSHOT_ROWS}/{lsn}") or 0
+        snapshots.append(Snapshot(lsn, rows, bool(table.value(f"{_SNAPSHOT_ENDED}/{lsn}"))))
+        lsn = table.value(f"{_SNAPSHOT_BEFORE}/{lsn}")
+    return snapshots[::-1]

@@ -1,0 +1,133 @@
+"""`tidelake rename`, `drop` and `gc`, and where orphaned collections are shown. These tests start no JVM."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs.lake import check_lake
+from tests.cli.commands import call, invoke, run
+from tests.report.published import configure
+from tidelake import open_lake
+from tidelake.errors import ArgumentRefused, CollectionRenamed, NameTaken, UnknownCollection
+from tidelake.settings.lake import load_settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.layout import Store
+from tidelake.telemetry.lake_metrics import lake_samples
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    """The settings of a store with the collections `prices` and `visits`."""
+    file = configure(tmp_path, "prices", "visits")
+    for collection in open_lake(file).collections():
+        Catalog(Store(tmp_path / "store")).open_or_create(collection.settings.spec())
+    return str(file)
+
+
+def without(config: str, name: str, other: str | None = None) -> None:
+    """Let the settings no longer name a collection, or call it differently."""
+    document = json.loads(Path(config).read_text())
+    block = document["collections"].pop(name)
+    if other is not None:
+        document["collections"][other] = block
+    Path(config).write_text(json.dumps(document))
+
+
+def test_a_renamed_collection_must_have_its_new_name_in_the_settings(config: str) -> None:
+    before = open_lake(config).collection("prices").path
+    said = invoke("rename", "prices", "costs", "--config", config).stderr
+    assert "'prices' is called 'costs' now" in said and "call it costs, too" in said
+    with pytest.raises(CollectionRenamed, match="'prices' was renamed to 'costs'\nhint: use the new name, also in"):
+        check_lake(load_settings(Path(config)))
+    with pytest.raises(CollectionRenamed):
+        check_lake(load_settings(Path(config)).only(("prices",)))
+    check_lake(load_settings(Path(config)).only(("visits",)))
+    without(config, "prices", "costs")
+    assert check_lake(load_settings(Path(config))).known == {"costs", "visits"}
+    assert open_lake(config).collection("costs").path == before
+    document = json.loads(Path(config).read_text())
+    document["collections"]["prices"] = document["collections"]["costs"]  # both: a new one is wanted
+    Path(config).write_text(json.dumps(document))
+    assert check_lake(load_settings(Path(config))).known == {"costs", "visits"}
+
+
+def test_illegal_renamings_are_refused(config: str) -> None:
+    for name in ("Prices", "", "../x", "a" * 64):
+        with pytest.raises(ArgumentRefused, match="which is not a valid name\nhint: use lower-case letters"):
+            call("rename", "prices", name, "--config", config)
+    with pytest.raises(NameTaken):
+        call("rename", "prices", "visits", "--config", config)
+    with pytest.raises(UnknownCollection):
+        call("rename", "orders", "costs", "--config", config)
+    assert json.loads(call("rename", "prices", "costs", "--json", "--config", config)) == {
+        "name": "costs",
+        "earlier_name": "prices",
+    }
+
+
+def test_a_collection_that_the_settings_no_longer_name_is_orphaned_and_can_be_dropped(config: str) -> None:
+    assert json.loads(call("status", "--json", "--config", config))["orphaned"] == []
+    without(config, "visits")
+    (orphaned,) = json.loads(call("status", "--json", "--config", config))["orphaned"]
+    assert orphaned["name"] == "visits" and len(orphaned["id"]) == 32
+    shown = " ".join(call("status", "--config", config).split())
+    assert "visits: orphaned: the settings do not name it; name it, or drop it: `tidelake drop visits --apply`" in shown
+    assert "visits" not in call("status", "prices", "--config", config)
+    samples = [(sample.metric.name, sample.values) for sample in lake_samples(open_lake(config), 0.0)]
+    assert [labels for name, labels in samples if name.endswith("collection_orphaned")] == [("visits",)]
+    call("drop", "visits", "--apply", "--config", config)
+    assert json.loads(call("status", "--json", "--config", config))["orphaned"] == []
+
+
+def test_a_drop_says_first_what_would_go(config: str) -> None:
+    held = open_lake(config).collection("prices").acquire(purpose="report")
+    said = invoke("drop", "prices", "--config", config).stderr
+    assert "prices: 0 stored statements, 0 bytes; drop it: tidelake drop prices --apply" in said
+    assert f"held by 'report' ({held.id})" in said and "the settings still name it" in said
+    found = json.loads(call("drop", "prices", "--json", "--config", config))
+    assert (found["rows"], found["dropped"]) == (0, False)
+    assert len(open_lake(config).collection("prices").holds()) == 1
+    assert json.loads(call("drop", "prices", "--apply", "--json", "--config", config))["dropped"] is True
+    with pytest.raises(UnknownCollection):
+        open_lake(config).collection("prices").holds()
+    assert "prices: dropped (0 stored" in invoke("drop", "prices", "--apply", "--config", config).stderr
+    call("release", "prices", held.token, "--config", config)
+    with pytest.raises(UnknownCollection):
+        call("drop", "orders", "--config", config)
+
+
+def test_gc_shows_what_goes_and_why_the_rest_stays(config: str) -> None:
+    held = open_lake(config).collection("prices").acquire(purpose="report")
+    call("drop", "prices", "--apply", "--config", config)
+    without(config, "visits")
+    result = invoke("gc", "--dry-run", "--config", config)
+    assert f"held by 'report' ({held.id})" in result.stdout and "orphaned" in result.stdout
+    assert "would go: 0 bytes in 0 places" in result.stderr
+    found = json.loads(call("gc", "--json", "--config", config))
+    kinds = {(item["kind"], item["name"], item["goes"]) for item in found["items"]}
+    assert {("dropped", "prices", False), ("orphaned", "visits", False)} <= kinds
+    assert (found["dry_run"], found["tombstones"], found["bytes_gone"]) == (False, 0, 0)
+
+
+def test_the_commands_start_no_jvm_and_import_neither_spark_nor_pandas(config: str) -> None:
+    code = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from tidelake.cli.app import app\n"
+        "for words in (['gc', '--dry-run'], ['rename', 'prices', 'costs'], ['drop', 'costs', '--apply'], ['gc']):\n"
+        f"    done = CliRunner().invoke(app, [*words, '--config', {config!r}])\n"
+        "    assert done.exit_code == 0, done.output\n"
+        "print([name for name in ('pyspark', 'pandas') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_errors_exit_with_2_and_name_their_page(config: str) -> None:
+    done = run("rename", "prices", "visits", "--config", config)
+    assert done.returncode == 2 and done.stderr.endswith("see: tidelake errors NameTaken\n")

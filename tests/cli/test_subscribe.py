@@ -1,0 +1,201 @@
+"""`tidelake subscribe` prints whole times as a stream that `replay` reads, and resumes after any end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.cli.commands import TIDELAKE, call, invoke
+from tests.lakes.lake import NAME, Lake, progress, updates
+from tests.lakes.raw_lake import RawLake
+from tests.lakes.upserts import ITEM, gone, item
+from tidelake import open_lake
+from tidelake.errors import CapabilityTaken, OptionRefused
+from tidelake.protocol.json_values import identity, parse
+from tidelake.protocol.replay import replay_file
+
+TIMES = 40
+
+
+def replayed(lines: Sequence[str]) -> tuple[Counter[str], list[Any]]:
+    """What a stream adds up to, and its last frontier. No line may be an error, and no update may come twice."""
+    rows: Counter[str] = Counter()
+    frontier: list[Any] = [0]
+    for output in replay_file([line.encode() for line in lines], "stream"):
+        assert output["errors"] == []
+        frontier = output["frontier"]
+        for data, _, diff in output["updates"]:
+            rows[identity(data)] += diff
+    return Counter({row: diff for row, diff in rows.items() if diff}), frontier
+
+
+def complete(lines: Sequence[str]) -> tuple[list[str], int | None]:
+    """The lines up to the last whole statement of progress, and the time that it completes."""
+    whole: list[str] = []
+    kept = 0
+    token: int | None = None
+    for line in lines:
+        try:
+            message = json.loads(line)
+        except ValueError:  # the process was killed in this line
+            break
+        whole.append(line)
+        if "progress" in message:
+            kept, token = len(whole), message["progress"]["upper"][0] - 1
+    return whole[:kept], token
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
+    lake = Lake(tmp_path_factory.mktemp("subscribed"), spark, "upsert", key="id")
+    lake.send(*(updates(((at % 5, at), at, 1)) for at in range(TIMES)))
+    lake.send(progress([0], [TIMES + 2], dict.fromkeys(range(TIMES), 1)))
+    lake.run()
+    return lake
+
+
+@pytest.fixture
+def lake(prepared: Lake, tmp_path: Path) -> Lake:
+    """Five keys with a new value at each time; nothing happens at the last two times."""
+    return prepared.copy(tmp_path / "subscribed")
+
+
+@pytest.mark.spark
+def test_a_stream_that_is_subscribed_and_replayed_gives_the_same_collection(lake: Lake) -> None:
+    config = ("--config", str(lake.file))
+    first = call("subscribe", NAME, "--as-of", "3", "--until", "7", "--json", *config).splitlines()
+    assert json.loads(first[0]) == {"updates": [[{"id": id, "price": id}, 3, 1] for id in range(4)]}
+    assert json.loads(first[1]) == {"progress": {"lower": [0], "upper": [4], "counts": [[3, 4]]}}
+    assert json.loads(first[2]) == {"updates": [[{"id": 4, "price": 4}, 4, 1]]}
+    rest = call("subscribe", NAME, "--after", "7", "--json", *config).splitlines()
+    assert json.loads(rest[-1]) == {"progress": {"lower": [TIMES], "upper": [TIMES + 2], "counts": []}}
+    rows, frontier = replayed([*first, *rest])
+    assert frontier == [TIMES + 2]
+    held = lake.contents(TIMES + 1)
+    assert rows == {identity({"id": id, "price": price}): diff for (id, price), diff in held.items()}
+    file = lake.root / "stream.jsonl"
+    file.write_text("".join(f"{line}\n" for line in [*first, *rest]))
+    outputs = [parse(line) for line in call("replay", str(file)).splitlines()]
+    assert outputs[-1]["frontier"] == [TIMES + 2]
+    assert lake.collection.entry.capabilities[1:] == ()
+
+
+@pytest.mark.spark
+def test_a_subscription_ends_after_some_times_and_without_the_contents(lake: Lake) -> None:
+    config = ("--config", str(lake.file))
+    done = invoke("subscribe", NAME, "--as-of", "1", "--no-snapshot", "--limit", "2", "--where", "id > 0", *config)
+    assert done.stdout.splitlines() == [
+        '2  +1  {"id":2,"price":2}',
+        "2  complete",
+        '3  +1  {"id":3,"price":3}',
+        "3  complete",
+    ]
+    assert f"{NAME}: complete through 3; --after 3 continues" in done.stderr
+    nothing = invoke("subscribe", NAME, "--after", str(TIMES + 1), "--wait", "0.2s", "--poll", "0.1s", *config)
+    assert nothing.stdout == ""
+
+
+@pytest.mark.spark
+def test_a_hold_moves_along_and_its_token_is_used_up(lake: Lake) -> None:
+    config = ("--config", str(lake.file))
+    token = call("hold", NAME, "--at", "5", *config).strip()
+    done = invoke("subscribe", NAME, "--hold", token, "--limit", "1", "--columns", "id", "--json", *config)
+    assert [json.loads(line)["progress"]["upper"] for line in done.stdout.splitlines() if "progress" in line][:1] == [
+        [TIMES + 2]
+    ]  # the column does not change, so no time has an update
+    fresh = done.stderr.split("new token: ")[1].split()[0]
+    (held,) = open_lake(lake.file).collection(NAME).holds()
+    assert held.since == TIMES + 1
+    with pytest.raises(CapabilityTaken):
+        call("subscribe", NAME, "--hold", token, *config)
+    open_lake(lake.file).collection(NAME).release(fresh)
+
+
+@pytest.mark.spark
+def test_without_a_hold_nothing_is_written(lake: Lake) -> None:
+    before = lake.collection.entry
+    store = {path: path.stat().st_mtime_ns for path in (lake.root / "store").rglob("*")}
+    call("subscribe", NAME, "--no-hold", "--limit", "1", "--config", str(lake.file))
+    assert {path: path.stat().st_mtime_ns for path in (lake.root / "store").rglob("*")} == store
+    assert lake.collection.entry == before
+
+
+@pytest.mark.spark
+def test_a_reclocked_stream_replays_with_bytes_and_iso_times(tmp_path: Path, spark: SparkSession) -> None:
+    lake = RawLake(tmp_path, spark, envelope="upsert", key="id", schema=ITEM)
+    for records in ([item(1, 5), item(2, 6)], [gone(1)]):
+        lake.put(*records)
+        lake.ingest()
+    first, last = (binding.time for binding in lake.times)
+    lines = call("subscribe", NAME, "--as-of", str(first), "--json", "--config", str(lake.file)).splitlines()
+    assert replayed(lines) == (Counter({identity({"id": 2, "price": 6}): 1}), [last + 1])
+
+
+def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    config = tmp_path / "collections.yaml"
+    config.write_text("collections: {}\n")
+    for options in (
+        ("--after", "3", "--as-of", "3"),
+        ("--after", "3", "--no-snapshot"),
+        ("--hold", "a.b.c", "--as-of", "3"),
+        ("--hold", "a.b.c", "--no-hold"),
+        ("--wait", "soon"),
+    ):
+        with pytest.raises(OptionRefused):
+            call("subscribe", NAME, *options, "--config", str(config))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_killed_command_that_is_resumed_has_printed_each_time_once(lake: Lake, tmp_path: Path) -> None:
+    stream: list[str] = []
+    token: int | None = None
+    upper = TIMES + 2
+    for end in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+        options = ["--as-of", "0"] if token is None else ["--after", str(token)]
+        file = tmp_path / f"{end}.jsonl"
+        command = [*TIDELAKE, "subscribe", NAME, *options, "--wait", "1h", "--json", "--config", str(lake.file)]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        with file.open("wb") as output, (tmp_path / "errors").open("wb") as errors:
+            process = subprocess.Popen(command, env=environment, stdout=output, stderr=errors)
+            stop_after(process, file, 3, end)
+            process.wait(timeout=120)
+        text = file.read_text()
+        lines, last = complete(text.splitlines()[: None if text.endswith("\n") else -1])
+        stream += lines
+        token = last if last is not None else token
+        left = open_lake(lake.file).collection(NAME).holds()
+        assert len(left) == 1, (end, (tmp_path / "errors").read_text())  # the one that SIGKILL has left
+        lake.send(*(updates(((at % 5, at), at, 1)) for at in range(upper, upper + 9)))
+        lake.send(progress([upper], [upper + 9], dict.fromkeys(range(upper, upper + 9), 1)))
+        lake.run()
+        upper += 9
+    stream += call("subscribe", NAME, "--after", str(token), "--json", "--config", str(lake.file)).splitlines()
+    times = [at for line in stream if "updates" in line for _, at, _ in json.loads(line)["updates"]]
+    assert set(times) == set(range(upper)) - {TIMES, TIMES + 1}
+    statements = [json.loads(line)["progress"] for line in stream if "progress" in line]
+    assert [each["lower"] for each in statements[1:]] == [each["upper"] for each in statements[:-1]]
+    rows, frontier = replayed(stream)
+    assert (frontier, sum(rows.values())) == ([upper], 5)
+
+
+def stop_after(process: subprocess.Popen[bytes], file: Path, lines: int, number: int) -> None:
+    """Send a signal once the process has printed some lines."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end and process.poll() is None:
+        if file.read_bytes().count(b"\n") >= lines:
+            process.send_signal(number)
+            return
+        time.sleep(0.005)
+    raise AssertionError("nothing was printed")

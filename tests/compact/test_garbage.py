@@ -1,0 +1,269 @@
+"""What `gc` deletes, and why the rest stays; on a disk and in an object store."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from tests.expectations.reports import settings
+from tests.lakes.early_sweeps import age
+from tests.lakes.held import HeldLake
+from tests.lakes.places import store_root
+from tests.report.published import publish
+from tests.stops import stop_at
+from tidelake.compact.compaction import move_since
+from tidelake.compact.garbage import Garbage, Item, collect_garbage
+from tidelake.errors import UnknownCollection
+from tidelake.read.holding import acquire, release
+from tidelake.storage import blobs
+from tidelake.storage.location import Location
+from tidelake.store import dead_notes
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.dead_notes import DEAD
+from tidelake.store.entry import Entry
+from tidelake.store.files import write_run
+from tidelake.store.handles import change_handles, read_handles
+from tidelake.store.layout import RUN, CollectionPaths, Store, new_run
+from tidelake.store.published import read_published
+from tidelake.store.state import UPPER
+
+SPEC = settings("plain").spec()
+DAY_S = 86_400.0
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def catalog(any_store: Path) -> Catalog:
+    """A store with one collection, `prices`."""
+    catalog = Catalog(Store(store_root(any_store)))
+    catalog.open_or_create(SPEC)
+    return catalog
+
+
+def gc(catalog: Catalog, *named: str, dry_run: bool = False, retention_s: float = DAY_S) -> Garbage:
+    return collect_garbage(catalog.store, named or ("prices",), dry_run, retention_s)
+
+
+def told(garbage: Garbage) -> list[tuple[str, str, bool]]:
+    """The items, except those about the runs that the swaps of handles leave behind all the time."""
+    return [(item.kind, item.name, item.goes) for item in garbage.items if not item.place.endswith("/handles")]
+
+
+def one(garbage: Garbage, kind: str) -> Item:
+    (item,) = [item for item in garbage.items if item.kind == kind and not item.place.endswith("/handles")]
+    return item
+
+
+def state_of(root: Location) -> dict[str, bytes]:
+    return {blob.location.path: blobs.read(blob.location) for blob in blobs.list_blobs(root)}
+
+
+def rows_of(table: Location, version: int | None = None) -> int:
+    options = blobs.delta_options(table)
+    return int(DeltaTable(str(table), version=version, storage_options=options).to_pyarrow_table().num_rows)
+
+
+def age_hold_by(paths: CollectionPaths, seconds: float) -> None:
+    """Let it be noted earlier that nobody holds a dropped collection."""
+
+    def earlier(entry: Entry) -> Entry:
+        assert entry.dropped is not None and entry.dropped.unheld_at_ms is not None
+        noted_ms = entry.dropped.unheld_at_ms - int(seconds * 1000)
+        return entry.model_copy(update={"dropped": entry.dropped.model_copy(update={"unheld_at_ms": noted_ms})})
+
+    change_handles(paths, earlier)
+
+
+def dead_run(table: Location) -> str:
+    """Write a run that no commit names."""
+    run = new_run("proof", OpenTable(table).seq)
+    write_run(table, run, pa.table({"_time": [1]}))
+    return run
+
+
+@pytest.mark.everywhere
+def test_dead_runs_go_a_day_after_they_were_noted(catalog: Catalog) -> None:
+    table = catalog.find("prices").paths.proofs
+    run = dead_run(table)
+    before = state_of(catalog.store.root)
+    new = one(gc(catalog, dry_run=True), "dead_runs")
+    assert "the next `tidelake gc` or compaction notes that" in new.why and not new.goes and new.bytes
+    assert state_of(catalog.store.root) == before
+    assert "this is noted now" in one(gc(catalog), "dead_runs").why
+    noted = one(gc(catalog), "dead_runs")
+    assert "1 run is in no version; readers of an earlier version have until 20" in noted.why and not noted.goes
+    assert one(gc(catalog, dry_run=True, retention_s=-60.0), "dead_runs").goes
+    assert blobs.list_blobs(table / f"{RUN}={run}")
+    gone = one(gc(catalog, retention_s=-60.0), "dead_runs")
+    assert gone.goes and gone.bytes == new.bytes and gone.place.endswith("/proofs")
+    assert not blobs.list_blobs(table / f"{RUN}={run}")
+    assert told(gc(catalog)) == []
+
+
+def test_a_dead_run_that_changed_since_it_was_noted_stays(tmp_path: Path) -> None:
+    catalog = Catalog(Store(tmp_path))
+    catalog.open_or_create(SPEC)
+    table = catalog.find("prices").paths.proofs
+    run = dead_run(table)
+    gc(catalog)
+    age(table / DEAD, 2 * DAY_S)
+    assert dead_notes.notes_of(table)
+    assert not one(gc(catalog, dry_run=True), "dead_runs").goes  # the files are younger than the note
+    age(table / f"{RUN}={run}", 3 * DAY_S)
+    blobs.delete_folder(table / f"{RUN}={run}")
+    assert told(gc(catalog, dry_run=True)) == []
+
+
+def test_a_dead_run_that_a_hold_pins_stays(tmp_path: Path) -> None:
+    lake = HeldLake.create(tmp_path / "lake", upper=10)
+    catalog, table = lake.catalog, lake.stored.paths.updates
+    run, row = new_run("merge", OpenTable(table).seq), {"_time": 1, "_diff": 1, "id": 1, "price": 1}
+    OpenTable(table).commit({}, write_run(table, run, pa.Table.from_pylist([row], OpenTable(table).schema())))
+    hold = lake.collection.acquire(at=3)
+    hold.pin(OpenTable(table).seq, to=3)
+    OpenTable(table).commit({}, removes=[run])
+    name = lake.stored.entry.name
+    gc(catalog, name)
+    for dry_run in (True, False, True):
+        pinned = one(gc(catalog, name, dry_run=dry_run, retention_s=-60.0), "dead_runs")
+        assert "1 run is in no version; a subscription holds a version that may name it" in pinned.why
+        assert not pinned.goes and blobs.list_blobs(table / f"{RUN}={run}")
+    hold.drop()
+    assert one(gc(catalog, name, retention_s=-60.0), "dead_runs").goes
+    assert not blobs.list_blobs(table / f"{RUN}={run}")
+
+
+@pytest.mark.everywhere
+def test_a_dropped_collection_goes_a_day_after_nobody_holds_it(catalog: Catalog) -> None:
+    collection = catalog.find("prices")
+    OpenTable(collection.paths.updates).commit({UPPER: 5})
+    held = acquire(catalog, collection, 3, HOUR, "report")
+    publish(catalog)
+    catalog.drop("prices")
+    item = one(gc(catalog), "dropped")
+    assert item.why.startswith("dropped at 20") and item.why.endswith(f"held by 'report' ({held.id})") and item.bytes
+    release(catalog.store, "prices", held.token)
+    dry = one(gc(catalog, dry_run=True), "dropped")
+    assert dry.why.endswith("nobody holds it, which the next `tidelake gc` notes; its retention begins then")
+    assert "nobody holds it, and readers have until 20" in one(gc(catalog), "dropped").why
+    age_hold_by(collection.paths, 2 * DAY_S)
+    before = state_of(catalog.store.root)
+    dry_run = gc(catalog, dry_run=True)
+    assert one(dry_run, "dropped").goes and not one(dry_run, "published").goes
+    assert state_of(catalog.store.root) == before
+    gone = gc(catalog)
+    assert one(gone, "dropped").goes and gone.bytes_gone >= (item.bytes or 0) / 2
+    assert blobs.list_names(collection.paths.root) == ["handles"]
+    last = gc(catalog)
+    assert (last.tombstones, told(last)) == (1, [("published", "prices", False)])
+    entry = read_handles(collection.paths)
+    assert entry.dropped is not None and entry.dropped.storage == "gone"
+
+
+def test_what_a_dropped_collection_has_published_is_emptied_and_its_files_go_a_week_later(tmp_path: Path) -> None:
+    catalog = Catalog(Store(tmp_path))
+    catalog.open_or_create(SPEC)
+    collection, table = catalog.find("prices"), publish(catalog)
+    catalog.drop("prices")
+    gc(catalog)
+    assert rows_of(table) == 2
+    age_hold_by(collection.paths, 2 * DAY_S)
+    item = one(gc(catalog), "published")
+    assert "its rows are removed now; readers of earlier versions have 7 days" in item.why
+    assert rows_of(table) == 0
+    assert rows_of(table, 0) == 2
+    assert read_published(table) is None
+    age(table / DEAD, 8 * DAY_S)
+    for folder in table.local.glob("publish-*"):
+        age(table / folder.name, 9 * DAY_S)
+        os.utime(folder, (0, 0))
+    assert one(gc(catalog), "published").goes
+    assert not list(table.local.glob("publish-*"))
+    assert told(gc(catalog)) == []
+
+
+def test_what_a_new_collection_of_the_name_has_published_stays(catalog: Catalog) -> None:
+    collection = catalog.find("prices")
+    publish(catalog)
+    catalog.drop("prices")
+    age_hold_by(collection.paths, 2 * DAY_S)
+    catalog.open_or_create(SPEC)
+    table = publish(catalog)
+    assert told(gc(catalog)) == [("dropped", "prices", True)]
+    assert rows_of(table) == 2
+    catalog.rename("prices", "b")
+    stays = one(gc(catalog, "b"), "published")
+    assert stays.why.startswith("its collection is called 'b' now, and publishes there") and not stays.goes
+    assert rows_of(table) == 2
+
+
+def test_what_a_dropped_collection_has_published_under_an_earlier_name_is_emptied(catalog: Catalog) -> None:
+    collection, table = catalog.find("prices"), publish(catalog)
+    catalog.rename("prices", "b")
+    other = publish(catalog, "b")
+    assert one(gc(catalog, "b"), "published").why.startswith("its collection is called 'b' now")
+    catalog.drop("b")
+    age_hold_by(collection.paths, 2 * DAY_S)
+    found = [item for item in gc(catalog, "b").items if item.kind == "published"]
+    assert [(item.name, item.place, item.goes) for item in found] == [
+        ("b", "tables/b", False),
+        ("prices", "tables/prices", False),
+    ]
+    assert (rows_of(table), rows_of(other)) == (0, 0)
+
+
+def test_an_orphaned_and_a_held_collection_stay(catalog: Catalog) -> None:
+    stored = catalog.open_or_create(replace(SPEC, name="old"))
+    OpenTable(stored.paths.updates).commit({UPPER: 9})
+    held = acquire(catalog, stored, 3, HOUR, "report")
+    move_since(catalog, stored, 0)
+    found = gc(catalog)
+    assert told(found) == [("orphaned", "old", False), ("history", "old", False)]
+    assert "drop it: `tidelake drop old --apply`" in one(found, "orphaned").why
+    assert one(found, "history").why == f"since stays at 3: held by 'report' ({held.id})"
+    assert told(gc(catalog, "prices", "old")) == [("history", "old", False)]
+
+
+def test_what_cannot_be_read_stays_and_stops_nothing_else(catalog: Catalog) -> None:
+    broken, other = catalog.open_or_create(replace(SPEC, name="b")), catalog.open_or_create(replace(SPEC, name="c"))
+    run = dead_run(catalog.find("prices").paths.proofs)
+    blobs.delete_folder(broken.paths.handles)
+    blobs.delete_folder(other.paths.late / "_delta_log")
+    blobs.delete_folder(catalog.store.names / "c")
+    blobs.delete(catalog.store.bound_names / "c")
+    found = gc(catalog, "prices", "b", "c", retention_s=-60.0)
+    kinds = {(item.kind, item.place): item for item in found.items}
+    assert "it is missing, but its collection has a name" in kinds["unreadable", f"c/{broken.entry.id}"].why
+    assert ("lost", f"c/{other.entry.id}") in kinds
+    gc(catalog, "prices", "b", "c", retention_s=-60.0)
+    assert not blobs.list_blobs(catalog.find("prices").paths.proofs / f"{RUN}={run}")
+
+
+@pytest.mark.parametrize("place", ["gc.after_publication", "gc.before_folders", "gc.after_folder", "gc.after_folders"])
+def test_a_run_that_was_killed_is_continued_by_the_next(catalog: Catalog, place: str) -> None:
+    collection, table = catalog.find("prices"), publish(catalog)
+    catalog.drop("prices")
+    age_hold_by(collection.paths, 2 * DAY_S)
+    stop_at(place, lambda: gc(catalog))
+    gc(catalog)
+    assert blobs.list_names(collection.paths.root) == ["handles"]
+    assert rows_of(table) == 0
+    assert gc(catalog).tombstones == 1
+    catalog.open_or_create(SPEC)
+    assert catalog.find("prices").entry.id != collection.entry.id
+
+
+def test_a_store_that_does_not_exist_has_no_garbage_and_is_not_created(tmp_path: Path) -> None:
+    catalog = Catalog(Store(tmp_path / "store"))
+    assert gc(catalog).as_json() == {"items": [], "tombstones": 0, "bytes_gone": 0}
+    assert not (tmp_path / "store").exists()
+    with pytest.raises(UnknownCollection):
+        catalog.drop("prices")
+    assert not (tmp_path / "store").exists()

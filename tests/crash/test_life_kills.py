@@ -1,0 +1,90 @@
+"""A process that is killed while it renames, drops or collects garbage: the next one ends with the same store."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.lakes.held import HeldLake
+from tests.lakes.lake import NAME
+from tests.report.published import publish
+from tidelake import open_lake
+from tidelake.compact.garbage import collect_garbage
+from tidelake.storage import blobs
+from tidelake.store.failpoints import LIFE_FAILPOINTS, TABLES, on_reach
+from tidelake.store.handles import read_handles
+from tidelake.store.name_log import NameLog
+from tidelake.store.table_log import check_log
+
+OTHER = "other"
+PLACES = (
+    *(f"commit.{moment}.handles" for moment in ("before_call", "after_call", "after_sync", "after_marker")),
+    *(f"commit.after_call.{table}" for table in TABLES if table != "handles"),
+    *("names.after_entry", "names.after_marker", "names.after_bound"),
+    *LIFE_FAILPOINTS,
+)
+EVERYDAY = ("rename.after_name", "drop.after_handles")
+STEPS = 3
+
+
+def live(root: str, place: str | None, passing: int) -> None:
+    """Rename, drop and delete a collection; die when a failpoint is passed for the n-th time."""
+    left = [passing]
+
+    def kill(name: str) -> None:
+        if name == place:
+            left[0] -= 1
+            if left[0] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    on_reach(kill)
+    catalog = HeldLake(Path(root)).catalog
+    if catalog.get(OTHER) is None and catalog.get(NAME) is not None:
+        catalog.rename(NAME, OTHER)
+    catalog.drop(OTHER)
+    collect_garbage(catalog.store, {NAME}, retention_s=0.0)
+
+
+def die(lake: HeldLake, place: str, passing: int) -> bool:
+    """Let a process live until it is killed; return whether it was."""
+    process = multiprocessing.get_context("spawn").Process(target=live, args=(str(lake.root), place, passing))
+    process.start()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode != 0
+
+
+def check_kill(lake: HeldLake, place: str, passing: int) -> bool:
+    """Check that a store in which a process was killed ends as if it had not been; return whether it was killed."""
+    id, catalog = lake.stored.entry.id, lake.catalog
+    publish(catalog)
+    was_killed = die(lake, place, passing)
+    assert [entry.id for entry in catalog.entries()] in ([id], [])
+    assert catalog.orphans() == []
+    live(str(lake.root), None, 0)
+    on_reach(None)
+    entry = read_handles(catalog.store.collection(id))
+    assert (catalog.entries(), catalog.orphans(), entry.name, entry.renaming) == ([], [], OTHER, None)
+    assert entry.dropped is not None and entry.dropped.storage == "gone"
+    assert blobs.list_names(catalog.store.collection(id).root) == ["handles"]
+    check_log(catalog.store.collection(id).handles)
+    for name in (NAME, OTHER):
+        check_log(NameLog.of(catalog.store, name).path)
+    assert catalog.open_or_create(open_lake(lake.file).settings.collection(NAME).spec()).entry.id != id
+    return was_killed
+
+
+@pytest.mark.parametrize("place", EVERYDAY)
+def test_a_killed_renaming_or_drop_is_finished(held_template: HeldLake, tmp_path: Path, place: str) -> None:
+    assert check_kill(held_template.copy(tmp_path / "lake"), place, 0)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("place", PLACES)
+def test_a_kill_at_any_place_of_a_life_changes_nothing(held_template: HeldLake, tmp_path: Path, place: str) -> None:
+    killed = [check_kill(held_template.copy(tmp_path / str(at)), place, at) for at in range(STEPS)]
+    assert killed[0], f"nothing reaches {place}"

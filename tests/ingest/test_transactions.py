@@ -1,0 +1,299 @@
+"""Tables with transactions: a capture of PostgreSQL and Debezium, and everything that may go wrong, written by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.captures.bank import BANK, TOTAL
+from tests.captures.bank_lake import MARKS as BANK_MARKS
+from tests.captures.bank_lake import BankLake, captured, times_of_marks
+from tests.lakes.transaction_lake import EVENTS, MARKS, TransactionLake, end, event, snapshot_row
+from tidelake.decisions import Acknowledge, Count, Offsets, Park, check_decision
+from tidelake.errors import (
+    ConfigurationError,
+    DecisionRefused,
+    EventBlocked,
+    TransactionTopicDivided,
+    TransactionWentBack,
+)
+from tidelake.read.changes import changes
+from tidelake.read.explain import explain
+from tidelake.read.status import read_status
+from tidelake.store.catalog import Catalog
+from tidelake.store.decision import AcceptGap, Decision
+from tidelake.store.late_notes import LateNotes
+from tidelake.store.layout import Store
+from tidelake.store.transactions import read_transactions
+from tidelake.topic.open import open_topics
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def lake(tmp_path: Path, spark: SparkSession) -> TransactionLake:
+    return TransactionLake(tmp_path, spark)
+
+
+def decide(lake: TransactionLake, decision: Decision) -> None:
+    checked = check_decision(lake.collection, lake.settings.collections[0], decision)
+    Catalog(Store(lake.settings.store)).decide(lake.collection.name, checked)
+
+
+def sentence(lake: TransactionLake) -> str:
+    settings = lake.settings.collections[0]
+    return read_status(lake.collection, open_topics(settings, lake.collection.entry.decisions)).sentence
+
+
+def test_at_every_marker_the_tables_equal_the_database(tmp_path: Path, spark: SparkSession) -> None:
+    """The topics arrive in pieces, and some of them long before others."""
+    lake, rng, lines = BankLake(tmp_path, spark), Random(5), captured()
+    places = [(topic, partition) for topic, partitions in lines.items() for partition in partitions]
+    sent = dict.fromkeys(places, 0)
+    marks, pieces = times_of_marks(), 4
+    for piece in range(pieces + 1):
+        for topic, partition in places:
+            every = lines[topic][partition]
+            share = 1.0 if piece == pieces else min(1.0, (piece + rng.random() * 1.5) / pieces)
+            until = max(sent[topic, partition], int(len(every) * share))
+            lake.send({topic: {partition: every[sent[topic, partition] : until]}})
+            sent[topic, partition] = until
+        lake.run()
+        newest = min(lake.upper(table) for table in BANK) - 1
+        rows = {table: lake.rows(table, newest) for table in BANK} if newest > marks[0][0] else {}
+        assert sum(row[2] for table in rows.values() for row in table) in (0, TOTAL)
+        for time, expected in marks if piece == pieces else marks[:1]:
+            if time <= newest:
+                assert {table: lake.rows(table, time) for table in BANK} == expected
+    newest_end = max(found.time for found in read_transactions(lake.collection("accounts")))
+    assert {lake.upper(table) for table in BANK} == {newest_end + 1}
+    validated = lake.validate()
+    assert [report.mismatches for report in validated.values()] == [[], []]
+    assert all(report.late.contradictions == report.late.untold == 0 for report in validated.values())
+    lake.compact()
+    assert {table: lake.rows(table) for table in BANK} == marks[-1][1] or newest_end > marks[-1][0]
+
+
+def test_events_that_a_killed_connector_repeats_are_late_copies(tmp_path: Path, spark: SparkSession) -> None:
+    lake, lines = BankLake(tmp_path, spark), captured()
+    lake.send(lines)
+    first = lake.run()
+    before = {table: lake.rows(table) for table in BANK}
+    assert sum(report.copies_cancelled for report in first.values()) > 0  # the capture has repeated events itself
+    again = {
+        topic: {
+            partition: [line.replace('{"offset":', f'{{"offset":{len(some)}', 1) for line in some]
+            for partition, some in partitions.items()
+        }
+        for topic, partitions in lines.items()
+        if topic != BANK_MARKS
+    }
+    for partitions in again.values():
+        for partition, some in partitions.items():
+            partitions[partition] = [
+                f'{{"offset":{len(some) + number},{line.partition(",")[2]}' for number, line in enumerate(some)
+            ]
+    lake.send(again)
+    ingested = lake.ingest()
+    assert not ingested.errors
+    assert all(result.updates_stored == 0 and result.updates_late > 0 for result in ingested.results.values())
+    assert {table: lake.rows(table) for table in BANK} == before
+    assert all(report.late.contradictions == 0 for report in lake.validate().values())
+
+
+def test_a_table_is_sealed_at_the_commits_of_other_tables(lake: TransactionLake) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40), event("7", 2, None, (2, 20), 40))
+    lake.marks({"status": "BEGIN", "id": "7:41"}, end("7", 50, 2), end("8", 60, 0, **{"public.other": 3}))
+    assert lake.run().upper == 61
+    assert (lake.pairs(49), lake.pairs(50), lake.pairs(60)) == ([], [(1, 10), (2, 20)], [(1, 10), (2, 20)])
+    assert (
+        explain(lake.collection, 50).facts[1].startswith("transaction 7, committed at 1970-01-01T00:00:01Z: 2 events")
+    )
+
+
+def test_an_end_that_never_comes_is_named_and_its_transaction_can_be_parked(lake: TransactionLake) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40), event("8", 1, None, (2, 20), 50), event("9", 1, None, (3, 30), 60))
+    lake.events(event("9", 2, None, (4, 40), 60), partition=1)
+    lake.marks(end("7", 50, 1))
+    assert lake.run().upper == 51
+    # The END of transaction 8 is lost: what was committed after 50 may be in its events.
+    lake.marks(end("9", 70, 2))
+    assert (lake.run().upper, lake.pairs()) == (51, [(1, 10)])
+    assert f"topic '{EVENTS}', partition 0, offset 1: the event waits for the END of transaction 8" in sentence(lake)
+    with pytest.raises(DecisionRefused, match="does not wait for the END of transaction 9"):
+        decide(lake, Park(transaction="9", reason="lost"))
+    decide(lake, Park(transaction="8", reason="lost in a restore"))
+    assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (3, 30), (4, 40)])
+    assert lake.quarantined() == [(1, "parked_transaction")]
+    decide(lake, Acknowledge(offsets=Offsets(EVENTS, 0, 1, 2), reason="lost in a restore"))
+
+
+def test_an_event_without_a_transaction_stops_its_partition_only(lake: TransactionLake) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40), event(None, 1, None, (2, 20), 50))
+    lake.events(event("7", 2, None, (5, 50), 40), event("9", 1, None, (3, 30), 60), partition=1)
+    lake.marks(end("7", 50, 2), end("9", 70, 1))
+    with pytest.raises(EventBlocked, match=r"partition 0: the event at offset 1 belongs to no transaction"):
+        lake.ingest()
+    assert (lake.seal().upper, lake.pairs()) == (51, [(1, 10), (5, 50)])
+    decide(lake, AcceptGap(offsets=Offsets(EVENTS, 0, 1, 2), reason="the switch was off"))
+    assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (3, 30), (5, 50)])
+    assert lake.quarantined() == [(1, "no_position")]
+
+
+def test_counts_that_are_not_met_name_the_transaction_and_the_missing_events(lake: TransactionLake) -> None:
+    """A transformation filters an event that was counted."""
+    lake.events(event("7", 1, None, (1, 10), 40), event("7", 3, None, (3, 30), 40))
+    lake.marks(end("7", 50, 3))
+    sealed = lake.run()
+    assert (sealed.upper, sealed.waiting_for) == (50, [(50, 3, 2)])
+    facts = " ".join(explain(lake.collection).facts)
+    assert "of the 3 events of transaction 7 in this table, those with the numbers 2 (data_collection_order)" in facts
+    assert "filters or reroutes them" in facts
+    decide(lake, Count(time=50, count=2, reason="the filter is on purpose"))
+    assert (lake.run().upper, lake.pairs()) == (51, [(1, 10), (3, 30)])
+
+
+def test_an_end_that_is_repeated_is_a_copy_and_one_that_contradicts_is_reported(lake: TransactionLake) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40))
+    lake.marks(end("7", 50, 1), end("7", 50, 1))
+    assert lake.run().upper == 51
+    lake.marks(end("8", 60, 1), end("7", 50, 2), end("8", 60, 2))
+    sealed = lake.run()
+    assert [(type(error).__name__, error.time) for error in sealed.contradictions] == [("ConflictingCount", 60)]
+    assert LateNotes(lake.collection).first(1)[0].fact.startswith("time 50 is said to have 2 updates, but was sealed")
+    assert sealed.upper == 60
+
+
+def test_an_event_that_is_repeated_with_other_contents_is_a_breach(lake: TransactionLake) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40), event("8", 1, None, (2, 20), 50))
+    lake.events(event("7", 1, None, (1, 10), 40), event("8", 1, None, (2, 21), 50))
+    lake.marks(end("7", 50, 1), end("8", 60, 1))
+    sealed = lake.run()
+    assert (sealed.upper, lake.pairs(), sealed.copies_cancelled) == (60, [(1, 10)], 1)
+    assert "1 event was repeated with different contents" in str(sealed.contradictions[0])
+
+
+def test_positions_that_go_back_are_an_error_and_what_was_read_stays(lake: TransactionLake) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40))
+    lake.marks(end("7", 50, 1), end("2", 30, 0, **{"public.other": 1}), end("8", 60, 0))
+    with pytest.raises(TransactionWentBack, match=r"offset 1: transaction 2 ends at 30, which is before 50"):
+        lake.ingest()
+    assert (lake.seal().upper, lake.pairs()) == (51, [(1, 10)])
+
+
+def test_a_topic_of_transactions_with_two_partitions_is_refused(lake: TransactionLake) -> None:
+    lake.marks(end("7", 50, 0))
+    lake.marks(end("8", 60, 0), partition=1)
+    with pytest.raises(TransactionTopicDivided, match="has 2 partitions"):
+        lake.ingest()
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ({"connector": "mysql"}, "written by the connector 'mysql'"),
+        ({"table": "b"}, r"events of the table 'public\.b'"),
+    ],
+)
+def test_events_of_another_connector_or_table_are_refused(
+    lake: TransactionLake, source: dict[str, str], why: str
+) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40, source=source))
+    lake.marks(end("7", 50, 1))
+    with pytest.raises(ConfigurationError, match=why):
+        lake.ingest()
+
+
+def test_a_message_that_is_no_transaction_is_quarantined_and_the_rest_goes_on(lake: TransactionLake) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40))
+    lake.marks({"status": "ROLLBACK", "id": "3:4"}, end("7", 50, 1))
+    assert (lake.run().upper, lake.pairs()) == (51, [(1, 10)])
+    assert lake.quarantined() == [(0, "malformed_transaction")]
+
+
+def test_a_snapshot_is_asserted_at_its_last_row_and_a_repeated_one_becomes_the_difference(
+    lake: TransactionLake,
+) -> None:
+    lake.events(snapshot_row((1, 10), 30, "first"), snapshot_row((2, 20), 30))
+    assert lake.run().upper == 0  # its last row may be in the other partition
+    lake.events(snapshot_row((3, 30), 30, "last_in_data_collection"), partition=1)
+    assert (lake.run().upper, lake.pairs()) == (31, [(1, 10), (2, 20), (3, 30)])
+    assert "the snapshot at 30 is asserted to be complete, not proven" in sentence(lake)
+    assert any("asserted to be complete, not proven" in fact for fact in explain(lake.collection, 30).facts)
+    lake.events(event("7", 1, (1, 10), (1, 11), 40))
+    lake.marks(end("7", 50, 1))
+    assert (lake.run().upper, lake.pairs()) == (51, [(1, 11), (2, 20), (3, 30)])
+    # The connector has lost its offsets: row 2 was deleted in the meantime, and the snapshot is ended by a commit.
+    lake.events(snapshot_row((1, 11), 60), snapshot_row((3, 31), 60))
+    assert lake.run().upper == 51
+    lake.marks(end("9", 70, 0, **{"public.other": 1}))
+    assert lake.run().upper == 71
+    assert (lake.pairs(59), lake.pairs(60)) == ([(1, 11), (2, 20), (3, 30)], [(1, 11), (3, 31)])
+    updates = changes(lake.spark, lake.collection, 59, 60).updates.collect()
+    assert sorted((row["id"], row["price"], row["_diff"]) for row in updates) == [(2, 20, -1), (3, 30, -1), (3, 31, 1)]
+    assert [report.mismatches for report in [lake.validate(full=True)]] == [[]]
+    assert [found.kind for found in read_transactions(lake.collection)] == ["snapshot", "end", "snapshot", "end"]
+
+
+def test_a_snapshot_that_was_started_again_shows_nothing_before_the_second(lake: TransactionLake) -> None:
+    lake.events(snapshot_row((1, 10), 30, "first"), snapshot_row((9, 90), 30))
+    lake.run()
+    lake.events(snapshot_row((1, 10), 35, "first"), snapshot_row((2, 20), 35, "last"))
+    assert lake.run().upper == 36
+    assert (lake.pairs(30), lake.pairs(34), lake.pairs(35)) == ([], [], [(1, 10), (2, 20)])
+
+
+def test_a_change_of_the_key_and_deletes_are_one_event_each(lake: TransactionLake) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40), event("7", 2, (1, 10), (2, 10), 40), event("7", 3, (2, 10), None, 40))
+    lake.events(event("8", 1, None, (5, 50), 50), event("8", 2, (5, 50), (6, 50), 50), None)
+    lake.marks(end("7", 50, 3), end("8", 60, 2))
+    assert (lake.run().upper, lake.pairs(50), lake.pairs(60)) == (61, [], [(6, 50)])
+    assert lake.validate(full=True).mismatches == []
+
+
+def test_an_event_without_a_source_holds_back_all_times(lake: TransactionLake) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40), {"op": "c", "after": {"id": 3, "price": 4}})
+    lake.events(event("7", 2, None, (2, 20), 40), partition=1)
+    lake.marks(end("7", 50, 2))
+    with pytest.raises(EventBlocked, match="offset 1 belongs to no transaction"):
+        lake.ingest()
+    assert lake.seal().upper == 0  # it does not state which commit it follows
+    decide(lake, AcceptGap(offsets=Offsets(EVENTS, 0, 1, 2), reason="nobody knows who wrote it"))
+    assert (lake.run().upper, lake.pairs()) == (51, [(1, 10), (2, 20)])
+
+
+def test_an_unreadable_event_is_quarantined_and_its_transaction_waits(lake: TransactionLake) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40))
+    lake.put({"key": "{}", "value": "{"}, topic=EVENTS)
+    lake.marks(end("7", 50, 2))
+    assert lake.run().upper == 50
+    assert [offset for offset, _ in lake.quarantined()] == [1]
+    assert "1 quarantined message may be about it" in " ".join(explain(lake.collection).facts)
+
+
+@pytest.mark.parametrize(
+    ("more", "field", "why"),
+    [
+        ({"transaction_topic": None}, "transaction_topic", "is missing"),
+        ({"transaction_topic": EVENTS}, "transaction_topic", "is not the name of one more topic"),
+        ({"topic": [EVENTS, "b"]}, "topic", "has one topic"),
+        ({"key": None}, "key", "without a primary key are not read with transactions yet"),
+        ({"format": "avro"}, "format", "is not 'json'"),
+        ({"envelope": "append_only", "key": None}, "framing", "belong to no transaction"),
+        ({"transaction_topic": "marks"}, "table", "do not show it"),
+        ({"idle_upper_s": 3}, "idle_upper_s", "is not allowed for the framing 'transactions'"),
+        ({"position": ["source.pos"]}, "position", "is not allowed for the framing 'transactions'"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    tmp_path: Path, spark: SparkSession, more: dict[str, object], field: str, why: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"{field}.*{why}"):
+        TransactionLake(tmp_path, spark, **more)
+
+
+def test_the_topic_of_transactions_is_read_by_other_framings_too(lake: TransactionLake) -> None:
+    assert [topic.name for topic in open_topics(lake.settings.collections[0])] == [EVENTS, MARKS]

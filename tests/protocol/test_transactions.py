@@ -1,0 +1,192 @@
+"""Which events may be read, and which times are covered: against an oracle that knows the whole history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.ledger.ledger import Ledger
+from tidelake.protocol.transactions import (
+    Blocked,
+    End,
+    NotATransaction,
+    Snapshot,
+    commit_ranges,
+    first_uncovered,
+    read_end,
+    sort_ends,
+    statement,
+)
+
+
+@dataclass
+class _Event:
+    transaction: str | None
+    after: int
+    time: int
+    """What the oracle knows: the commit position of the event's transaction, or the place of its snapshot."""
+    order: int = 0
+    ends_snapshot: bool = False
+
+
+@dataclass
+class _History:
+    """What a connector has written, in its order: events by partition, and ENDs; some are written twice."""
+
+    partitions: list[list[_Event]] = field(default_factory=lambda: [[], []])
+    ends: list[End] = field(default_factory=list)
+    moments: list[tuple[int, int, int]] = field(default_factory=list)
+    """The lengths of both partitions and of the topic of transactions after each message."""
+
+    def note(self) -> None:
+        self.moments.append((len(self.partitions[0]), len(self.partitions[1]), len(self.ends)))
+
+
+@st.composite
+def _histories(draw: st.DrawFn) -> _History:
+    history, lsn, last = _History(), 10, -1
+    history.note()
+    if draw(st.booleans()):
+        rows = draw(st.lists(st.integers(0, 1), min_size=1, max_size=4))
+        for number, partition in enumerate(rows):
+            history.partitions[partition].append(_Event(None, -1, lsn, 0, number == len(rows) - 1))
+            history.note()
+    transactions: list[tuple[str, int, list[int]]] = []
+    for _ in range(draw(st.integers(0, 8))):
+        lsn += draw(st.integers(1, 5))
+        events = draw(st.lists(st.integers(0, 1), max_size=3))
+        transactions.append((str(draw(st.integers(1, 6))), lsn, events))
+    place = 0
+    while place < len(transactions):
+        transaction, end, events = transactions[place]
+        last = transactions[place - 1][1] if place else -1
+        dies = draw(st.integers(0, 4)) == 0
+        written = events[: draw(st.integers(0, len(events)))] if dies else events
+        for order, partition in enumerate(written, start=1):
+            history.partitions[partition].append(_Event(transaction, last, end, order))
+            history.note()
+        if dies:  # the connector is killed in the transaction, and repeats the transactions before it
+            place -= draw(st.integers(0, min(3, place)))
+            continue
+        history.ends.append(End(transaction, end, len(events), len(events), None, len(history.ends)))
+        history.note()
+        place += 1
+    return history
+
+
+class _Reader:
+    """What a table's ticks do, without tables: it reads prefixes of the topics, and feeds a ledger."""
+
+    def __init__(self) -> None:
+        self.read, self.marks, self.stated, self.last = [0, 0], 0, 0, -1
+        self.ends: dict[int, End] = {}
+        self.stored: set[tuple[int, int]] = set()
+        self.snapshots: dict[int, Snapshot] = {}
+        self.ledger = Ledger(Antichain.of(0))
+
+    def tick(self, history: _History, ends: tuple[int, int, int], messages_max: int) -> None:
+        found = sort_ends(
+            history.ends[self.marks : ends[2]], self.last, {lsn: end.id for lsn, end in self.ends.items()}
+        )
+        assert found.went_back is None
+        self.marks = max(self.marks, ends[2])
+        self.ends |= {end.lsn: end for end in found.new}
+        self.last = max(self.ends, default=-1)
+        ranges = commit_ranges((end.id, end.lsn) for end in self.ends.values())
+        blocked, is_through = [], True
+        for partition, events in enumerate(history.partitions):
+            bound = min(ends[partition], self.read[partition] + messages_max)
+            while self.read[partition] < bound:
+                event = events[self.read[partition]]
+                times = [lsn for id, lower, lsn in ranges if id == event.transaction and lower <= event.after < lsn]
+                assert len(times) <= 1
+                if event.transaction is not None and not times:
+                    blocked.append(Blocked(partition, self.read[partition], "", event.transaction, event.after))
+                    break
+                self.read[partition] += 1
+                self._store(event, times)
+            is_through &= self.read[partition] >= ends[partition] or any(b.partition == partition for b in blocked)
+        snapshots = sorted(self.snapshots.values(), key=lambda snapshot: snapshot.lsn)
+        end = first_uncovered(self.stated, self.last, snapshots, blocked, is_through)
+        counts = [(lsn, end.events) for lsn, end in self.ends.items()]
+        progress = statement(self.stated, end, counts, snapshots)
+        if progress is not None:
+            self.ledger.announce(progress)
+        self.stated = end
+        self.ledger.advance()
+
+    def _store(self, event: _Event, times: list[int]) -> None:
+        if event.transaction is None:
+            before = self.snapshots.get(event.time, Snapshot(event.time, 0, False))
+            self.snapshots[event.time] = Snapshot(event.time, before.rows + 1, before.is_ended or event.ends_snapshot)
+            self.ledger.count(event.time, 1)
+            return
+        assert times == [event.time]
+        if (event.time, event.order) not in self.stored:
+            self.stored.add((event.time, event.order))
+            self.ledger.count(event.time, 1)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_histories(), st.data())
+def test_no_time_is_sealed_before_all_of_its_events_are_read(history: _History, data: st.DataObject) -> None:
+    reader = _Reader()
+    all_events = {
+        (event.time, event.order) for events in history.partitions for event in events if event.transaction is not None
+    }
+    rows_of_snapshot = sum(event.transaction is None for events in history.partitions for event in events)
+    moments = sorted(data.draw(st.lists(st.integers(0, len(history.moments) - 1), max_size=6)))
+    steps = [(history.moments[moment], data.draw(st.integers(1, 5))) for moment in moments]
+    steps += [(history.moments[-1], 100), (history.moments[-1], 100)]
+    for ends, messages_max in steps:
+        reader.tick(history, ends, messages_max)
+        frontier = reader.ledger.frontier
+        sealed = {place for place in all_events if not frontier.less_equal(place[0])}
+        assert sealed <= reader.stored
+        if rows_of_snapshot and not frontier.less_equal(10):
+            assert reader.snapshots[10].rows == rows_of_snapshot
+    assert not reader.ledger.contradictions()
+    newest = max((end.lsn for end in history.ends), default=-1)
+    assert reader.ledger.frontier == Antichain.of(max(newest + 1, 11 if rows_of_snapshot else 0))
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ({"status": "COMMIT", "id": "7:1"}, "neither BEGIN nor END"),
+        ({"status": "END", "id": "7"}, "not TRANSACTION:LSN"),
+        ({"status": "END", "id": None}, "not TRANSACTION:LSN"),
+        ({"status": "END", "id": "7:9", "event_count": 1, "data_collections": None}, "event_count is 1"),
+        ({"status": "END", "id": "7:9", "event_count": 0, "data_collections": [7]}, "the entry 7"),
+        ("END", "neither BEGIN nor END"),
+    ],
+)
+def test_a_message_that_is_no_transaction_is_refused_with_the_reason(message: object, why: str) -> None:
+    with pytest.raises(NotATransaction, match=why):
+        read_end(message, "public.orders", 0)
+
+
+def test_an_unknown_transaction_before_others_is_an_error_and_a_known_one_is_repeated() -> None:
+    first, second = End("7", 50, 1, 1, None, 1), End("8", 60, 1, 1, None, 3)
+    found = sort_ends([first, second], 60, {50: "7", 60: "8"})
+    assert (list(found.new), list(found.repeated), found.went_back) == ([], [first, second], None)
+    found = sort_ends([first, second], 60, {50: "9", 60: "8"})
+    assert (list(found.repeated), found.went_back) == ([], first)
+
+
+def test_a_lost_end_covers_nothing_behind_the_position_before_it() -> None:
+    """The event states that its transaction follows position 40; ENDs after 40 do not cover it."""
+    lost = Blocked(0, 7, "", "9", 40)
+    assert first_uncovered(20, 90, [], [lost], is_read_through=True) == 41
+    assert first_uncovered(60, 90, [], [lost], is_read_through=True) == 60
+
+
+def test_a_snapshot_that_was_started_again_is_covered_only_with_the_second() -> None:
+    first, second = Snapshot(30, 4, False), Snapshot(45, 9, False)
+    assert first_uncovered(0, -1, [first, second], [], is_read_through=True) == 0
+    assert first_uncovered(0, -1, [first, Snapshot(45, 9, True)], [], is_read_through=True) == 46
+    assert first_uncovered(0, 50, [first, second], [], is_read_through=True) == 51

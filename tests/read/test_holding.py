@@ -1,0 +1,260 @@
+"""Holding a time through the public interface: legal arguments, errors, and that compaction never passes a hold."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.lakes.held import HeldLake
+from tests.lakes.lake import NAME
+from tidelake.errors import (
+    ArgumentRefused,
+    CapabilityDropped,
+    CapabilityError,
+    CapabilityExpired,
+    CapabilityForeign,
+    CapabilityTaken,
+    CapabilityUnknown,
+    FrontierRegression,
+    SinceError,
+    UnknownCollection,
+)
+from tidelake.protocol.order import INT64_MAX
+from tidelake.read.holding import ReadCapability, held_too_long
+from tidelake.store.commit import OpenTable
+from tidelake.store.state import SINCE
+
+
+@pytest.fixture
+def lake(held_lake: HeldLake) -> HeldLake:
+    """A collection without rows, sealed up to 10."""
+    return held_lake
+
+
+def test_compaction_stops_at_the_earliest_hold_and_goes_on_when_it_is_dropped(lake: HeldLake) -> None:
+    early, late = lake.collection.acquire(at=3), lake.collection.acquire(at=5)
+    assert lake.compact() == 3
+    early.drop()
+    assert lake.compact() == 5
+    late.downgrade(7)
+    assert (lake.compact(), late.since) == (7, 7)
+    late.drop()
+    assert lake.compact() == 9
+
+
+def test_a_hold_is_at_the_last_readable_time_unless_it_says_otherwise(lake: HeldLake) -> None:
+    assert lake.collection.acquire().since == 9
+    assert HeldLake.create(lake.root / "empty").collection.acquire().since == 0
+
+
+def test_a_hold_may_be_beyond_upper(lake: HeldLake) -> None:
+    held = lake.collection.acquire(at=INT64_MAX)
+    assert (held.since, lake.compact()) == (INT64_MAX, 9)
+
+
+def test_a_clone_lives_on_when_its_original_is_dropped(lake: HeldLake) -> None:
+    held = lake.collection.acquire(at=4, lease=timedelta(hours=2), purpose="report")
+    clone = held.clone()
+    assert (clone.since, clone.lease, clone.purpose) == (4, timedelta(hours=2), "report")
+    assert clone.id != held.id and clone.token != held.token
+    held.drop()
+    assert lake.compact() == 4
+    other = clone.clone(lease=timedelta(minutes=1), purpose="page")
+    assert (other.lease, other.purpose) == (timedelta(minutes=1), "page")
+
+
+def test_a_token_hands_a_capability_to_one_other_holder(lake: HeldLake) -> None:
+    held = lake.collection.acquire(at=4)
+    passed = held.token
+    taken = lake.collection.capability(passed)
+    assert (taken.id, taken.since) == (held.id, 4)
+    calls: list[Callable[[], object]] = [
+        lambda: held.downgrade(5),
+        held.renew,
+        held.clone,
+        held.drop,
+        lambda: lake.collection.capability(passed),
+        lambda: lake.collection.release(passed),
+        lambda: lake.collection.renew(passed),
+    ]
+    for call in calls:
+        with pytest.raises(CapabilityTaken, match="another holder has taken it over, so this token is used up"):
+            call()
+    lake.collection.renew(taken.token)
+    lake.collection.release(taken.token)
+    assert lake.collection.holds() == []
+
+
+def test_a_capability_is_dropped_at_the_end_of_a_with_statement(lake: HeldLake) -> None:
+    with lake.collection.acquire(at=4) as held:
+        assert (held.since, lake.compact()) == (4, 4)
+    assert lake.compact() == 9
+
+
+def test_a_capability_that_was_dropped_refuses_every_call(lake: HeldLake) -> None:
+    held = lake.collection.acquire(at=4)
+    held.drop()
+    for call in calls_of(lake, held):
+        with pytest.raises(CapabilityDropped, match=f"capability '{held.id}': it was dropped"):
+            call()
+
+
+def test_an_expired_capability_is_dead_for_good(lake: HeldLake) -> None:
+    held = lake.collection.acquire(at=4, lease=timedelta(milliseconds=1))
+    assert lake.compact() == 4  # a first sighting
+    clock.sleep(0.01)
+    assert lake.compact() == 9  # a second, more than a lease later
+    for call in calls_of(lake, held):
+        with pytest.raises(CapabilityExpired, match="its lease expired, because no call renewed it\nhint: acquire a"):
+            call()
+    assert lake.collection.holds() == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lake, held: held.renew(),
+        lambda lake, held: held.downgrade(4),
+        lambda lake, held: held.clone(),
+        lambda lake, held: lake.collection.capability(held.token),
+        lambda lake, held: lake.collection.renew(held.token),
+    ],
+    ids=["renew", "downgrade", "clone", "capability", "token"],
+)
+def test_every_call_renews_a_lease(lake: HeldLake, call: Callable[[HeldLake, ReadCapability], object]) -> None:
+    held = lake.collection.acquire(at=4, lease=timedelta(milliseconds=1))
+    lake.compact()
+    clock.sleep(0.01)
+    call(lake, held)
+    assert lake.compact() == 4
+    assert held.id in {hold.id for hold in lake.collection.holds()}
+
+
+def test_the_clock_of_a_process_does_not_end_a_lease(lake: HeldLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = lake.collection.acquire(at=4)
+    real = clock.time
+    for ahead_s in (10**9, -(10**9)):
+        monkeypatch.setattr(clock, "time", lambda ahead_s=ahead_s: real() + ahead_s)
+        assert [lake.compact() for _ in range(3)] == [4, 4, 4]
+    monkeypatch.undo()
+    held.drop()
+
+
+def test_a_hold_before_since_is_refused(lake: HeldLake) -> None:
+    lake.compact(keep=3)
+    assert lake.since == 7
+    with pytest.raises(SinceError, match=r"time 6 is not at or after since \[7\]"):
+        lake.collection.acquire(at=6)
+    assert lake.collection.acquire(at=7).since == 7
+
+
+def test_a_hold_before_the_since_of_the_table_is_refused_although_the_handles_are_an_older_copy(
+    lake: HeldLake,
+) -> None:
+    OpenTable(lake.stored.paths.updates).commit({SINCE: 8})
+    with pytest.raises(SinceError, match=r"time 7 is not at or after since \[8\]"):
+        lake.collection.acquire(at=7)
+    assert lake.collection.acquire(at=8).since == 8
+
+
+def test_no_time_of_an_unreadable_collection_can_be_held(lake: HeldLake) -> None:
+    held = lake.collection.acquire()
+    lake.catalog.update(NAME, lambda entry: entry.model_copy(update={"since": ()}))
+    for at in (None, 0, 9):
+        with pytest.raises(SinceError, match=r"since \[\]\nhint: the collection is permanently unreadable"):
+            lake.collection.acquire(at=at)
+    with pytest.raises(SinceError):
+        held.clone()
+    held.drop()
+
+
+def test_a_capability_does_not_move_back(lake: HeldLake) -> None:
+    held = lake.collection.acquire(at=4)
+    held.downgrade(4)
+    with pytest.raises(FrontierRegression, match=rf"since of the capability '{held.id}' is \[4\] and cannot move back"):
+        held.downgrade(3)
+    held.downgrade(INT64_MAX)
+    assert held.since == INT64_MAX
+
+
+@pytest.mark.parametrize("time", [-1, 2**63, 1.5, "3", True])
+def test_a_time_that_is_none_is_refused(lake: HeldLake, time: object) -> None:
+    with pytest.raises(ArgumentRefused, match=f"at is {time!r}, but must be an integer between 0 and {INT64_MAX}"):
+        lake.collection.acquire(at=time)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentRefused, match=f"to is {time!r}, but must be an integer"):
+        lake.collection.acquire().downgrade(time)  # type: ignore[arg-type]
+
+
+def test_a_lease_and_a_purpose_out_of_range_are_refused(lake: HeldLake) -> None:
+    for lease in (timedelta(0), timedelta(seconds=-1), timedelta(days=367)):
+        with pytest.raises(ArgumentRefused, match=r"lease is .*, but must be between 0.001 and 31622400 seconds"):
+            lake.collection.acquire(lease=lease)
+    with pytest.raises(ArgumentRefused, match="but must have at most 200 characters"):
+        lake.collection.acquire(purpose="x" * 201)
+    assert lake.collection.holds() == []
+
+
+def test_a_token_that_is_none_or_that_is_of_another_collection_is_refused(lake: HeldLake, tmp_path: Path) -> None:
+    other = HeldLake.create(tmp_path / "other", upper=10)
+    foreign = other.collection.acquire().token
+    for call in (lake.collection.capability, lake.collection.release, lake.collection.renew):
+        with pytest.raises(CapabilityForeign, match="its token belongs to a collection other than 'prices'"):
+            call(foreign)
+        for text in ("", "a", "a.b", "a.b.c.d", "a..c"):
+            with pytest.raises(ArgumentRefused, match="but a token has three parts"):
+                call(text)
+        with pytest.raises(CapabilityUnknown, match="'prices' has no hold with this id"):
+            call(f"{lake.stored.entry.id}.0123.4567")
+
+
+def test_a_collection_that_was_never_ingested_has_no_holds(tmp_path: Path) -> None:
+    lake = HeldLake.create(tmp_path)
+    lake.file.write_text(lake.file.read_text().replace("store: store", "store: elsewhere"), encoding="utf-8")
+    for call in (lake.collection.acquire, lake.collection.holds):
+        with pytest.raises(UnknownCollection):
+            call()
+
+
+def test_holds_are_listed_with_their_holders(lake: HeldLake) -> None:
+    before_ms = int(clock.time() * 1000)
+    late = lake.collection.acquire(at=8, purpose="late")
+    early = lake.collection.acquire(at=4, lease=timedelta(minutes=5), purpose="early")
+    first, second = lake.collection.holds()
+    assert [(hold.id, hold.since, hold.purpose) for hold in (first, second)] == [
+        (early.id, 4, "early"),
+        (late.id, 8, "late"),
+    ]
+    assert before_ms <= first.acquired_at_ms == first.renewed_at_ms <= int(clock.time() * 1000)
+    assert first.until_ms == first.renewed_at_ms + 300_000
+    assert first.as_json()["lease_s"] == 300.0
+
+
+def test_a_hold_that_is_older_than_the_limit_is_named(lake: HeldLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = lake.collection.acquire(at=4, purpose="report")
+    assert held_too_long(lake.stored, 3600) == []
+    real = clock.time
+    monkeypatch.setattr(clock, "time", lambda: real() + 2 * 86_400)
+    (sentence,) = held_too_long(lake.stored, 3600)
+    assert sentence.startswith(f"'report' ({held.id}) has held time 4 for 2 days, since 20")
+
+
+def calls_of(lake: HeldLake, held: ReadCapability) -> list[Callable[[], object]]:
+    """Every call that a holder can make."""
+    return [
+        held.renew,
+        lambda: held.downgrade(9),
+        held.clone,
+        held.drop,
+        lambda: lake.collection.capability(held.token),
+        lambda: lake.collection.renew(held.token),
+        lambda: lake.collection.release(held.token),
+    ]
+
+
+def test_every_loss_is_a_capability_error() -> None:
+    for error in (CapabilityExpired, CapabilityDropped, CapabilityTaken, CapabilityForeign, CapabilityUnknown):
+        assert issubclass(error, CapabilityError)

@@ -1,0 +1,414 @@
+"""A subscription delivers whole times, each once, whatever is merged, swept and killed meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.lakes.early_sweeps import sweep_early
+from tests.lakes.generated import FORMS, Tide, text_of
+from tests.lakes.lake import NAME, Lake, progress, updates
+from tests.lakes.positioned_table import NAMES, Table
+from tests.lakes.raw_lake import RawLake
+from tests.lakes.upserts import ITEM, gone, item
+from tests.model.sources import Ticks, random_source
+from tests.read.change_laws import Rows, Updates, add_until, updates_of
+from tests.sweeps import seeds
+from tidelake import open_lake
+from tidelake.compact import compaction
+from tidelake.errors import (
+    ArgumentRefused,
+    CapabilityExpired,
+    CapabilityTaken,
+    KeysInError,
+    SinceError,
+    SubscriptionLapsed,
+    UpperError,
+)
+from tidelake.lake import LakeCollection
+from tidelake.model.positioned import contents
+from tidelake.read.subscription import Batch, Bounds, Selection, Subscription, subscribe, whole_times
+from tidelake.store.catalog import Catalog
+from tidelake.store.files import RunFile
+from tidelake.store.handles import read_handles
+from tidelake.store.holds import oldest_pin
+from tidelake.store.layout import CollectionPaths
+
+pytestmark = pytest.mark.spark
+
+
+def sweep_unpinned(paths: CollectionPaths) -> int:
+    """Delete every file that no version and no pin needs."""
+    return sweep_early(paths.updates, pinned_seq=oldest_pin(read_handles(paths)))
+
+
+class Follower:
+    """A consumer that is killed at random and resumes from its token."""
+
+    def __init__(self, begin: Callable[[int | None], Subscription], rng: Random, text: Callable[[dict[str, Any]], str]):
+        self.begin, self.rng, self.text = begin, rng, text
+        self.subscription: Subscription | None = None
+        self.delivered: Updates = {}
+        self.start: int | None = None
+        self.token: int | None = None
+
+    def take(self, meanwhile: Callable[[], object] = lambda: None) -> bool:
+        """Take a batch, and evaluate it after something else has happened; return whether there was one."""
+        if self.subscription is None:
+            self.subscription = self.begin(self.token)
+        batch = self.subscription.next()
+        if batch is None:
+            return False
+        meanwhile()
+        found = updates_of(batch, self.text)
+        if self.rng.random() < 0.3:  # killed before it has kept the batch
+            self.subscription = None
+            return True
+        self.keep(batch, found)
+        if self.rng.random() < 0.3:
+            self.subscription.close()
+            self.subscription = None
+        return True
+
+    def keep(self, batch: Batch, found: Updates) -> None:
+        after, through = batch.progress.after, batch.progress.through
+        assert after == self.token
+        if after is None:
+            self.start = through
+        times = {time for _, time in found}
+        assert all(time == through if after is None else after < time <= through for time in times)
+        assert not (batch.progress.is_empty and times)
+        self.delivered |= found
+        self.token = through
+
+    def take_all(self) -> None:
+        while self.take():
+            pass
+
+    def check(self, expected: Callable[[int], Rows]) -> None:
+        """Check that what was delivered adds up to the model's contents at each time."""
+        assert self.start is not None and self.token is not None
+        for time in range(self.start, self.token + 1):
+            assert add_until(self.delivered, time) == dict(expected(time)), time
+
+
+def check_stream(root: Path, spark: SparkSession, form: str, seed: str, size: tuple[int, int]) -> None:
+    """Follow a topic that arrives in pieces, with merges and sweeps while batches are read."""
+    rng = Random(f"{form}/{seed}")
+    tide = Tide(root, spark, form, rng, size, ("all", 0, 3))
+    first = LakeCollection(open_lake(tide.lake.file), open_lake(tide.lake.file).settings.collection(NAME))
+
+    def begin(token: int | None) -> Subscription:
+        return first.subscribe(spark, token, snapshot=token is None, rows_max=rng.choice((1, 1_000_000)))
+
+    def meanwhile() -> None:
+        if rng.random() < 0.6:
+            tide.lake.compact(full=rng.random() < 0.6)
+            sweep_unpinned(tide.lake.collection.paths)
+
+    follower = Follower(begin, rng, text_of)
+    while tide.files:
+        tide.arrive(rng.randint(1, len(tide.files)))
+        tide.lake.run()
+        if tide.lake.table.value("upper"):
+            follower.take(meanwhile)
+    if tide.lake.table.value("upper"):
+        follower.take_all()
+        upper = tide.lake.table.value("upper") or 0
+        assert follower.token == upper - 1
+        follower.check(tide.expected)
+
+
+@pytest.mark.parametrize("form", ["sum", "upsert", "debezium with a key"])
+def test_a_follower_that_is_killed_gets_each_time_once_and_whole(
+    tmp_path: Path, spark: SparkSession, form: str
+) -> None:
+    check_stream(tmp_path, spark, form, "every day", (16, 4))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("stream", range(30))
+@pytest.mark.parametrize("seed", seeds())
+def test_followers_that_are_killed_get_each_time_once_and_whole(
+    tmp_path: Path, interpreted: SparkSession, seed: int, stream: int, form: str
+) -> None:
+    check_stream(tmp_path, interpreted, form, f"{seed}/{stream}", (36, 6))
+
+
+def check_source(root: Path, spark: SparkSession, seed: str, length: int) -> None:
+    """Follow a random source of positioned statements."""
+    rng = Random(seed)
+    table, statements, since = Table(root, spark), [], 0
+    ticks = Ticks(rng, random_source(rng, 2, length), 40)
+    catalog = Catalog(table.collection.paths.store)
+
+    def begin(token: int | None) -> Subscription:
+        chosen, bounds = Selection(skip_errors=True), Bounds(rows_max=rng.choice((1, 1_000_000)))
+        return subscribe(spark, catalog, "people", token, token is None, chosen, bounds, None, None, "")
+
+    follower = Follower(begin, rng, repr)
+    while not ticks.done:
+        if not (read := list(dict.fromkeys(ticks.tick()))):
+            continue
+        statements += read
+        table.tick(read)
+        follower.take()
+        if rng.random() < 0.3 and follower.token is not None:
+            since = rng.randint(since, follower.token)
+            table.compact(since, full=rng.random() < 0.6)
+    follower.take_all()
+
+    def expected(as_of: int) -> dict[str, int]:
+        rows = contents(statements, as_of).rows
+        return {repr({"id": key, **dict(zip(NAMES, values, strict=True))}): 1 for key, values in rows.items()}
+
+    assert follower.token == max(statement.time for statement in statements)
+    follower.check(expected)
+
+
+def test_a_follower_of_positioned_statements_gets_each_time_once_and_whole(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
+    check_source(tmp_path, spark, "every day", 10)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("source", range(30))
+@pytest.mark.parametrize("seed", seeds())
+def test_followers_of_positioned_statements_get_each_time_once_and_whole(
+    tmp_path: Path, interpreted: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, source: int
+) -> None:
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
+    check_source(tmp_path, interpreted, f"{seed}/{source}", 16)
+
+
+def check_records(root: Path, spark: SparkSession, seed: str, ticks: int) -> None:
+    """Follow a reclocked topic, whose times are minted, with idle ticks among the others."""
+    rng = Random(seed)
+    lake = RawLake(root, spark, keep=rng.choice(("all", 0)), timeline="web")
+    rows: Counter[str] = Counter()
+    at: dict[int, Rows] = {}
+    collection = collection_of(lake)
+
+    def begin(token: int | None) -> Subscription:
+        return collection.subscribe(spark, token, snapshot=token is None, rows_max=rng.choice((1, 1_000_000)))
+
+    follower = Follower(begin, rng, repr)
+    for _ in range(ticks):
+        values = [{"id": rng.randrange(3), "page": None} for _ in range(rng.choice((0, 1, 4)))]
+        lake.put(*values)
+        lake.ingest()
+        rows += Counter(map(repr, values))
+        at[(lake.table.value("upper") or 0) - 1] = dict(rows)
+        follower.take(lake.compact if rng.random() < 0.4 else lambda: None)
+    follower.take_all()
+    assert follower.token == max(at)
+    assert follower.start is not None
+    for time, expected in at.items():
+        if time >= follower.start:
+            assert add_until(follower.delivered, time) == expected, time
+
+
+def test_a_follower_of_minted_times_gets_each_time_once_and_whole(tmp_path: Path, spark: SparkSession) -> None:
+    check_records(tmp_path, spark, "every day", 6)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("history", range(30))
+@pytest.mark.parametrize("seed", seeds())
+def test_followers_of_minted_times_get_each_time_once_and_whole(
+    tmp_path: Path, interpreted: SparkSession, seed: int, history: int
+) -> None:
+    check_records(tmp_path, interpreted, f"{seed}/{history}", 10)
+
+
+# --- holds
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
+    lake = Lake(tmp_path_factory.mktemp("followed"), spark, keep=0)
+    for time in range(1, 4):
+        lake.send(updates((time, time, 1)), progress([0 if time == 1 else time], [time + 1], {time: 1}))
+        lake.run()
+    return lake
+
+
+@pytest.fixture
+def lake(prepared: Lake, tmp_path: Path) -> Lake:
+    """A collection with a row at each of the times 1 to 3, sealed up to 4, of which compaction keeps only the last."""
+    return prepared.copy(tmp_path / "followed")
+
+
+def collection_of(lake: Lake, **more: Any) -> LakeCollection:
+    return open_lake(lake.file, **more).collection(NAME)
+
+
+def ids(batch: Batch | None) -> list[tuple[int, int, int]]:
+    assert batch is not None
+    return sorted((row["_time"], row["id"], row["_diff"]) for row in batch.updates.collect())
+
+
+def test_the_hold_follows_what_was_processed_and_goes_with_the_subscription(lake: Lake) -> None:
+    collection = collection_of(lake)
+    with collection.subscribe(lake.spark, as_of=1, rows_max=1, purpose="a mirror") as subscription:
+        assert ids(subscription.next()) == [(1, 1, 1)]
+        assert ids(subscription.next()) == [(2, 2, 1)]
+        assert ids(subscription.next()) == [(3, 3, 1)]
+        assert lake.compact().since == (2,)
+        (held,) = collection.holds()
+        assert (held.since, held.purpose) == (2, "a mirror")  # the last batch is not processed yet
+        assert subscription.next() is None
+        assert (subscription.token, subscription.is_complete) == (3, False)
+    assert collection.holds() == []
+    assert lake.compact().since == (3,)
+    subscription.close()
+    assert (subscription.next(), subscription.is_complete) == (None, True)
+
+
+def test_files_that_a_batch_reads_outlive_sweeps_until_the_next_batch(lake: Lake) -> None:
+    paths = lake.collection.paths
+    with collection_of(lake).subscribe(lake.spark, as_of=1, snapshot=False) as subscription:
+        batch = subscription.next()
+        lake.compact()
+        assert sweep_unpinned(paths) == 0
+        assert ids(batch) == [(2, 2, 1), (3, 3, 1)]
+        lake.send(updates((4, 4, 1)), progress([4], [5], {4: 1}))
+        lake.run()
+        assert ids(subscription.next()) == [(4, 4, 1)]
+        assert sweep_unpinned(paths) == 3
+    assert lake.contents(4) == {(row, None): 1 for row in range(1, 5)}
+
+
+def lapse(lake: Lake) -> None:
+    """Let a lease of a millisecond end, and since pass it."""
+    for _ in range(2):
+        lake.compact()
+
+
+def test_a_subscription_whose_lease_ended_goes_on_if_nothing_was_forgotten(lake: Lake) -> None:
+    with collection_of(lake).subscribe(lake.spark, lease=timedelta(milliseconds=1)) as subscription:
+        first = subscription.capability
+        lapse(lake)
+        assert ids(subscription.next()) == [(3, 1, 1), (3, 2, 1), (3, 3, 1)]
+        assert subscription.capability is not first
+
+
+def test_a_subscription_whose_lease_ended_names_what_was_forgotten(lake: Lake) -> None:
+    subscription = collection_of(lake).subscribe(lake.spark, as_of=1, snapshot=False, lease=timedelta(milliseconds=1))
+    lapse(lake)
+    with pytest.raises(SubscriptionLapsed, match=r"was at time 1, and since of 'prices' is \[3\] now"):
+        subscription.next()
+    with pytest.raises(SinceError, match="time 1 is not at or after since"):
+        collection_of(lake).subscribe(lake.spark, as_of=1, snapshot=False)
+
+
+def test_a_hold_of_the_caller_says_where_to_continue_and_stays(lake: Lake) -> None:
+    collection = collection_of(lake)
+    held = collection.acquire(at=1)
+    with collection.subscribe(lake.spark, snapshot=False, capability=held, rows_max=1) as subscription:
+        assert ids(subscription.next()) == [(2, 2, 1)]
+        assert ids(subscription.next()) == [(3, 3, 1)]  # now the first batch counts as processed
+    taken = collection.capability(held.token)
+    with collection.subscribe(lake.spark, snapshot=False, capability=taken) as subscription:
+        assert ids(subscription.next()) == [(3, 3, 1)]
+    with pytest.raises(CapabilityTaken), collection.subscribe(lake.spark, capability=held) as subscription:
+        subscription.next()
+    with pytest.raises(ArgumentRefused, match="must not be before the since of the capability, 2"):
+        collection.subscribe(lake.spark, as_of=1, capability=taken)
+    short = collection.acquire(at=2, lease=timedelta(milliseconds=1))
+    subscription = collection.subscribe(lake.spark, capability=short)
+    lapse(lake)
+    with pytest.raises(CapabilityExpired):
+        subscription.next()
+
+
+def test_a_subscription_without_a_hold_is_passed_by_compaction(lake: Lake) -> None:
+    for collection in (collection_of(lake), collection_of(lake, read_only=True)):
+        more = {} if collection.lake.read_only else {"lease": None}
+        subscription = collection.subscribe(lake.spark, as_of=1, **more)
+        assert subscription.capability is None
+        assert collection.holds() == []
+    assert ids(subscription.next()) == [(1, 1, 1)]
+    lake.compact()
+    with pytest.raises(SinceError):
+        subscription.next()
+
+
+# --- where it begins and ends
+
+
+def test_a_subscription_waits_with_a_bound_and_loops_again(lake: Lake) -> None:
+    subscription = collection_of(lake).subscribe(lake.spark, wait_s=0.2, poll_s=0.05)
+    assert [batch.progress.through for batch in subscription] == [3]
+    assert list(subscription) == []
+    lake.send(progress([4], [6]), updates((7, 6, 2)), progress([6], [], {6: 1}))
+    lake.run()
+    last = list(subscription)
+    assert [batch.progress for batch in last] == [batch.progress for batch in last if batch.progress.closed]
+    assert ids(last[-1]) == [(6, 7, 2)]
+    assert subscription.is_complete
+    again = collection_of(lake).subscribe(lake.spark, as_of=6, snapshot=False)
+    (end,) = list(again)
+    assert (end.progress.closed, end.progress.is_empty, ids(end)) == (True, True, [])
+
+
+def test_a_snapshot_waits_until_its_time_is_sealed(lake: Lake) -> None:
+    subscription = collection_of(lake).subscribe(lake.spark, as_of=4, until=5)
+    with pytest.raises(UpperError, match=r"time 4 is not before upper \[4\]"):
+        subscription.next()
+    lake.send(updates((4, 4, 1), (5, 5, 1), (6, 6, 1)), progress([4], [7], {4: 1, 5: 1, 6: 1}))
+    lake.run()
+    assert [batch.progress.through for batch in subscription] == [4, 5]
+    assert subscription.is_complete
+
+
+def test_columns_and_a_predicate_apply_to_the_snapshot_and_to_the_changes(lake: Lake) -> None:
+    subscription = collection_of(lake).subscribe(lake.spark, as_of=2, columns=["id"], where="id <> 1")
+    assert [ids(batch) for batch in subscription] == [[(2, 2, 1)], [(3, 3, 1)]]
+
+
+def test_arguments_out_of_their_ranges_are_refused(lake: Lake, tmp_path: Path) -> None:
+    collection = collection_of(lake)
+    for wrong in ({"wait_s": -1}, {"poll_s": 0}, {"rows_max": 0}, {"until": -1}, {"as_of": -1}):
+        with pytest.raises(ArgumentRefused):
+            collection.subscribe(lake.spark, **wrong)  # type: ignore[arg-type]
+    assert collection.holds() == []
+    empty = Lake(tmp_path / "empty", lake.spark)
+    empty.send(updates((1, 0, 1)))
+    empty.run()
+    with pytest.raises(UpperError, match="nothing is sealed yet"):
+        collection_of(empty).subscribe(lake.spark, snapshot=False)
+
+
+def test_times_before_a_key_in_error_are_delivered(tmp_path: Path, spark: SparkSession) -> None:
+    lake = RawLake(tmp_path, spark, envelope="upsert", key="id", schema=ITEM)
+    for records in ([item(1, 1)], [item(1, 2)], [gone(1)], [{"value_b64": "AAA=", "key": {"id": 1}}]):
+        lake.put(*records)
+        lake.ingest()
+    first, *_, bad = (binding.time for binding in lake.times)
+    subscription = collection_of(lake).subscribe(spark, as_of=first, snapshot=False)
+    batch = subscription.next()
+    assert [diff for _, _, diff in ids(batch)] == [-1, 1, -1]
+    assert batch is not None and batch.progress.through == bad - 1
+    with pytest.raises(KeysInError):
+        subscription.next()
+
+
+def test_a_batch_ends_where_files_end_and_never_inside_a_time() -> None:
+    files = [RunFile(f"{low}", f"{low}", rows, 1, low, high) for low, high, rows in ((1, 2, 5), (2, 4, 5), (5, 9, 5))]
+    assert [whole_times(files, 0, last, 6) for last in (1, 3, 9)] == [1, 2, 2]
+    assert whole_times(files, 0, 9, 10) == 4
+    assert whole_times(files, 0, 9, 15) == 9
+    assert whole_times(files, 2, 9, 1) == 4
+    assert whole_times(files, 4, 9, 1) == 9
+    assert whole_times([], 0, 9, 1) == 9

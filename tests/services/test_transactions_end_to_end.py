@@ -1,0 +1,90 @@
+"""PostgreSQL → Debezium → Kafka → Tidelake with transactions: at each marker, the tables are those of the database."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.captures.bank import BANK, TOTAL, move_money
+from tests.captures.bank_lake import bank_collection
+from tests.captures.record import Services, capture_bank, note_bank
+from tests.captures.workload import Workload
+from tests.crash.harness import Nursery
+from tests.services.pipeline import Pipeline
+from tests.sweeps import seeds
+from tidelake.read.snapshot import snapshot
+from tidelake.store.catalog import Catalog
+from tidelake.store.entry import Collection
+from tidelake.store.layout import Store
+from tidelake.store.transactions import asserted_times, read_transactions
+
+pytestmark = [pytest.mark.services, pytest.mark.spark]
+
+_READS = 20
+
+
+class BankPipeline(Pipeline):
+    """The bank's tables, each with its transactions."""
+
+    def __init__(self, root: Path, spark: SparkSession, nursery: Nursery, services: Services, name: str) -> None:
+        self.root, self.spark, self.nursery, self.compiled = root, spark, nursery, False
+        collections = {
+            table: bank_collection(table, topic=f"{name}.public.{table}", transaction_topic=f"{name}.transaction")
+            | {"source": "kafka", "messages_per_tick_max": 300}
+            for table in BANK
+        }
+        self.configure(capture_bank(services, name), collections)
+
+    def collection(self, table: str) -> Collection:
+        """A table's collection."""
+        return Catalog(Store(self.settings.store)).find(table)
+
+    def rows_at(self, table: str, as_of: int) -> list[list[object]]:
+        """The contents of a table."""
+        rows = snapshot(self.spark, self.collection(table), as_of).contents.collect()
+        assert all(row["_diff"] == 1 for row in rows)
+        return sorted(list(row)[:-1] for row in rows)
+
+    def check_moments(self, rng: Random) -> None:
+        """Compare the tables with the database at each marker, and read them together at other times."""
+        self.source.catch_up()
+        self.run_job("ingest", "seal", "validate")
+        transactions = read_transactions(self.collection(BANK[0]))
+        times = {transaction.id: transaction.time for transaction in transactions}
+        for moment in self.source.moments:
+            at = times[moment["transaction"]]
+            assert {table: self.rows_at(table, at) for table in BANK} == moment["rows"], moment["mark"]
+        first = max(asserted_times(self.collection(BANK[0]).carry_columns()))
+        uppers = [read_transactions(self.collection(table))[-1].time for table in BANK]
+        for _ in range(_READS):
+            at = rng.randint(first, min(uppers))
+            assert sum(row[2] for table in BANK for row in self.rows_at(table, at)) == TOTAL, at
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", seeds())
+def test_the_tables_equal_the_database_at_every_marker_whatever_is_killed(
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, services: Services, seed: int
+) -> None:
+    rng = Random(f"transactions {seed}")
+    with BankPipeline(tmp_path, spark, nursery, services, f"bank{seed}") as made:
+        postgres, database, connect = services.postgres, made.source.database, services.connect
+        with Workload(postgres, database, seed, sessions=4, pause_s=0.03, change=move_money) as work:
+            for what in rng.choices(("kill", "nothing"), k=4):
+                job = made.start_job("ingest", "seal", *(["compact"] if rng.random() < 0.3 else []))
+                time.sleep(rng.random() * 3)
+                if what == "kill":
+                    connect.restart(kill=True)
+                    connect.wait_until_running(made.source.name)
+                if rng.random() < 0.5:
+                    os.kill(job, signal.SIGKILL)
+                assert nursery.wait(job) in (0, -9)
+                with work.held():
+                    note_bank(made.source)
+        made.check_moments(rng)

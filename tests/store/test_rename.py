@@ -1,0 +1,181 @@
+"""A collection gets another name: one winner in every race, and no kill loses a name or a collection."""
+
+from __future__ import annotations
+
+import multiprocessing
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.expectations.reports import settings
+from tests.lakes.places import store_root
+from tests.stops import stop_at
+from tidelake.errors import CollectionRenamed, DamagedLog, NameTaken, UnknownCollection
+from tidelake.integrity.verification import repair_name
+from tidelake.storage import blobs
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.decision import Count
+from tidelake.store.format import HANDLES_VERSION
+from tidelake.store.handles import read_handles
+from tidelake.store.layout import Store
+from tidelake.store.name_log import NameLog
+from tidelake.store.table_log import check_log
+
+SPEC = settings("plain").spec()
+PLACES = (
+    *("commit.before_call.handles", "commit.after_call.handles", "commit.after_marker.handles"),
+    *("rename.after_intent", "names.after_entry", "names.after_marker", "names.after_bound"),
+    *("rename.after_name", "rename.after_handles"),
+)
+
+
+@pytest.fixture
+def catalog(any_store: Path) -> Catalog:
+    """A store with one collection, `prices`."""
+    catalog = Catalog(Store(store_root(any_store)))
+    catalog.open_or_create(SPEC)
+    return catalog
+
+
+def names_of(catalog: Catalog) -> dict[str, str]:
+    """The id of each collection, by name; both ways of looking must agree, and no log may have a gap."""
+    found = {entry.name: entry.id for entry in catalog.entries()}
+    assert {name: catalog.find(name).entry.id for name in found} == found
+    assert catalog.orphans() == []
+    for name in blobs.list_names(catalog.store.names):
+        check_log(NameLog.of(catalog.store, name).path)
+    return found
+
+
+@pytest.mark.everywhere
+def test_a_renamed_collection_keeps_its_id_and_its_earlier_name_is_free(catalog: Catalog) -> None:
+    before = catalog.find("prices").entry
+    after = catalog.rename("prices", "old_prices")
+    assert after == before.model_copy(update={"name": "old_prices"})
+    assert names_of(catalog) == {"old_prices": before.id}
+    assert catalog.get("prices") is None
+    catalog.decide("old_prices", Count(time=1, count=0, reason="tested", at_ms=0))
+    fresh = catalog.open_or_create(SPEC).entry
+    assert names_of(catalog) == {"old_prices": before.id, "prices": fresh.id} and fresh.id != before.id
+    assert OpenTable(catalog.store.collection(before.id).handles).format == HANDLES_VERSION
+
+
+def test_a_renaming_that_was_done_is_not_done_again(catalog: Catalog) -> None:
+    catalog.rename("prices", "b")
+    version = NameLog.of(catalog.store, "b").version
+    assert catalog.rename("prices", "b").name == "b"
+    assert NameLog.of(catalog.store, "b").version == version
+    catalog.rename("b", "prices")  # and back
+    assert list(names_of(catalog)) == ["prices"]
+
+
+def test_a_renaming_is_refused_if_the_name_is_taken_or_the_collection_is_not_there(catalog: Catalog) -> None:
+    catalog.open_or_create(replace(SPEC, name="b"))
+    before = names_of(catalog)
+    for other in ("b", "prices"):
+        with pytest.raises(NameTaken, match=f"already has a collection '{other}'\nhint: choose another name"):
+            catalog.rename({"b": "prices", "prices": "b"}[other], other)
+    with pytest.raises(UnknownCollection):
+        catalog.rename("visits", "c")
+    catalog.rename("b", "c")
+    with pytest.raises(CollectionRenamed, match="'b' was renamed to 'c'"):
+        catalog.rename("b", "d")
+    assert names_of(catalog) == {"prices": before["prices"], "c": before["b"]}
+    assert catalog.find("prices").entry.renaming is None
+
+
+def test_a_renaming_is_refused_while_the_name_is_being_created(catalog: Catalog) -> None:
+    stop_at("catalog.after_name", lambda: catalog.open_or_create(replace(SPEC, name="b")))
+    with pytest.raises(NameTaken):
+        catalog.rename("prices", "b")
+    catalog.open_or_create(replace(SPEC, name="b"))
+    assert sorted(names_of(catalog)) == ["b", "prices"]
+
+
+def test_an_unknown_store_is_not_created(tmp_path: Path) -> None:
+    with pytest.raises(UnknownCollection):
+        Catalog(Store(tmp_path)).rename("prices", "b")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.everywhere
+@pytest.mark.parametrize("place", PLACES)
+def test_a_renaming_that_was_killed_is_finished_by_the_next_call(catalog: Catalog, place: str) -> None:
+    id = catalog.find("prices").entry.id
+    stop_at(place, lambda: catalog.rename("prices", "b"))
+    assert list(names_of(catalog).values()) == [id]
+    assert catalog.rename("prices", "b").id == id
+    assert names_of(catalog) == {"b": id}
+    assert {"prices", "b"} <= set(blobs.list_names(catalog.store.bound_names))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_who_takes_the_name_after_a_kill_never_loses_the_renamed_collection(catalog: Catalog, place: str) -> None:
+    id = catalog.find("prices").entry.id
+    stop_at(place, lambda: catalog.rename("prices", "b"))
+    owner = catalog.open_or_create(replace(SPEC, name="b")).entry.id
+    found = names_of(catalog)
+    assert found["b"] == owner and id in found.values()
+    if owner != id:
+        with pytest.raises(NameTaken):
+            catalog.rename("prices", "b")
+        assert names_of(catalog) == {"b": owner, "prices": id}
+        assert read_handles(catalog.store.collection(id)).renaming is None
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_another_renaming_after_a_kill_does_not_lose_the_collection(catalog: Catalog, place: str) -> None:
+    id = catalog.find("prices").entry.id
+    stop_at(place, lambda: catalog.rename("prices", "b"))
+    has_begun = place != "commit.before_call.handles"
+    if has_begun:
+        with pytest.raises(CollectionRenamed, match="'prices' was renamed to 'b'"):
+            catalog.rename("prices", "c")
+    else:
+        catalog.rename("prices", "c")
+    assert names_of(catalog) == {"b" if has_begun else "c": id}
+
+
+def test_a_lost_log_of_the_new_name_is_made_again(catalog: Catalog) -> None:
+    id = catalog.rename("prices", "b").id
+    blobs.delete_folder(catalog.store.names / "b")
+    with pytest.raises(DamagedLog):
+        catalog.find("b")
+    repair_name(catalog.store, "b")
+    assert names_of(catalog) == {"b": id}
+
+
+def rename_or_create(root: str, name: str, other: str) -> None:
+    catalog = Catalog(Store(root))
+    with suppress(NameTaken, CollectionRenamed, UnknownCollection):
+        if name:
+            catalog.rename(name, other)
+        else:
+            catalog.open_or_create(replace(SPEC, name=other))
+
+
+RACES = {
+    "two names for one": [("a", "x"), ("a", "y"), ("a", "x")],
+    "one name for two": [("a", "x"), ("b", "x"), ("", "x")],
+    "in a circle": [("a", "b"), ("b", "a"), ("", "a")],
+}
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_races_of_processes_have_one_winner(tmp_path: Path, race: str) -> None:
+    catalog = Catalog(Store(tmp_path))
+    ids = {catalog.open_or_create(replace(SPEC, name=name)).entry.id for name in "ab"}
+    spawn = multiprocessing.get_context("spawn")
+    work = [spawn.Process(target=rename_or_create, args=(str(tmp_path), *call)) for call in RACES[race]]
+    for process in work:
+        process.start()
+    for process in work:
+        process.join()
+    assert [process.exitcode for process in work] == [0] * len(work)
+    found = names_of(catalog)
+    assert ids <= set(found.values()) and len(set(found.values())) == len(found)
+    assert all(entry.renaming is None for entry in catalog.entries())
+    assert "x" in found or "y" in found or race == "in a circle"
