@@ -88,7 +88,10 @@ def test_commands_and_the_location_load(foreign: Foreign) -> None:
     assert foreign.run("tidelake", "--version") == f"tidelake {__version__}\n"
     foreign.run("tidelake", "generate", "orders", "--topics", "topics", "--out", ".", "--updates", "50", "--times", "5")
     foreign.run("tidelake", "init", "topics/orders", "--schema", "orders.avsc")
-    assert json.loads(foreign.run("tidelake", "status", "--json")) == {"collections": {"orders": None}}
+    assert json.loads(foreign.run("tidelake", "status", "--json")) == {
+        "collections": {"orders": None},
+        "orphaned": [],
+    }
     assert "--collection" in foreign.run("python", "-m", "tidelake.app.jobs.seal", "--help")
     config = str(foreign.folder / "collections.yaml")
     keys = foreign.run("python", "-c", _KEYS, TIDELAKE_CONFIG=config).split()

@@ -176,7 +176,8 @@ def test_a_killed_command_that_is_resumed_has_printed_each_time_once(lake: Lake,
         stream += lines
         token = last if last is not None else token
         left = open_lake(lake.file).collection(NAME).holds()
-        assert len(left) == 1, (end, (tmp_path / "errors").read_text())  # the one that SIGKILL has left
+        # SIGKILL leaves one until its lease ends. So may Ctrl-C, if the command has not ended after a second.
+        assert 1 <= len(left) <= (2 if end == signal.SIGINT else 1), (end, (tmp_path / "errors").read_text())
         lake.send(*(updates(((at % 5, at), at, 1)) for at in range(upper, upper + 9)))
         lake.send(progress([upper], [upper + 9], dict.fromkeys(range(upper, upper + 9), 1)))
         lake.run()
