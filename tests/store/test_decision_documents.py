@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from tidelake.store.decision import AcceptGap, AcceptTopic, Acknowledge, Count, Decision, Discard, Offsets, replaces
+from tidelake.store.decision import (
+    AcceptGap,
+    AcceptTopic,
+    Acknowledge,
+    Count,
+    Decision,
+    Discard,
+    Offsets,
+    Park,
+    replaces,
+)
 from tidelake.store.entry import Entry
 
 REST = '"reason":"r","at_ms":7}'
@@ -34,6 +44,10 @@ STORED: list[tuple[str, Decision]] = [
     (
         '{"time":null,"count":null,"discard":null,"accept_gap":null,"accept_topic":null,"quarantined":["orders",0,7,8],',
         Acknowledge(offsets=Offsets("orders", 0, 7, 8), reason="r", at_ms=7),
+    ),
+    (
+        '{"time":null,"count":null,"discard":null,"accept_gap":null,"accept_topic":null,"quarantined":null,"park":"7",',
+        Park(transaction="7", reason="r", at_ms=7),
     ),
 ]
 ENTRY = (

@@ -25,10 +25,10 @@ class TimeCount:
     """The data of a conflict or a breach, as JSON."""
     doubled: int = 0
     """The number of keys with two values; 0 without keys."""
-    differing: int = 0
-    """With transactions, the number of events that were repeated with different contents; otherwise 0."""
     large: int = 0
     """In collections with a key, the number of statements whose diff is neither +1 nor -1; otherwise 0."""
+    differing: int = 0
+    """With transactions, the number of events that were repeated with different contents; otherwise 0."""
 
 
 @dataclass

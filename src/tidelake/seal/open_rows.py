@@ -138,10 +138,10 @@ class OpenRows:
             counts.by_time[row[TIME]] = TimeCount(
                 row["distinct"],
                 row["copies"],
-                (row["least"], row["greatest"]) if row["conflicts"] else None,
-                row["evidence"] or breach["evidence"],
-                breach["doubled"],
-                breach["large"],
+                conflict=(row["least"], row["greatest"]) if row["conflicts"] else None,
+                evidence=row["evidence"] or breach["evidence"],
+                doubled=breach["doubled"],
+                large=breach["large"],
             )
 
 

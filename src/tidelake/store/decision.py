@@ -117,7 +117,7 @@ class DecisionDocument(BaseModel):
     """A decision as the catalog stores it and `--json` prints it. The fields that are set give its kind.
 
     The fields, their order and their shapes never change, so that every release of Tidelake can read what earlier
-    releases stored.
+    releases stored. A field that is added is left out where it is not set.
 
     >>> document = DecisionDocument(time=3, count=2, reason="both", at_ms=7)
     >>> document.decision()
@@ -134,7 +134,8 @@ class DecisionDocument(BaseModel):
     accept_gap: Offsets | None = None
     accept_topic: tuple[str, int, dict[int, int]] | None = None
     quarantined: Offsets | None = None
-    park: str | None = None
+    park: str | None = Field(default=None, exclude_if=lambda park: park is None)
+    """Left out of other decisions: releases without transactions refuse a document with a field they do not know."""
     reason: str
     at_ms: int
 
