@@ -27,12 +27,13 @@ from tests.services.faulty_proxy import Fault, FaultyProxy, faulty_proxy, refusa
 from tests.services.object_store import ObjectStore, object_store_server
 from tidelake import open_lake
 from tidelake.cli.app import app
-from tidelake.errors import MalformedTopic, StoreAccessDenied, TidelakeError
+from tidelake.errors import DamagedTable, MalformedTopic, StoreAccessDenied, TidelakeError
 from tidelake.report.history import read_history
 from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
 from tidelake.storage.objects import PROBE
+from tidelake.storage.page_headers import headers_of
 from tidelake.storage.s3 import access_of, open_store
 from tidelake.topic.files import FileTopic
 from tidelake.topic.lines import parse_lines
@@ -128,6 +129,16 @@ def test_a_flipped_bit_in_an_object_is_an_error_and_no_other_value(on_s3: Lake) 
         on_s3.contents(0)
 
 
+def flip_first_header(lake: Lake, location: Location) -> None:
+    """Flip a bit in the header of a file's first page, which no checksum of Parquet covers."""
+    place = lake.settings.store
+    assert isinstance(place, ObjectStorePlace)
+    data = bytearray(blobs.read(location))
+    (position, _), *_ = headers_of(pa.BufferReader(bytes(data)))
+    data[position + 1] ^= 1
+    obstore.put(open_store(access_of(place)), location.path, bytes(data))
+
+
 def test_large_runs_are_written_in_several_files_without_a_rename(on_s3: Lake) -> None:
     from tidelake.store.files import check_whole, describe_run, open_verified
     from tidelake.store.runs import read_files, write_updates
@@ -145,6 +156,12 @@ def test_large_runs_are_written_in_several_files_without_a_rename(on_s3: Lake) -
     for file in written.files:
         open_verified(table, file).close()
     check_whole(table, written.files)
+    large = next(file for file in written.files if file.bytes > 1 << 20)
+    flip_first_header(on_s3, table / large.path)
+    open_verified(table, large).close()
+    with pytest.raises(DamagedTable, match="is not the one that was committed: its SHA-256 differs"):
+        check_whole(table, written.files)
+    flip_first_header(on_s3, table / large.path)
     rows = read_files(on_s3.spark, table, written.files, schema)
     assert rows.selectExpr("count(*)", "count(DISTINCT text)", "sum(_time)").first() == (
         120_000,

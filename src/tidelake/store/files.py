@@ -2,8 +2,8 @@
 
 Every page has a checksum, and every reader verifies it. The log states each file's size and a digest: the SHA-256 of a
 small file, or of the footer of a larger one. So damage outside the pages and a different file under the same name are
-detected as well. For a larger file on a local disk, the log also states the SHA-256 of the headers of its pages, which
-every reader compares, and of the whole file, which merges and deep verifications compare.
+detected as well. For a larger file, the log also states the SHA-256 of the whole file, which merges and deep
+verifications compare, and on a local disk that of the headers of its pages, which every reader compares.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HASHED_BYTES_MAX = 1 << 20
 DIGEST, ROWS_HASH = "sha256", "rows_hash"
 """The fields of a file's statistics in the log with its digest and with the hash of all rows of its run."""
 WHOLE_DIGEST = "sha256_whole"
-"""The field with the SHA-256 of a larger file as a whole. A file that was written to an object store has none."""
+"""The field with the SHA-256 of a larger file as a whole. A file that executors put into an object store has none."""
 HEADERS_DIGEST = "sha256_headers"
 """The field with the digest of the page headers of a larger file. A file in an object store has none."""
 _TAIL_BYTES = 1 << 14
@@ -141,7 +141,7 @@ def upload_run(folder: Location, table: Location, run: str) -> list[RunFile]:
     Returns:
         The files, as their bytes on this machine describe them.
 
-    Cost: the files are read once, or twice if they are large; a put for each small file.
+    Cost: the files are read once, or three times if they are large; a put for each small file.
     """
 
     def upload(blob: Blob) -> RunFile | None:
@@ -153,10 +153,12 @@ def upload_run(folder: Location, table: Location, run: str) -> list[RunFile]:
             return None
         location = table / f"{RUN}={run}" / blob.location.below(folder)
         if data is None:
+            whole = _hash_file(blob.location)
             blobs.upload(blob.location, location)
         else:
+            whole = None
             blobs.write(location, data)
-        return _note_put(table, location, run, blob.size, metadata, digest, data)
+        return replace(_note_put(table, location, run, blob.size, metadata, digest, data), whole_digest=whole)
 
     listed = [blob for blob in blobs.list_blobs(folder) if blob.location.suffix == ".parquet"]
     with ThreadPoolExecutor(_THREADS) as threads:
@@ -198,7 +200,8 @@ def write_run(table: Location, run: str, rows: pa.Table, rows_hash: str | None =
     metadata = pq.read_metadata(source)
     small = data if len(data) <= HASHED_BYTES_MAX else None
     digest = sha256(_footer_of(source) if small is None else small).hexdigest()
-    return [_note_put(table, location, run, len(data), metadata, digest, small, rows_hash)]
+    file = _note_put(table, location, run, len(data), metadata, digest, small, rows_hash)
+    return [replace(file, whole_digest=sha256(data).hexdigest() if small is None else None)]
 
 
 def _write_table(rows: pa.Table, sink: pa.NativeFile) -> None:
