@@ -1,4 +1,4 @@
-"""The causes of the errors and the ways out. `tidelake.errors` has the facts and hints; this table has the rest."""
+"""What causes each error, and what to do about it. `tidelake.errors` has the facts and hints."""
 
 from __future__ import annotations
 
