@@ -31,7 +31,7 @@ JOIN_MAX_S = 3600.0
 _ATTEMPTS_MAX = 20
 """After this many attempts of a merge whose outcomes are all known, the others were always faster."""
 _UNANSWERED_MAX = 50
-"""So often, a worker goes on after a request that the store has not answered: the store may be gone for ever."""
+"""So often, a worker goes on after a request that the store has not answered: the store may be gone forever."""
 T = TypeVar("T")
 
 

@@ -2,7 +2,7 @@
 
 The commit to the handles ends the collection: since is empty, its name is free, and its writers are fenced. Readers who
 hold a capability keep its files; everybody else has the retention period to finish, from the moment when a process
-found, by the store's clock, that nobody holds the collection. The handles stay for ever. See docs/decisions/catalog.md.
+found, by the store's clock, that nobody holds the collection. The handles stay forever. See docs/decisions/catalog.md.
 """
 
 from __future__ import annotations

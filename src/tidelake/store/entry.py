@@ -80,7 +80,7 @@ class Renaming(BaseModel):
 
 
 class Dropped(BaseModel):
-    """The end of a collection; the entry stays for ever, so that its id is never taken for another collection."""
+    """The end of a collection; the entry stays forever, so that its id is never taken for another collection."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
