@@ -27,7 +27,7 @@ NamesArgument = Annotated[
 ROWS_SHOWN = 20
 """Number of rows that a list shows unless `--limit` says otherwise."""
 ROWS_MAX = 2**31 - 1
-"""The greatest limit that Spark accepts."""
+"""The greatest limit that Spark takes."""
 WhereOption = Annotated[str | None, typer.Option(help="A Spark SQL predicate on the data's columns only.")]
 RowsOption = Annotated[
     int | None, typer.Option(min=0, max=ROWS_MAX, help="Maximum number of rows (by default 20, or all with --json).")

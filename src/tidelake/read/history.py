@@ -1,9 +1,9 @@
 """What was done to a collection, with wall-clock times, without a JVM.
 
 The small tables keep some events for good: seals of times with updates, validations, contradictions, full compactions,
-the ticks of reclocked collections, and the decisions in force. All others are known only while the logs have their
-entries, which is a few hours: ticks of CDCv2 streams, seals of times without updates, merges, moves of `since`,
-withdrawn decisions, fences, new columns and formats.
+the ticks of reclocked collections, and the decisions in force. All others are known only as long as the logs have their
+entries, for some hours: ticks of CDCv2 streams, seals of times without updates, merges, moves of `since`, withdrawn
+decisions, fences, new columns and formats.
 """
 
 from __future__ import annotations

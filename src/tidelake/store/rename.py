@@ -136,5 +136,5 @@ def _intend(paths: CollectionPaths, name: str, intent: Renaming) -> Entry:
 
 
 def _without(entry: Entry, intent: Renaming, **changed: str) -> Entry:
-    """Remove the intent, and make the changes that go with it; an entry with another intent stays as it is."""
+    """Remove the intent, and change what goes with it; an entry with another intent stays as it is."""
     return entry.model_copy(update={"renaming": None, **changed}) if entry.renaming == intent else entry
