@@ -19,7 +19,7 @@ def log() -> Iterator[logging.Logger]:
     structlog.reset_defaults()
 
 
-def test_events_are_told_at_their_level_without_their_collection(
+def test_events_are_logged_at_their_level_without_their_collection(
     log: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
     jobs = structlog.get_logger("tidelake")  # like that of the jobs, which is made when they are imported
