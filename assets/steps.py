@@ -23,7 +23,7 @@ from dagster import (
 from assets.metadata import Metadata, ingest_metadata, seal_metadata, status_metadata, updates_metadata
 from assets.names import Names
 from assets.options import RunOptions
-from assets.story import told_to
+from assets.story import events_sent_to
 from assets.topics import look_at_topics, observation
 from tidelake.errors import (
     ArgumentRefused,
@@ -100,7 +100,7 @@ def options_of(context: OpExecutionContext, names: Names) -> RunOptions:
 def step_of(context: OpExecutionContext, options: RunOptions) -> Iterator[None]:
     """Send the events of a step to the run's log, and turn Tidelake's errors into a failure or a retry of the step."""
     try:
-        with told_to(context.log):
+        with events_sent_to(context.log):
             yield
     except WORTH_A_RETRY as error:
         if context.retry_number >= options.retries:

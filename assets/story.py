@@ -13,7 +13,7 @@ _KEYWORDS = ("exc_info", "stack_info")
 
 
 @contextmanager
-def told_to(log: logging.Logger) -> Iterator[None]:
+def events_sent_to(log: logging.Logger) -> Iterator[None]:
     """Send all events that are logged inside the block to one logger, at their level, then restore the former log."""
     configured, before = structlog.is_configured(), structlog.get_config()
     structlog.configure(

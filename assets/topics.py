@@ -1,4 +1,4 @@
-"""The topics of a lake as observable assets: how far they go, and what is unread.
+"""The topics of a lake as observable assets: how far they reach, and what is unread.
 
 Every tick and a sensor observe them, and so does their button in the UI. All of this reads only offsets and logs, so it
 needs no JVM, and no separate run per topic. Dagster compares the newest observation with the version that a collection
@@ -38,7 +38,7 @@ _POSTGRESQL = "postgresql"
 
 @dataclass(frozen=True)
 class TopicState:
-    """How far a topic goes, and what a collection has not read of it."""
+    """How far a topic reaches, and how much of it a collection has not read."""
 
     name: str
     ends: Mapping[int, int]
@@ -65,7 +65,7 @@ def build_topics(names: Names, collections: Iterable[CollectionSettings]) -> lis
         observed_together = multi_observable_source_asset(
             specs=specs,
             name=f"{names.lake}__topics",
-            description="Looks at each topic: how far it goes, and how much is unread.",
+            description="Observes each topic: how far it reaches, and how much is unread.",
             can_subset=True,
             required_resource_keys={names.resource},
         )
@@ -119,12 +119,12 @@ def _description(settings: CollectionSettings, topic: str) -> str:
 
 def _kinds(settings: CollectionSettings) -> set[str]:
     kinds = {settings.source, getattr(settings, "format", "avro")}
-    is_of_postgresql = settings.mints_times and settings.terms.of_changes and not getattr(settings, "position", ())
-    return kinds | {_POSTGRESQL} if is_of_postgresql else kinds
+    is_postgresql = settings.mints_times and settings.terms.of_changes and not getattr(settings, "position", ())
+    return kinds | {_POSTGRESQL} if is_postgresql else kinds
 
 
 def look_at_topics(settings: CollectionSettings, stored: "Collection | None") -> list[TopicState]:
-    """Look up how far the topics of a collection go, and what is unread.
+    """Look up how far the topics of a collection reach, and what is unread.
 
     Args:
         settings: the collection's settings.
@@ -169,7 +169,7 @@ def look_at_lake(settings: Settings) -> "dict[str, list[TopicState] | TidelakeEr
 
 
 def observation(key: AssetKey, state: TopicState, lag_s: float | None = None) -> AssetObservation:
-    """Return what is known of a topic as an event of its asset.
+    """Return what is known about a topic as an event of its asset.
 
     Args:
         key: the key of the topic.

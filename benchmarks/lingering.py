@@ -57,7 +57,7 @@ def measure_linger(bench: Bench, seconds: int) -> Samples:
 
 
 def slowest(samples: Samples, share: float) -> float:
-    """Return the seconds that all but this share of the arrivals needed at most."""
+    """Return the seconds within which all but this share of the arrivals were sealed."""
     seconds = sorted(sample.seconds for sample in samples.of[ARRIVAL])
     return seconds[max(0, int(len(seconds) * (1 - share)) - 1)]
 
@@ -106,14 +106,14 @@ class _Arrivals:
 
 
 class _Memory:
-    """Weighs this process and its JVM, now and then."""
+    """Measures the memory of this process and its JVM, from time to time."""
 
     def __init__(self, bench: Bench) -> None:
         self.spark: SparkSession = bench.spark
         self.series: dict[str, list[float]] = {PROCESS: [], LIVE: []}
 
     def weigh(self, stops: threading.Event, every_s: float) -> None:
-        """Weigh until the run ends, in MB; the JVM after a full collection."""
+        """Measure until the run ends, in MB; the JVM after a full garbage collection."""
         while not stops.wait(every_s):
             jvm = self.spark.sparkContext._jvm
             assert jvm is not None

@@ -181,7 +181,7 @@ def _build_compact(names: Names, settings: CollectionSettings) -> OpDefinition:
     def compact(context: OpExecutionContext) -> Iterator[AssetCheckResult]:
         options = options_of(context, names)
         if not options.selects(settings.name) or not (options.compact or options.compact_all):
-            context.log.info("not asked for by the options of this run")
+            context.log.info("not requested by the options of this run")
             return
         numbers: dict[str, Any] = {}
         refused: DamagedTable | None = None

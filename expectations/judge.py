@@ -52,7 +52,7 @@ class Verdict:
     examples: list[str] = field(default_factory=list)
     """Some of the values that failed, if they may be shown."""
     note: str | None = None
-    """A remark on a verdict that was given earlier, or not at all."""
+    """A remark if the verdict is an earlier one, or if there is none yet."""
 
 
 def judge(

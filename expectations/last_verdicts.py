@@ -1,7 +1,7 @@
 """The last verdicts on the user's own expectations, which ticks repeat until the next full validation.
 
 They have a file of their own: a report about a table that could not be validated says nothing about them, and must not
-end a verdict that blocks.
+lift a verdict that blocks.
 """
 
 from __future__ import annotations

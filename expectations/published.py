@@ -25,7 +25,7 @@ _ATTEMPTS_MAX = 16
 
 @contextmanager
 def local_docs(place: ReportPlace, suite: str, results_kept: int) -> Iterator[Path]:
-    """Give a folder on this machine for the Data Docs, and publish it at the end of the block.
+    """Yield a folder on this machine for the Data Docs, and publish it at the end of the block.
 
     A folder on a disk is used as it is. If the block raises, nothing is published.
 

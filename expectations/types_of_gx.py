@@ -1,6 +1,6 @@
 """Writes the list of types of expectations that settings may name: `python -m expectations.types_of_gx`.
 
-It has each type of Great Expectations that the library's Spark engine can judge on a single table.
+The list has each type of Great Expectations that the library's Spark engine can judge on a single table.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def run(spark: SparkSession, settings: Settings, run_ms: int | None = None) -> R
         spark: the session.
         settings: the settings of the collections.
         run_ms: the time that reclocked collections on a shared timeline get, in milliseconds since 1970; by default
-            the present.
+            now.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.

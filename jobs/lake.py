@@ -51,7 +51,7 @@ def check_lake(settings: Settings) -> CheckedLake:
     """Check all settings against the topics and the store.
 
     Raises:
-        CollectionRenamed: a collection has a name now that the settings do not have; nothing was written.
+        CollectionRenamed: a collection was renamed, and the settings lack its new name; nothing was written.
         ConfigurationError: a setting is wrong, the store has a collection of the same name but another family or
             schema, or neither a collection nor its topic exists; nothing was written.
     """

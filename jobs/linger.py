@@ -1,4 +1,4 @@
-"""Stays for some minutes after a tick: one warm session polls the topics, and ingests and seals what arrives."""
+"""Keeps running for minutes after a tick: one warm session polls the topics, and ingests and seals what arrives."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tidelake.topic.open import open_topics
 from tidelake.topic.topic import Topic
 
 POLL_S = 0.5
-"""How long to wait between two looks at the topics."""
+"""How long to wait between two polls of the topics."""
 AGAIN_S = 30.0
-"""How long to wait before a collection is tried again that has stopped although no message has arrived since."""
+"""How long to wait before retrying a collection that has stopped, if no message has arrived since."""
 MAINTAIN_S = 60.0
 """How often what was sealed is validated, and its runs are merged."""
 _ARRIVE, _MAINTAIN = ("ingest", "seal"), ("validate", "compact")
@@ -64,7 +64,7 @@ class _Watched:
 
 @dataclass
 class _Seen:
-    """What the steps of all rounds have said."""
+    """What the steps of all rounds have reported."""
 
     report: Report
     names: dict[str, _Watched] = field(default_factory=dict)
@@ -80,15 +80,15 @@ class _Seen:
 
 
 def linger(spark: SparkSession, settings: Settings, seconds: float, observer: Observer | None = None) -> Report:
-    """Run a tick of every collection, and then of each that has news, until the time is over.
+    """Run a tick of every collection, and then of each that has news, until the time is up.
 
-    Messages are ingested and sealed as soon as a look at the topics finds them. What was sealed is validated, and runs
+    Messages are ingested and sealed as soon as a poll of the topics finds them. What was sealed is validated, and runs
     are merged, once a minute and at the end.
 
     Args:
         spark: the session.
         settings: the settings of the collections.
-        seconds: how long to stay; a round that has begun ends.
+        seconds: how long to keep running; a round that has begun is finished.
         observer: is notified of each step.
 
     Returns:

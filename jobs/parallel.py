@@ -47,7 +47,7 @@ def for_each(
     Args:
         spark: the session of all threads.
         names: the collections, in the order in which they begin.
-        work: works on a collection; handles its own errors. What it raises nevertheless ends the iteration.
+        work: works on a collection; handles its own errors. If it raises nevertheless, the iteration ends.
         threads: the maximum number of collections at a time.
         limit_s: if the work on a collection takes longer, its Spark jobs are cancelled. If it does not end then, its
             thread is abandoned, and another collection begins.
@@ -109,7 +109,7 @@ def _group(name: str) -> str:
 
 
 def _until_next(running: dict[str, _Running]) -> float | None:
-    """Return the seconds until something has to be done about a collection that takes too long; None if nothing."""
+    """Return the seconds until the next time limit of a running collection; None if there is none."""
     next_s = min(work.cancel_at_s + (_GRACE_S if work.is_cancelled else 0.0) for work in running.values())
     return None if next_s == float("inf") else max(0.0, next_s - time.monotonic())
 

@@ -54,7 +54,7 @@ def build_jobs(
         environment.job(OBSERVE),
         selection=AssetSelection.assets(*topics),
         executor_def=executor,
-        description="Looks once at every topic: how far it goes, and how much is unread. It starts no JVM.",
+        description="Observes every topic once: how far it reaches, and how much is unread. It starts no JVM.",
     )
     return Definitions(
         jobs=[

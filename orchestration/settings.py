@@ -47,7 +47,7 @@ class Environment(BaseModel):
     parallel_runs: int = 1
     """Into how many runs a schedule divides the collections."""
     prefix: str = ""
-    """What the names of jobs, schedules and sensors begin with, if they share a code location with others."""
+    """The prefix of the names of jobs, schedules and sensors, if they share a code location with others."""
 
     owns_location: bool = True
     """Whether the lake is the whole code location. Then its executor is the location's."""

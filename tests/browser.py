@@ -16,14 +16,14 @@ from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NO_CHROMIUM = "no Chromium on PATH (Debian: apt-get install chromium)"
-"""The reason for which a test is skipped."""
+"""Why a test is skipped."""
 _ONLY_THIS_MACHINE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 _DOMAINS = ("Network", "Page", "Runtime", "Log")
 _BROKEN = Path(__file__).with_name("broken.js")
 
 
 _LEFT = ("Inspected target navigated or closed", "Execution context was destroyed", "Cannot find context")
-"""What Chromium answers about a page that it leaves before it has the answer."""
+"""Chromium's errors if a page is left before it has answered."""
 
 
 class PageLeft(Exception):

@@ -1,4 +1,4 @@
-"""The rules of `resolve`: which decisions a collection accepts now, and what is stored of them.
+"""The rules of `resolve`: which decisions a collection accepts now, and what is stored for each.
 
 A decision is accepted only if it can have an effect: its time waits, its gap stops ingest, its message is in the
 quarantine. What is sealed never changes, so a decision about a sealed time may only repeat what was published there.
@@ -61,10 +61,10 @@ __all__ = [
 
 
 def check_decision(collection: Collection, settings: CollectionSettings, decision: Decision) -> Decision:
-    """Check a decision against what the collection waits for now.
+    """Check a decision against what the collection is waiting for.
 
     Args:
-        collection: with its newest catalog entry.
+        collection: the collection, with its newest catalog entry.
         settings: the collection's settings, which say where to look up a gap or a topic.
         decision: the requested decision. In an `AcceptTopic`, only the name and the reason are used.
 
@@ -100,7 +100,7 @@ def check_withdrawal(collection: Collection, subject: int | Offsets) -> None:
     """Refuse to withdraw a decision that does not exist or cannot be undone.
 
     Args:
-        collection: with its newest catalog entry.
+        collection: the collection, with its newest catalog entry.
         subject: a time, or the offsets of an acknowledgement exactly as they were given.
 
     Raises:

@@ -315,7 +315,7 @@ class EventBlocked(TopicGap):
 
 
 class TransactionWentBack(TopicGap):
-    """An END of an unknown transaction lies before ENDs that were read; the topic of transactions is read to it."""
+    """An END of an unknown transaction lies before ENDs that were read; the topic is read only up to it."""
 
     transaction: str
     lsn: int
@@ -769,7 +769,7 @@ class Refusal(InvalidUsage):
 
 
 class OptionRefused(Refusal):
-    """Options of the command line that are missing, cannot be read, or cannot be combined."""
+    """Options of the command line are missing, cannot be read, or cannot be combined."""
 
 
 class DecisionRefused(Refusal):
@@ -805,7 +805,7 @@ class CapabilityError(TidelakeError):
 
 
 class CapabilityExpired(CapabilityError):
-    """The lease of a capability has ended: its id is dead for good, and its history may be forgotten."""
+    """The lease of a capability has ended: its id is never valid again, and its history may be forgotten."""
 
     hint = (
         "acquire a new capability, whose since may be later than the one that was lost; a longer lease, or a call "
@@ -814,13 +814,13 @@ class CapabilityExpired(CapabilityError):
 
 
 class CapabilityDropped(CapabilityError):
-    """The capability was dropped before: its id is dead for good."""
+    """The capability was dropped before: its id is never valid again."""
 
     hint = "acquire a new capability, whose since may be later; drop a capability only once, after its last use"
 
 
 class CapabilityTaken(CapabilityError):
-    """A token was used by two: the bearer who came first has the capability now, with a token of its own."""
+    """Two bearers used one token: the first of them has the capability now, with its own token."""
 
     hint = "use a token in one place only, or clone the capability for each reader"
 

@@ -88,8 +88,8 @@ class Lake:
             file: the path.
             skip_invalid: leave out collections whose block is invalid. `status` gives their errors, and `collection`
                 raises them.
-            read_only: write nothing to the store, not even to finish what a process that died has left: its last
-                commit may then be missing. Every call that would write raises `LakeReadOnly`.
+            read_only: write nothing to the store, not even to finish what a process left when it died: its last commit
+                may then be missing. Every call that would write raises `LakeReadOnly`.
 
         Raises:
             ConfigurationError: the error names the file, the field or line, what is wrong and what to do.
@@ -241,7 +241,7 @@ class Lake:
         """Delete what nobody can need any more, and say why the rest stays. Starts no JVM.
 
         Args:
-            dry_run: whether to delete nothing, and only say what would go.
+            dry_run: whether to delete nothing, and only say what would be deleted.
 
         Returns:
             `items`, each with `kind`, `name`, `place`, `goes`, `why` and `bytes`; and the number of `tombstones`.
@@ -255,15 +255,15 @@ class Lake:
 
     @property
     def _names(self) -> set[str]:
-        """The names of all collections in the file, also of those that were not chosen or are refused."""
+        """The names of all collections in the file, including those that were not chosen or are refused."""
         return {*self.settings.names, *(each.name for each in self.settings.collections), *self.refused}
 
     def upgrade(self) -> list[str]:
-        """Bring the whole store over to the newest format; return the names of its collections.
+        """Upgrade the whole store to the newest format; return the names of its collections.
 
         Every job does so for the collections that it writes to. Earlier versions refuse the store from then on.
 
-        Cost: some commits for each collection of a store that was created before the newest format.
+        Cost: a few commits for each collection of a store that was created before the newest format.
         """
         with _engine_errors():
             return self.catalog.upgrade()
@@ -466,7 +466,7 @@ class LakeCollection:
         capability: ReadCapability | None = None,
         purpose: str = "a subscription",
     ) -> Subscription:
-        """Follow the collection: its contents AS OF a time, then the changes after it, in whole times.
+        """Follow the collection: its contents AS OF a time, then the changes, one complete time after another.
 
         Each batch is a pair of `updates`, a frame with the columns, `_time` and `_diff`, and `progress`, whose
         `through` is the token: `subscribe(as_of=token, snapshot=False)` continues after this batch. A hold follows the
@@ -481,7 +481,7 @@ class LakeCollection:
             columns: the columns to read; empty means all. Diffs of rows that are equal in these columns are summed.
             where: a predicate, as for `snapshot`; other rows are left out.
             skip_errors: treat keys in error as keys without a row: their rows are retracted.
-            wait_s: how long to wait for the next batch, in seconds; None means for ever.
+            wait_s: how long to wait for the next batch, in seconds; None means forever.
             poll_s: how often to look whether anything was sealed.
             until: the last time to deliver.
             rows_max: how many stored rows a batch of several times may come from.
@@ -550,7 +550,7 @@ class LakeCollection:
 
         Args:
             at: a time at or after `since`, which may also be beyond upper; by default the last one that can be read.
-            lease: for how long the capability lives after each call, from a millisecond to 366 days.
+            lease: how long the capability lives after each call, from a millisecond to 366 days.
             purpose: what it is for, in at most 200 characters; it is shown with the hold.
 
         Returns:

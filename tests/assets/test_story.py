@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from assets.story import told_to
+from assets.story import events_sent_to
 
 
 @pytest.fixture
@@ -19,11 +19,11 @@ def log() -> Iterator[logging.Logger]:
     structlog.reset_defaults()
 
 
-def test_events_are_told_at_their_level_without_their_collection(
+def test_events_are_logged_at_their_level_without_their_collection(
     log: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
     jobs = structlog.get_logger("tidelake")  # like that of the jobs, which is made when they are imported
-    with told_to(log):
+    with events_sent_to(log):
         jobs.info("ingested", collection="prices", messages=3000)
         jobs.warning("a partition was added", partition="prices:1")
         try:
@@ -49,7 +49,7 @@ def test_afterwards_events_go_where_they_went_before(
     jobs = structlog.get_logger("tidelake")
 
     def fail() -> None:
-        with told_to(log):
+        with events_sent_to(log):
             jobs.info("inside")
             raise RuntimeError
 

@@ -187,7 +187,7 @@ def test_servers_and_topics_that_answer_pass(tmp_path: Path, broker: Broker, reg
     assert [f"no topic '{topic}-gone'" in fact for fact in failures] == [True]
 
 
-def test_a_collection_that_no_name_leads_to_is_named(tmp_path: Path) -> None:
+def test_a_collection_without_a_name_is_reported(tmp_path: Path) -> None:
     (tmp_path / "topics" / "orders").mkdir(parents=True)
     block = {"family": "plain", "topic": "orders", "schema": RECORD}
     file = written(tmp_path, collections={"orders": block, "visits": block})

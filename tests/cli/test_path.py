@@ -10,7 +10,7 @@ from tests.cli.commands import call, invoke
 from tests.report.published import configure, published, tear
 
 
-def test_a_damaged_publication_is_still_found_and_its_problem_is_said(tmp_path: Path) -> None:
+def test_a_damaged_publication_is_still_found_and_its_problem_is_reported(tmp_path: Path) -> None:
     stored, table = published(tmp_path)
     config = ("--config", str(configure(tmp_path)))
     assert call("path", "prices", *config) == f"{table}\n"

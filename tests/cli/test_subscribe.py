@@ -1,4 +1,4 @@
-"""`tidelake subscribe` prints whole times as a stream that `replay` reads, and resumes after any end."""
+"""`tidelake subscribe` prints complete times as a stream that `replay` reads, and resumes however it ended."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def replayed(lines: Sequence[str]) -> tuple[Counter[str], list[Any]]:
 
 
 def complete(lines: Sequence[str]) -> tuple[list[str], int | None]:
-    """The lines up to the last whole statement of progress, and the time that it completes."""
+    """The lines up to the last complete statement of progress, and the time that it completes."""
     whole: list[str] = []
     kept = 0
     token: int | None = None

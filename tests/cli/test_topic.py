@@ -101,7 +101,7 @@ def test_a_record_that_the_topic_refuses_is_named_and_no_later_record_takes_its_
     assert broker.consume(second) == broker.consume(first)
 
 
-def test_offsets_without_a_record_are_no_gap_in_a_recording_and_records_are_renumbered_only_on_request(
+def test_offsets_without_a_record_are_not_a_gap_in_a_recording_and_records_are_renumbered_only_on_request(
     tmp_path: Path, broker: Broker, config: Path
 ) -> None:
     first, second = broker.create_topic(), broker.create_topic()

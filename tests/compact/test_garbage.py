@@ -71,7 +71,7 @@ def rows_of(table: Location, version: int | None = None) -> int:
 
 
 def age_hold_by(paths: CollectionPaths, seconds: float) -> None:
-    """Let it be noted earlier that nobody holds a dropped collection."""
+    """Backdate the note that nobody holds a dropped collection."""
 
     def earlier(entry: Entry) -> Entry:
         assert entry.dropped is not None and entry.dropped.unheld_at_ms is not None
@@ -89,7 +89,7 @@ def dead_run(table: Location) -> str:
 
 
 @pytest.mark.everywhere
-def test_dead_runs_go_a_day_after_they_were_noted(catalog: Catalog) -> None:
+def test_dead_runs_are_deleted_a_day_after_they_were_noted(catalog: Catalog) -> None:
     table = catalog.find("prices").paths.proofs
     run = dead_run(table)
     before = state_of(catalog.store.root)
@@ -141,7 +141,7 @@ def test_a_dead_run_that_a_hold_pins_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.everywhere
-def test_a_dropped_collection_goes_a_day_after_nobody_holds_it(catalog: Catalog) -> None:
+def test_a_dropped_collection_is_deleted_a_day_after_its_last_hold(catalog: Catalog) -> None:
     collection = catalog.find("prices")
     OpenTable(collection.paths.updates).commit({UPPER: 5})
     held = acquire(catalog, collection, 3, HOUR, "report")
@@ -167,7 +167,9 @@ def test_a_dropped_collection_goes_a_day_after_nobody_holds_it(catalog: Catalog)
     assert entry.dropped is not None and entry.dropped.storage == "gone"
 
 
-def test_what_a_dropped_collection_has_published_is_emptied_and_its_files_go_a_week_later(tmp_path: Path) -> None:
+def test_what_a_dropped_collection_has_published_is_emptied_and_its_files_are_deleted_a_week_later(
+    tmp_path: Path,
+) -> None:
     catalog = Catalog(Store(tmp_path))
     catalog.open_or_create(SPEC)
     collection, table = catalog.find("prices"), publish(catalog)

@@ -1,4 +1,4 @@
-"""A lost file that no topic gives again is named with what is lost; what does not need it still works."""
+"""A lost file that no topic can restore is named, with what is lost; reads that do not need it still work."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ from tidelake.store.table_log import nonce_of, read_entry, seq_of
 SCHEMA = pa.schema([("_time", pa.int64()), ("worker", pa.int64()), (RUN, pa.string())])
 _MERGED_MAX = 6
 JOIN_MAX_S = 3600.0
-"""How long a race may take at most: a thousand commits of eight processes take minutes to half an hour in S3."""
+"""The time limit of a race: a thousand commits of eight processes take minutes to half an hour in S3."""
 _ATTEMPTS_MAX = 20
 """After this many attempts of a merge whose outcomes are all known, the others were always faster."""
 _UNANSWERED_MAX = 50
-"""So often, a worker goes on after a request that the store has not answered: the store may be gone for ever."""
+"""The maximum number of unanswered requests after which a worker continues: the store may be gone forever."""
 T = TypeVar("T")
 
 
@@ -101,7 +101,7 @@ def run_worker(path: Location, seed: int, worker: int, operations: int, words: s
 
 
 def _answered(work: Callable[[], T]) -> T:
-    """Repeat work that may be repeated until the store answers all its requests."""
+    """Repeat work, which must be safe to repeat, until the store answers all its requests."""
     for _ in range(_UNANSWERED_MAX):
         with suppress(StoreUnreachable):
             return work()

@@ -40,7 +40,7 @@ _PLACES = tuple(place for place in FAILPOINTS if not place.startswith("table.aft
 
 
 class History:
-    """What happens to one lake: each action is one of `_ACTIONS`, on steps and failpoints that a seed draws."""
+    """The history of one lake: each action is one of `_ACTIONS`, on steps and failpoints that a seed chooses."""
 
     def __init__(self, nursery: Nursery, lake: Lake, rng: Random, places: Iterable[str]) -> None:
         self.nursery, self.lake, self.rng, self.places = nursery, lake, rng, tuple(places)

@@ -78,7 +78,7 @@ def test_a_page_shows_decisions_and_evidence(tmp_path: Path) -> None:
         (at(3, recounted=3), 0, "Failed: 1 error, 0 warnings", (1, 0)),
     ],
 )
-def test_a_warning_is_no_failure_of_the_whole(
+def test_a_warning_does_not_fail_the_whole_result(
     tmp_path: Path, times: dict[str, Any], quarantine: int, mark: str, unmet: tuple[int, int]
 ) -> None:
     status = replace(STATUS, quarantine=24, quarantine_unexplained={"undecodable": quarantine})

@@ -231,9 +231,7 @@ def test_a_topic_whose_first_offsets_or_files_are_missing_is_reported(lake: Lake
         ("notes.txt", b"hello", "is not a topic file"),
     ],
 )
-def test_a_file_that_is_no_valid_topic_file_is_named_in_the_error(
-    lake: Lake, name: str, content: bytes, message: str
-) -> None:
+def test_an_invalid_topic_file_is_named_in_the_error(lake: Lake, name: str, content: bytes, message: str) -> None:
     (lake.topic / name).write_bytes(content)
     with pytest.raises(SourceError, match=message):
         lake.ingest()

@@ -1,4 +1,4 @@
-"""A damaged data file comes back from its topic with the bytes that were committed, or it is said why it does not."""
+"""A damaged data file is restored from its topic with the bytes that were committed, or an error says why not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that stays: what arrives is sealed while it polls, and errors that stand are in its report."""
+"""A lingering run: what arrives is sealed while it polls, and unresolved errors are in its report."""
 
 from __future__ import annotations
 

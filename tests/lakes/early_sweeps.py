@@ -18,6 +18,6 @@ def sweep_early(table: Location, pinned_seq: int | None = None) -> int:
 
 
 def age(folder: Location, age_s: float) -> None:
-    """Let everything in a folder be of this age by the store's clock."""
+    """Set the age of everything in a folder, by the store's clock."""
     for blob in blobs.list_blobs(folder):
         write_in_the_past(blob.location, blobs.read(blob.location), age_s)

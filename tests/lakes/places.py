@@ -80,7 +80,7 @@ class Stores:
             _buckets.append(bucket)
 
     def hold(self, folder: Path) -> Path:
-        """Let the stores of all lakes below a folder be here; return the folder."""
+        """Put the stores of all lakes below a folder here; return the folder."""
         if self.bucket is not None:
             self.bucket.folders.add(folder)
         return folder

@@ -79,7 +79,7 @@ def test_updates_that_cancel_each_other_at_one_time_leave_the_earlier_row() -> N
     assert stored.read(4) == {"k1": 1}
 
 
-def test_a_row_that_is_inserted_and_deleted_at_one_time_is_no_update_at_all() -> None:
+def test_a_row_that_is_inserted_and_deleted_at_one_time_is_not_an_update() -> None:
     assert row_updates([Event(None, "k1", 1), Event("k1", None, 1)]) == {}
 
 

@@ -50,7 +50,7 @@ def webhook() -> Iterator[Webhook]:
     webhook.server.server_close()
 
 
-def test_a_webhook_hears_of_each_change_once_and_its_url_is_never_shown(
+def test_a_webhook_receives_each_change_once_and_its_url_is_never_shown(
     instance: DagsterInstance, lakes: Lakes, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lakes.document["alerts"] = {"env": "TESTS_WEBHOOK"}

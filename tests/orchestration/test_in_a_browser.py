@@ -1,4 +1,4 @@
-"""Dagster's UI and the report in a browser, after scheduled runs: nothing is broken, and nothing is asked elsewhere."""
+"""Dagster's UI and the report in a browser, after scheduled runs: nothing is broken, and no other server is asked."""
 
 from __future__ import annotations
 

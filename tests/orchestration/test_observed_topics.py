@@ -76,7 +76,9 @@ def test_topics_are_observed_while_a_run_is_unfinished(instance: DagsterInstance
     assert len(observed(result)) == 2
 
 
-def test_messages_that_a_run_left_unread_are_not_called_nothing_new(instance: DagsterInstance, lakes: Lakes) -> None:
+def test_messages_that_a_run_left_unread_are_not_reported_as_nothing_new(
+    instance: DagsterInstance, lakes: Lakes
+) -> None:
     lakes.send("prices", b"1", b"2")
     first = evaluated(lakes, instance)
     assert [request.asset_selection for request in first.run_requests or []] == [[NAMES.collection("prices")]]

@@ -29,7 +29,7 @@ def test_a_busy_port_is_named_with_another_to_choose() -> None:
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "80a", "", "-1", "²"])
-def test_what_is_no_port_is_refused(port: str) -> None:
+def test_a_value_that_is_not_a_port_is_refused(port: str) -> None:
     done = check(port)
     assert (done.returncode, done.stderr.partition("\n")[0]) == (1, f"error: {port!r} is not a port")
 

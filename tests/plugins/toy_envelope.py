@@ -45,5 +45,5 @@ class Words(Envelope):
 
 
 def register() -> None:
-    """Let collections have this envelope."""
+    """Register this envelope, so that collections can have it."""
     register_envelope(Words())

@@ -47,5 +47,5 @@ class Counted(Reclock):
 
 
 def register() -> None:
-    """Let collections have this framing."""
+    """Register this framing, so that collections can have it."""
     register_framing(Counted())

@@ -165,7 +165,7 @@ def test_no_time_is_sealed_before_all_of_its_events_are_read(history: _History, 
         ("END", "neither BEGIN nor END"),
     ],
 )
-def test_a_message_that_is_no_transaction_is_refused_with_the_reason(message: object, why: str) -> None:
+def test_a_message_that_is_not_a_transaction_is_refused_with_the_reason(message: object, why: str) -> None:
     with pytest.raises(NotATransaction, match=why):
         read_end(message, "public.orders", 0)
 

@@ -129,7 +129,9 @@ def test_a_predicate_and_columns_apply_to_the_rows_on_both_sides(
     assert updates_of(nothing, repr) == {}
 
 
-def test_a_late_filler_a_resent_row_and_a_truncate_touch_what_they_change(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_late_older_value_fills_a_column_a_resent_row_changes_nothing_and_a_truncate_erases(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     lake = Changes(tmp_path, spark)
     unavailable = "__debezium_unavailable_value"
     lake.put(lake.event("c", (1, "a", "b")), lake.event("c", (2, "c", "d")), lake.event("u", (3, unavailable, "e")))

@@ -99,7 +99,7 @@ def test_each_event_is_shown_once_with_its_numbers_and_the_newest_last(busy: Lak
 
 
 @pytest.mark.spark
-def test_a_publication_is_no_event_of_another_kind(lake: Lake) -> None:
+def test_a_publication_is_not_an_event_of_another_kind(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)), progress([0], [4], {1: 1}))
     lake.run()
     before = whats(lake)

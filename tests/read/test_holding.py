@@ -35,7 +35,7 @@ def lake(held_lake: HeldLake) -> HeldLake:
     return held_lake
 
 
-def test_compaction_stops_at_the_earliest_hold_and_goes_on_when_it_is_dropped(lake: HeldLake) -> None:
+def test_compaction_stops_at_the_earliest_hold_and_continues_when_it_is_dropped(lake: HeldLake) -> None:
     early, late = lake.collection.acquire(at=3), lake.collection.acquire(at=5)
     assert lake.compact() == 3
     early.drop()
@@ -182,7 +182,7 @@ def test_a_capability_does_not_move_back(lake: HeldLake) -> None:
 
 
 @pytest.mark.parametrize("time", [-1, 2**63, 1.5, "3", True])
-def test_a_time_that_is_none_is_refused(lake: HeldLake, time: object) -> None:
+def test_a_value_that_is_not_a_time_is_refused(lake: HeldLake, time: object) -> None:
     with pytest.raises(ArgumentRefused, match=f"at is {time!r}, but must be an integer between 0 and {INT64_MAX}"):
         lake.collection.acquire(at=time)  # type: ignore[arg-type]
     with pytest.raises(ArgumentRefused, match=f"to is {time!r}, but must be an integer"):
@@ -198,7 +198,7 @@ def test_a_lease_and_a_purpose_out_of_range_are_refused(lake: HeldLake) -> None:
     assert lake.collection.holds() == []
 
 
-def test_a_token_that_is_none_or_that_is_of_another_collection_is_refused(lake: HeldLake, tmp_path: Path) -> None:
+def test_an_invalid_token_and_a_token_of_another_collection_are_refused(lake: HeldLake, tmp_path: Path) -> None:
     other = HeldLake.create(tmp_path / "other", upper=10)
     foreign = other.collection.acquire().token
     for call in (lake.collection.capability, lake.collection.release, lake.collection.renew):

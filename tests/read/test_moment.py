@@ -213,7 +213,7 @@ def test_a_second_tick_of_a_run_gets_a_later_time_and_the_next_run_is_after_it(
 
 
 @pytest.mark.spark
-def test_a_run_that_stays_moves_the_whole_timeline(
+def test_a_lingering_run_moves_the_whole_timeline(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     web = Web(tmp_path, spark, ("carts", "visits"))

@@ -1,4 +1,4 @@
-"""A subscription delivers whole times, each once, whatever is merged, swept and killed meanwhile."""
+"""A subscription delivers complete times, each once, whatever is merged, swept and killed meanwhile."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def lapse(lake: Lake) -> None:
         lake.compact()
 
 
-def test_a_subscription_whose_lease_ended_goes_on_if_nothing_was_forgotten(lake: Lake) -> None:
+def test_a_subscription_whose_lease_ended_continues_if_nothing_was_forgotten(lake: Lake) -> None:
     with collection_of(lake).subscribe(lake.spark, lease=timedelta(milliseconds=1)) as subscription:
         first = subscription.capability
         lapse(lake)

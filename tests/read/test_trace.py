@@ -316,7 +316,7 @@ def test_a_topic_that_no_collection_reads_is_refused_with_the_nearest_name(tmp_p
 
 
 @pytest.mark.spark
-def test_every_collection_that_reads_the_topic_answers_also_one_that_was_never_ingested(
+def test_every_collection_that_reads_the_topic_answers_even_one_that_was_never_ingested(
     prepared: Lake, tmp_path: Path
 ) -> None:
     lake = prepared.copy(tmp_path / "two")

@@ -58,7 +58,7 @@ def test_a_change_that_is_not_additive_is_refused_and_the_column_is_named(
     assert refused.value.column == column
 
 
-def test_a_new_column_with_a_default_is_nullable_and_a_narrower_type_is_no_change() -> None:
+def test_a_new_column_with_a_default_is_nullable_and_a_narrower_type_is_not_a_change() -> None:
     writer = record(("id", "int"), ("net", ["null", MONEY]), {"name": "n", "type": "int", "default": 1})
     assert new_fields(Values(KNOWN), writer) == ({"name": "n", "type": ["null", {"type": "int"}]},)
 

@@ -1,4 +1,4 @@
-"""A proxy in front of an object store: counts requests, loses answers, and gives wrong ones, as told or at random."""
+"""A proxy in front of an object store: counts requests, loses or changes answers, as instructed or at random."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Request(NamedTuple):
 
 
 def verb_of(method: str, target: str) -> str:
-    """Return what a request does.
+    """Return the kind of a request: one of `Request.verb`.
 
     >>> verb_of("GET", "/b?list-type=2&prefix=a/"), verb_of("GET", "/b/a"), verb_of("POST", "/b?delete")
     ('list', 'get', 'delete')

@@ -244,7 +244,7 @@ def test_a_lake_without_any_folder_runs_every_job(
     ],
     ids=["expired", "gone", "read", "head"],
 )
-def test_a_request_of_spark_that_is_refused_is_named_and_the_next_run_goes_on(
+def test_a_refused_request_of_spark_is_named_and_the_next_run_continues(
     tmp_path: Path,
     spark: SparkSession,
     object_store: ObjectStore,

@@ -1,4 +1,4 @@
-"""How many requests an object store gets: few, and as many for an old collection as for a young one."""
+"""How many requests an object store gets: few, and no more for an old collection than for a new one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidelake.store.table_log import check_log
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 
 TICK, SEAL, STATUS = 40, 20, 6
-"""The budgets: ingest and seal together, a seal without copies, and a status."""
+"""The budgets of ingest and seal together, of a seal without copies, and of a status."""
 SMALL_TABLES = 2
 """What a status adds if both `quarantine` and `late` have rows."""
 COMMIT, CHECKPOINT = 3, 16

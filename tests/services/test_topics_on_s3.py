@@ -131,7 +131,7 @@ def test_a_topic_in_s3_equals_the_same_topic_on_a_disk(settings: Settings, tmp_p
     assert ours.record_at(0, 40_000) is None
 
 
-def test_folders_that_a_console_creates_are_no_messages(settings: Settings, object_store: ObjectStore) -> None:
+def test_folders_that_a_console_creates_are_not_messages(settings: Settings, object_store: ObjectStore) -> None:
     root = blobs.root_of(settings.topics)
     with pytest.raises(FolderMissing, match=rf"has no folder {root}/visits") as missing:
         topic_of(settings).end_offsets()
@@ -189,7 +189,7 @@ def test_each_file_is_read_once_by_a_process(settings: Settings, proxy: FaultyPr
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else f"{value.method} {value.path}",
 )
-def test_a_refused_or_lost_request_is_named_and_the_next_run_goes_on(
+def test_a_refused_or_lost_request_is_named_and_the_next_run_continues(
     topic: FileTopic, proxy: FaultyProxy, fault: Fault, kind: type[TidelakeError]
 ) -> None:
     proxy.faults = [fault]
@@ -370,7 +370,7 @@ def test_changes_by_several_writers_are_not_lost(settings: Settings) -> None:
     assert blobs.update(file, adding("last"), None) == blobs.stamp(file) != stamp
 
 
-def test_the_probe_of_conditional_writes_is_no_message(settings: Settings) -> None:
+def test_the_probe_of_conditional_writes_is_not_a_message(settings: Settings) -> None:
     topic = blobs.root_of(settings.topics)
     blobs.create(topic / "0.jsonl", lines(range(2)))
     assert blobs.exists(topic / PROBE)

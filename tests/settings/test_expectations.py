@@ -107,7 +107,7 @@ def test_names_are_made_from_columns_and_types_and_arguments_are_kept(tmp_path: 
         ("- {type: expect_column_values_to_be_unique, column: id, name: No!}", 7, "name: is not a name: 'No!'", "use"),
     ],
 )
-def test_what_is_wrong_is_refused_with_its_line(
+def test_an_invalid_expectation_is_refused_with_its_line(
     tmp_path: Path, written: str, line: int, problem: str, fix: str
 ) -> None:
     with pytest.raises(ConfigurationError) as caught:

@@ -116,9 +116,7 @@ def test_a_marker_that_is_lost_below_a_checkpoint_is_named_and_comes_back(table:
     assert damages(table) == []
 
 
-def test_what_a_clean_up_leaves_when_it_is_killed_is_no_damage(
-    table: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_killed_clean_up_leaves_is_not_damage(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     load_table(table).create_checkpoint()
     acknowledge_newest_checkpoint(table)
     delete = blobs.delete

@@ -106,7 +106,7 @@ def test_a_commit_conflicts_if_delta_rs_sees_a_later_version(tmp_path: Path) -> 
     assert OpenTable(table).value("upper") == 1
 
 
-def test_a_folder_without_a_log_is_no_table(tmp_path: Path) -> None:
+def test_a_folder_without_a_log_is_not_a_table(tmp_path: Path) -> None:
     table = locate(tmp_path) / "t"
     with pytest.raises(DamagedTable, match="there is no table"):
         OpenTable(table)

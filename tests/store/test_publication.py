@@ -31,7 +31,7 @@ def prices(catalog: Catalog) -> Collection:
 
 
 @pytest.mark.parametrize("name", ["Prices", "PRICES", "a.b", "../prices", "a/b", ".", "_log", "x" * 300, "preis_ä", ""])
-def test_a_name_that_is_no_safe_folder_gets_a_folder_of_its_own(name: str) -> None:
+def test_a_name_that_is_unsafe_as_a_folder_gets_a_folder_of_its_own(name: str) -> None:
     folder = folder_of_name(name)
     assert folder == folder.lower() and len(folder) < 64 and folder[0].isalnum()
     assert set(folder) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-")

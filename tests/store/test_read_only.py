@@ -1,4 +1,4 @@
-"""A lake that was opened read-only writes nothing, not even what an interrupted process has left to be finished."""
+"""A lake that was opened read-only writes nothing, and does not finish what an interrupted process left unfinished."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_reading_leaves_every_byte_as_it_is_and_stops_at_the_last_acknowledged_e
     assert everything_in(lake.root) != before
 
 
-def test_a_torn_first_entry_is_no_table_yet(tmp_path: Path) -> None:
+def test_a_torn_first_entry_is_not_a_table_yet(tmp_path: Path) -> None:
     table = locate(tmp_path).read_only / "t"
     entry_path(table, 0).local.parent.mkdir(parents=True)
     entry_path(table, 0).local.write_text("{")

@@ -83,7 +83,7 @@ def test_a_collection_with_a_missing_file_is_read_only_until_it_is_back(sealed: 
 
 
 @pytest.mark.spark
-def test_a_flipped_bit_that_a_validation_finds_makes_it_read_only_until_a_validation_agrees(sealed: Lake) -> None:
+def test_a_collection_with_a_flipped_bit_is_read_only_from_one_validation_until_another_passes(sealed: Lake) -> None:
     path = path_of_a_file(sealed)
     good = path.read_bytes()
     path.write_bytes(good[:60] + bytes([good[60] ^ 1]) + good[61:])
@@ -101,7 +101,7 @@ def test_a_flipped_bit_that_a_validation_finds_makes_it_read_only_until_a_valida
 
 
 @pytest.mark.spark
-def test_every_table_is_looked_at_but_only_by_full_validations_that_may(sealed: Lake) -> None:
+def test_every_table_is_verified_but_only_by_full_validations(sealed: Lake) -> None:
     path = path_of_a_file(sealed, "proofs", PROOF_RUN)
     path.write_bytes(path.read_bytes()[:-1])
     assert not sealed.validate().damaged, "not a full one"

@@ -48,8 +48,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(is_asked: bool) -> None:
-    if is_asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"tidelake {__version__}")
         raise typer.Exit
 
@@ -88,7 +88,7 @@ def main() -> None:
     with interruptible():
         try:
             app()
-        except BrokenPipeError:  # the reader of our output has closed it, as `head` does
+        except BrokenPipeError:  # whoever reads our output closed the pipe, as `head` does
             sys.stderr.close()
             sys.exit(0)
         except Exception as error:

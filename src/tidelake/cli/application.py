@@ -15,7 +15,7 @@ def find_jobs() -> None:
     """Make the jobs importable. An editable installation finds only `src`, so the checkout is added.
 
     Raises:
-        NoCheckout: there are no jobs, neither in a wheel nor in a checkout.
+        NoCheckout: neither a wheel nor a checkout provides the jobs.
     """
     if PACKAGED_JOBS.is_dir():
         return

@@ -20,7 +20,7 @@ def at(
         typer.Option(
             metavar="TIME",
             callback=check_not_negative,
-            help="A time that all of them should have; by default the latest one that they have. For reclocked "
+            help="The time to check; by default the latest time that all of them have. For reclocked "
             "collections, also 2026-11-23T10:00:00Z.",
         ),
     ] = None,
@@ -29,7 +29,7 @@ def at(
         typer.Option(
             metavar="TIME",
             callback=check_not_negative,
-            help="A time that was read before: the latest time must not be earlier.",
+            help="A time that was read before: fail if the latest common time is earlier.",
         ),
     ] = None,
     wait: Annotated[

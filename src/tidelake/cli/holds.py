@@ -28,16 +28,16 @@ def hold(
         ),
     ] = None,
     lease: Annotated[
-        str, typer.Option(help="For how long the hold lives if nobody renews it, such as 90s, 4m, 1h or 7d.")
+        str, typer.Option(help="How long the hold lasts without a renewal, such as 90s, 4m, 1h or 7d.")
     ] = "1h",
-    purpose: Annotated[str, typer.Option(help="What it is for; `tidelake holds` shows it.")] = "",
+    purpose: Annotated[str, typer.Option(help="Why the time is held; `tidelake holds` shows it.")] = "",
     renew: Annotated[
         str | None, typer.Option("--renew", metavar="TOKEN", help="Renew the lease of this hold, and do nothing else.")
     ] = None,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold a time, and print the token that releases it: compaction forgets nothing from there on. Starts no JVM."""
+    """Hold a time, and print the token that releases it: compaction forgets nothing from then on. Starts no JVM."""
     collection = open_lake(config).collection(name)
     mints_times = collection.settings.mints_times
     if renew is not None:

@@ -75,7 +75,7 @@ def run(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Stay this long, such as 4m or 90s: poll the topics, and ingest and seal what arrives.",
+            help="Keep running for this long, such as 4m or 90s: poll the topics, and ingest and seal what arrives.",
         ),
     ] = None,
     config: ConfigOption = CONFIG,
@@ -101,9 +101,9 @@ def run_steps(
     parallel: int | None = None,
     linger_s: float | None = None,
 ) -> None:
-    """Run steps of some collections, or of all, and print a line for each.
+    """Run steps for some or all collections, and print a line for each.
 
-    With `linger_s`, stay that long, and repeat the steps of a tick for what arrives.
+    With `linger_s`, keep running for that long, and repeat the steps of a tick for what arrives.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
@@ -170,7 +170,7 @@ class _Shown:
                 typer.echo(printable(f"{name}: {sentence_of(step, result, self._mints[name])}"))
 
     def hear(self, event: MutableMapping[str, Any]) -> None:
-        """Show the messages that an ingest has read so far, and print warnings."""
+        """Show how many messages an ingest has read so far, and print warnings."""
         name = event.get("collection")
         if event["event"] == "ingested":
             self._messages[str(name)] = self._messages.get(str(name), 0) + event["messages"]

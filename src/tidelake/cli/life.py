@@ -18,7 +18,7 @@ StoredNameArgument = Annotated[
 
 def rename(
     name: StoredNameArgument,
-    other: Annotated[str, typer.Argument(metavar="NEW_NAME", help="Its new name.")],
+    other: Annotated[str, typer.Argument(metavar="NEW_NAME", help="The collection's new name.")],
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
@@ -74,7 +74,8 @@ def gc(
 ) -> None:
     """Delete what nobody can need any more, and show why the rest stays. Starts no JVM.
 
-    Dead runs and the tables of dropped collections go a day after a run of this command or a compaction noted them.
+    Dead runs and the tables of dropped collections are deleted a day after this command or a compaction first noted
+    them.
     """
     lake = open_lake(config, skip_invalid=True)
     garbage = lake.gc(dry_run)

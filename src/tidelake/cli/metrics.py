@@ -32,7 +32,7 @@ def metrics(
     ] = "127.0.0.1",
     textfile: Annotated[
         Path | None,
-        typer.Option(help="Write the metrics to this file, in one step, for node_exporter's textfile collector."),
+        typer.Option(help="Write the metrics to this file, atomically, for node_exporter's textfile collector."),
     ] = None,
 ) -> None:
     """Print the state of all collections as Prometheus metrics, or serve them, or write them to a file. Starts no JVM.

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def place_of(text: str, object_stores: ObjectStores | None = None) -> FolderPlace:
-    """Return the place that somebody typed in; a path is relative to the working directory.
+    """Parse a place given on the command line; a path is relative to the working directory.
 
     Args:
         text: a path, or a `file:` or `s3:` URI.
-        object_stores: how object stores are reached; by default, the environment says it.
+        object_stores: how object stores are reached; by default, as the environment says.
 
     Raises:
         OptionRefused: the URI is invalid, or the object store is not supported.
@@ -28,7 +28,7 @@ def place_of(text: str, object_stores: ObjectStores | None = None) -> FolderPlac
 
 
 def check_local(option: str, text: str) -> None:
-    """Refuse a URI for a folder that must be on this machine, where it would be the name of a folder.
+    """Refuse a URI for a folder that must be on this machine: it would be taken as the folder's name.
 
     Raises:
         OptionRefused: the text is a URI.

@@ -47,7 +47,7 @@ def shows_progress() -> bool:
 def working(text: str, total: int | None = None) -> Iterator[Working]:
     """Show a text, the time that has passed, and a bar if the number of parts is known.
 
-    What the block prints on standard output must be inside `Working.paused`.
+    The block may print on standard output only inside `Working.paused`.
     """
     if not shows_progress():
         yield Working(None, total)

@@ -76,7 +76,7 @@ def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> No
 
 
 def console() -> Console:
-    """Return the console, which is wide enough for a table if the output goes to a file or a pipe."""
+    """Return a console, wide enough for tables even if the output goes to a file or a pipe."""
     from rich.console import Console
 
     return Console() if sys.stdout.isatty() else Console(width=160)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _BY_OPTIONS = "by-options"
 """The hidden sub-command behind `tidelake resolve NAME --time …`, which used to be the only form."""
 _DECIDING = {"--count", "--discard", "--accept-gap", "--accept-topic", "--quarantined", "--withdraw"}
-"""The options that said what to decide in that form."""
+"""The options that say, in that form, what to decide."""
 
 
 class _Resolve(TyperGroup):

@@ -1,4 +1,4 @@
-"""Rows of contents for the command line, and what Spark's errors mean there."""
+"""Reads rows of contents for the command line, and translates Spark's errors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def rows_of(frame: DataFrame, rows_max: int | None) -> list[dict[str, Any]]:
 
 
 def with_bytes(row: dict[str, Any], kinds: dict[str, ColumnType], convert: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the same row with `convert(base64 text)` wherever a column, or a part of it, is bytes."""
+    """Return the row with `convert(base64 text)` in place of all bytes, also within nested columns."""
     from tidelake.schema.columns import map_bytes
 
     return {name: map_bytes(kinds[name], value, convert) if name in kinds else value for name, value in row.items()}

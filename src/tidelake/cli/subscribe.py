@@ -1,4 +1,4 @@
-"""`tidelake subscribe`: the contents of a collection, and what changes from then on, as a stream of whole times."""
+"""`tidelake subscribe`: the contents of a collection and then its changes, as a stream of complete times."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def subscribe(
         typer.Option(
             metavar="TIME",
             callback=check_not_negative,
-            help="Continue after this time, the last one that an earlier call has completed, without the contents.",
+            help="Print only the changes after this time, which is the last one that an earlier call completed.",
         ),
     ] = None,
     no_snapshot: Annotated[
@@ -67,15 +67,13 @@ def subscribe(
         str | None,
         typer.Option(help="How long to wait for the next time to be sealed, such as 90s or 1h; by default not at all."),
     ] = None,
-    poll: Annotated[str, typer.Option(help="How often to look whether anything was sealed.")] = "1s",
-    lease: Annotated[
-        str, typer.Option(help="For how long the hold of this command lives if the command is killed.")
-    ] = "1h",
+    poll: Annotated[str, typer.Option(help="How often to check for newly sealed times.")] = "1s",
+    lease: Annotated[str, typer.Option(help="How long this command's hold lasts if the command is killed.")] = "1h",
     hold: Annotated[
         str | None,
         typer.Option(
             metavar="TOKEN",
-            help="Continue where this hold is, and move it along. The token is used up; the new one is printed on "
+            help="Continue from this hold, and move it forward. The token is used up; the new one is printed on "
             "standard error.",
         ),
     ] = None,
@@ -86,7 +84,7 @@ def subscribe(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the contents of a collection, and then what changes, in whole times.
+    """Print the contents of a collection, and then its changes, one complete time after another.
 
     With --json, the lines are a recorded stream, which `tidelake replay` reads. A time is complete once a line with
     `progress` says so. Continue an ended stream with `--after`: the last complete time is its last `upper` minus 1.

@@ -1,4 +1,4 @@
-"""`tidelake upgrade`: brings a store of an earlier version over to the newest format."""
+"""`tidelake upgrade`: converts a store of an earlier version to the newest format."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tidelake.read.words import counted
 
 
 def upgrade(config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
-    """Bring the whole store over to the newest format, which every earlier version refuses. Starts no JVM.
+    """Convert the whole store to the newest format, which every earlier version refuses. Starts no JVM.
 
-    Every job does so for the collections that it writes to. There is no way back.
+    Every job does this for the collections that it writes to. There is no way back.
     """
     names = open_lake(config, skip_invalid=True).upgrade()
     if as_json:

@@ -50,7 +50,7 @@ class AvroCodec:
         self._data_schema = fastavro.parse_schema(plain)
 
     def encode(self, message: Message) -> bytes:
-        """Write a message.
+        """Encode a message.
 
         Raises:
             EncodingRefused: the data do not fit the schema, or the times are not integers.
@@ -69,7 +69,7 @@ class AvroCodec:
         return written
 
     def decode(self, value: bytes | None) -> Message | None:
-        """Read a message; None for a null value.
+        """Decode a message; return None for a null value.
 
         Raises:
             CodecError: the bytes are not a message: `undecodable`, `bytes_left_over`.
@@ -84,7 +84,7 @@ class AvroCodec:
         return Progress(body["lower"], body["upper"], counts)
 
     def decode_progress(self, value: bytes) -> dict[str, Any]:
-        """Read a progress statement unchanged: `lower`, `upper`, and `counts` with `time` and `count` each.
+        """Decode a progress statement unchanged: `lower`, `upper`, and `counts` with `time` and `count` each.
 
         Raises:
             CodecError: the bytes are not a progress statement: `undecodable`, `bytes_left_over`.
@@ -116,7 +116,7 @@ class AvroCodec:
         return is_in_bounds is None or all(is_in_bounds(update["data"]) for update in updates)
 
     def encode_data(self, data: Any) -> bytes:
-        """Write the data alone, encoded as in a message.
+        """Encode the data alone, as in a message.
 
         Raises:
             EncodingRefused: the data do not fit the schema.
@@ -154,7 +154,7 @@ class ConfluentCodec:
         self._codecs: dict[int, AvroCodec] = {}
 
     def encode(self, message: Message, schema_id: int) -> bytes:
-        """Write a message with the schema that has this id.
+        """Encode a message with the schema that has this id.
 
         Raises:
             CodecError: `unknown_schema_id`.
@@ -163,7 +163,7 @@ class ConfluentCodec:
         return bytes([MAGIC_BYTE]) + schema_id.to_bytes(4, "big") + self._codec(schema_id).encode(message)
 
     def decode(self, value: bytes | None) -> Message | None:
-        """Read a message; None for a null value.
+        """Decode a message; return None for a null value.
 
         Raises:
             CodecError: `wrong_magic_byte`, `unknown_schema_id`, `undecodable`, `bytes_left_over`.

@@ -38,7 +38,7 @@ class AvroJsonCodec:
         self._record = resolved_schema(record_schema_of(record_schema))
 
     def decode(self, line: bytes) -> Message:
-        """Read one line.
+        """Decode one line.
 
         Raises:
             CodecError: the line is not JSON, or not a message of this schema: `undecodable`.
@@ -58,7 +58,7 @@ class AvroJsonCodec:
         raise CodecError("undecodable", f"the message is neither an array of updates nor {_PROGRESS}")
 
     def encode(self, message: Message) -> bytes:
-        """Write one line, without a line break.
+        """Encode a message as one line, without a line break.
 
         Raises:
             EncodingRefused: the data do not fit the schema.

@@ -49,7 +49,7 @@ class CompactReport:
 
     since: tuple[int, ...] = ()
     held: str | None = None
-    """Why `since` cannot move: which hold keeps it; None if no hold does."""
+    """Which hold keeps `since` from moving, as a sentence; None if no hold does."""
     merges: int = 0
     runs_before: int = 0
     runs_after: int = 0
@@ -89,12 +89,12 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int | timed
     Minted times are milliseconds since 1970. For these, a distance is before upper or before now, whichever is earlier,
     so that recent history is not forgotten if upper is in the future.
 
-    A duration ends at the earlier of two clocks, the store's and this machine's. What could be read at its beginning
-    can still be read; see `sealed_at`.
+    A duration counts back from the earlier of two clocks, the store's and this machine's. Whatever could be read at the
+    moment that it leads back to stays readable; see `sealed_at`.
 
     Args:
         catalog: the catalog.
-        collection: the collection, whose handles hold both; they move in one commit.
+        collection: the collection; its handles hold `since` and the capabilities, which move in one commit.
         keep: `all`; the distance before upper within which times stay readable; or the duration before now.
 
     Raises:
@@ -104,7 +104,7 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int | timed
     upper = table.value(UPPER) or 0
     beats = beats_of(read_handles(collection.paths))
     bounds_by_clock = isinstance(keep, timedelta) or (keep != "all" and collection.entry.mints_times)
-    # After the beats were read: what was seen is at least as old as the clock says.
+    # Read the clock after the heartbeats, so that no heartbeat is newer than the clock says.
     store_ms = int(blobs.now_s(collection.paths.root) * 1000) if beats or bounds_by_clock else 0
     target = _target(collection, upper, keep, min(int(clock.time() * 1000), store_ms))
 
@@ -131,7 +131,7 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int | timed
 
 
 def _target(collection: Collection, upper: int, keep: str | int | timedelta, now_ms: int) -> int:
-    """Return the time that `since` would be at if nobody held an earlier one; it may be before the present `since`."""
+    """Return the time that `since` would be at if nobody held an earlier one; it may be before the current `since`."""
     if isinstance(keep, timedelta):
         after = next(iter(collection.entry.since), 0)
         sealed = last_sealed_by(collection, after, now_ms - keep // timedelta(milliseconds=1))
@@ -148,8 +148,8 @@ def _target(collection: Collection, upper: int, keep: str | int | timedelta, now
 def merge_runs(spark: SparkSession, collection: Collection, full: bool, rows_max: int) -> CompactReport:
     """Merge runs: by size tiers within a budget, or all of them.
 
-    Nothing at or after the collection's `since` is forgotten, and each merge takes `since` from the handles: whatever
-    the caller knows, a merge cannot pass a capability. `since` in the handles only rises, so it stays valid.
+    Nothing at or after the collection's `since` is forgotten. Each merge reads `since` from the handles, so it cannot
+    pass a capability that the caller has not seen; `since` only rises, so the value stays valid.
 
     Args:
         spark: the session.

@@ -1,8 +1,8 @@
-"""Garbage of a store: what nobody can need any more goes, and for everything else it says why it stays.
+"""Collects the garbage of a store: deletes what nobody can need any more, and says why everything else stays.
 
-Only what a log says is dead goes: runs that are in no version and were noted by a sweep a retention period ago, the
-tables of dropped collections that nobody holds, and what these had published. Ages are by the store's clock. Needs no
-JVM.
+Only what a log declares dead is deleted: runs that are in no version and were noted by a sweep a retention period ago,
+the tables of dropped collections that nobody holds, and what those collections had published. Ages are by the store's
+clock. Needs no JVM.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ KINDS: dict[Kind, str] = {
     "unreadable": "something that cannot be read",
     "earlier_format": "a store of an earlier version",
 }
-"""What an item can be."""
+"""The kinds of items, each in words."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """Something that is not needed, or may not be: whether it goes, and why."""
+    """Something that is unneeded, or may be: whether it is deleted, and why."""
 
     kind: Kind
     name: str
     """The collection, or the name that it had; empty for what belongs to the whole store."""
     place: str
-    """Where it is, below the store."""
+    """Its path in the store."""
     goes: bool
     """Whether it was deleted; after a dry run, whether it would be."""
     why: str
@@ -70,7 +70,7 @@ class Garbage:
 
     @property
     def bytes_gone(self) -> int:
-        """The size of everything that goes."""
+        """The size of everything that is deleted."""
         return sum(item.bytes or 0 for item in self.items if item.goes)
 
     def as_json(self) -> dict[str, Any]:
@@ -91,10 +91,11 @@ def collect_garbage(
         store: the store.
         named: the names of the collections in the settings.
         dry_run: whether to delete and note nothing; only the store's clock is read, with a short-lived file.
-        retention_s: how long readers may use files that no version has any more.
+        retention_s: how long readers may use files after no version has them any more.
 
     Returns:
-        What goes and what stays, each with the reason. What cannot be read is an item, too, and stops nothing else.
+        What is deleted and what stays, each with the reason. Something that cannot be read is an item, too, and does
+        not stop the rest.
 
     Cost: the logs of all names and of all tables are opened, and their folders are listed.
     """
@@ -224,7 +225,7 @@ class _Collector:
         self._add("dropped", entry.name, place, why, size, goes=is_over)
 
     def _why_dropped(self, entry: Entry) -> tuple[bool, str]:
-        """Return whether the tables of a dropped collection go now, and why."""
+        """Return whether the tables of a dropped collection are deleted now, and why."""
         assert entry.dropped is not None
         when = f"dropped at {iso_to_the_second(entry.dropped.at_ms)}"
         if entry.dropped.storage == "going":

@@ -57,7 +57,7 @@ class Decoder:
     Args:
         record_schema: the schema of the collection's `data`.
         writer_schemas: for Confluent framing, the writers' schemas of `data`, by schema id; None means bare Avro.
-        refused_ids: for Confluent framing, by known schema id: why messages with this id cannot be read.
+        refused_ids: for Confluent framing, why messages cannot be read, by their known schema id.
     """
 
     record_schema: dict[str, Any]

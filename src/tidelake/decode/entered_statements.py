@@ -18,7 +18,7 @@ from tidelake.store.layout import DIFF, TIME
 def statement_frame(
     spark: SparkSession, record_schema: dict[str, Any], statements: Iterable[tuple[int | None, dict[str, Any] | None]]
 ) -> DataFrame | None:
-    """Return statements `(time, {"data": …, "diff": …})` as rows: the data's columns, _time, _diff; None if empty."""
+    """Return statements `(time, {"data": …, "diff": …})` as rows of the data's columns, _time, _diff; None if empty."""
     rows = [
         (bytearray(encode_data(record_schema, statement["data"])), time, int(statement["diff"]))
         for time, statement in statements

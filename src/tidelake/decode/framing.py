@@ -33,7 +33,7 @@ def holds_id_in_header(frame: DataFrame, part: str) -> Column:
 
 
 def reason_by(number: Column, reasons: Mapping[int, str]) -> Column:
-    """Return the reason that is given for a number; null if there is none."""
+    """Return the reason for a number, such as a schema id; null if it has none."""
     text: Column = F.lit(None).cast("string")
     for known, reason in reasons.items():
         text = F.when(number == known, F.lit(reason)).otherwise(text)

@@ -31,7 +31,7 @@ def explode_updates(
         messages: the decoded messages.
         record_schema: the collection's record schema, which names the columns.
         reading: how the messages were decoded.
-        refused: whether to leave out an element of `updates`; None keeps all elements.
+        refused: whether an element of `updates` is left out; None keeps all elements.
     """
     exploded = messages.select(
         F.col("partition").alias(PARTITION), F.col("offset").alias(OFFSET), F.explode("updates").alias(STATEMENT)

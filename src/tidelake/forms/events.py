@@ -37,7 +37,7 @@ class EventForm(Form):
     key_of_values: Sequence[str] | None = None
 
     def __init__(self, entry: Entry, table: OpenTable | None = None) -> None:
-        """Take the columns, the key and what `before` holds from a collection's entry."""
+        """Take the columns, the key and the contents of `before` from a collection's entry."""
         self.event_fields = data_fields(entry.record_schema)
         self.fields = row_fields(self.event_fields)
         self.row = [field.name for field in self.fields]
@@ -87,7 +87,7 @@ class EventForm(Form):
         return suspect_times(unsealed, self.row, self.key)
 
     def breaches(self, grouped: DataFrame) -> DataFrame | None:
-        """Count keys that are left with two rows or, if `before` has only the key, that have two events."""
+        """Count the keys left with two rows or, if `before` has only the key, the keys with two events."""
         effective = grouped.where(~F.col("_discarded"))
         if not self.key:
             return None
@@ -100,7 +100,7 @@ class EventForm(Form):
         return rows_brought()
 
     def rows_by_key(self, sealed: DataFrame, effects: DataFrame) -> DataFrame | None:
-        """Count the rows that are left; if `before` has only the key, count events, which have no order."""
+        """Count the rows of each key; if `before` has only the key, count its events, which have no order."""
         if not self.key:
             return None
         key = [f"`{name}`" for name in self.key]
@@ -227,7 +227,7 @@ def suspect_times(unsealed: DataFrame, row: Sequence[str], key: Sequence[str]) -
 
 
 def keys_touched(events: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Find the keys that events are about.
+    """Find the keys that events affect.
 
     In:  before, after struct, _time, _diff, any others.
     Out: the key's columns, _time, _diff, _event string: one row for each event and key.

@@ -38,7 +38,7 @@ class Form(Protocol):
     is_additive: bool
     """Whether the contents are the sums of the diffs of equal stored rows, so that no merge changes these sums."""
     makes_base: bool
-    """Whether a merge of all indistinguishable times leaves a base; see `forms.base`."""
+    """Whether a merge of all indistinguishable times produces a base; see `forms.base`."""
 
     stores_errors: bool = False
     """Whether the table ever stored a row whose value could not be decoded."""
@@ -74,7 +74,7 @@ class Form(Protocol):
         """
 
     def row_updates(self, rows: DataFrame) -> DataFrame | None:
-        """Return what rows of a range of times change; None if that depends on earlier rows, see `key_states`.
+        """Return the changes made by rows in a range of times; None if these depend on earlier rows: see `key_states`.
 
         In:  the data's columns, _time, _diff.
         Out: the columns of the contents, _time, _diff; not added up.
@@ -93,11 +93,11 @@ class Form(Protocol):
         raise AssertionError("the contents of this form have no key")
 
     def suspect_times(self, unsealed: DataFrame) -> DataFrame | None:
-        """Find the times (_time, unique) at which a key may break the envelope; None without keys."""
+        """Find the times (_time, unique) at which a key may break the envelope; None if there are no keys."""
         return None
 
     def breaches(self, grouped: DataFrame) -> DataFrame | None:
-        """Count breaches of the envelope as `keyed.count_breaches` does; None without keys.
+        """Count breaches of the envelope as `keyed.count_breaches` does; None if there are no keys.
 
         In: the result of `fingerprints.group_statements`.
         """

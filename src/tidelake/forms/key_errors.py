@@ -1,4 +1,4 @@
-"""The keys in error, whose newest record could not be decoded, read without a JVM.
+"""Finds the keys in error, whose newest record could not be decoded, without a JVM.
 
 `positioned.keys_in_error` finds them with Spark, for reads at any time.
 """

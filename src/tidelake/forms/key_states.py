@@ -70,7 +70,7 @@ def states_by_time(rows: DataFrame, key: Sequence[str], data: Sequence[str], aft
 
 
 def updates_of_states(states: DataFrame, key: Sequence[str], after: int) -> DataFrame:
-    """Turn states into updates of rows: the old row leaves and the new row comes. Equal rows give no update.
+    """Turn states into updates of rows: the old row is removed and the new row added. Equal rows give no update.
 
     In:  states.
     Out: the data's columns, _time, _diff: 1 or -1.

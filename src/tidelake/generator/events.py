@@ -63,7 +63,7 @@ class EventHistory(History):
             self._add_event(order, self._new_order(self._new_id() if gets_new_id else self._orders[order]["id"]), time)
 
     def _order_to_create(self, kind: float) -> int:
-        """Return a deleted order if `kind` asks for it and the order's id is free, otherwise a new order."""
+        """Return a deleted order if `kind` calls for one and its id is free, otherwise a new order."""
         deleted = self._pick(self._gone) if kind < 0.1 else None
         if deleted is not None and self._orders[deleted]["id"] not in self._live_by_id:
             return deleted

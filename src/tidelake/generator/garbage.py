@@ -1,4 +1,4 @@
-"""Unusable values: bytes that do not decode, and messages that break a rule, whatever other messages state.
+"""Makes unusable values: bytes that do not decode, and messages that break a rule on their own.
 
 The values are derived from good messages, which stay in the topic as well, so nothing is lost.
 """

@@ -19,7 +19,7 @@ class History:
     """Distinct updates in time order.
 
     Args:
-        family: decides which diffs are allowed.
+        family: determines which diffs are allowed.
         updates: the exact number of distinct pairs `(row, time)`.
         times: the number of times, beginning at `first_time`.
         random: the source of all randomness.
@@ -29,7 +29,8 @@ class History:
         needed: times that must have at least one update.
         first_time: the first time of the history.
         first_id: the minimum id of an order.
-        first_number: the first row number. Lower numbers belong to an earlier history, which has none of these orders.
+        first_number: the first row number. Lower numbers belong to an earlier history, which shares no orders with this
+            one.
 
     Raises:
         AssertionError: a needed time is outside the history.

@@ -42,7 +42,7 @@ def _times(text: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateOptions:
-    """All options; mangling is off by default. `dataclasses.fields` gives the help of each as `metadata["help"]`.
+    """All options; mangling is off by default. The help of each is `metadata["help"]` of its dataclass field.
 
     Raises:
         ArgumentRefused: a value is illegal.

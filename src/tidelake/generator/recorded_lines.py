@@ -1,8 +1,7 @@
-"""Converts recorded lines to values of a topic. A line becomes Avro if Avro can express it, whether or not it is valid.
+"""Converts recorded lines to values of a topic.
 
-Any other line becomes a mark and the line itself.
-
-Any JSON value is stored as its canonical text, in a record of one column, so equal data are equal rows.
+A line that Avro can express becomes Avro, even if it is invalid. Any other line is stored as it is, after a mark byte.
+Every JSON value is stored as its canonical text, in a record of one column, so equal data are equal rows.
 """
 
 from __future__ import annotations

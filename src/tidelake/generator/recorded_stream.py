@@ -131,7 +131,7 @@ def replay_through(
 
 
 def first_line_with_a_time(lines: Sequence[bytes], file_name: str) -> int:
-    """Return the number of the first line with a time, which decides the width; the last number if there is none.
+    """Return the number of the first line with a time, which determines the width; the last number if there is none.
 
     Raises:
         GeneratorRefused: a time is a product.

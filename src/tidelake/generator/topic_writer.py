@@ -71,7 +71,7 @@ def write_topic(
     Args:
         folder: the topic's folder; its name is that of the topic.
         values: the values of the messages, in order; None is a null record.
-        held: what the topic holds now.
+        held: the topic's current contents.
         partitions: the number of partitions.
         messages_per_file: the maximum number of messages in a file.
         progress: receives the number of messages written so far.

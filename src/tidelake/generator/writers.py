@@ -32,7 +32,7 @@ class Span(NamedTuple):
 def state_alone(
     updates: Sequence[Triple], span: Span, random: Random, updates_per_message: int, times_per_statement: int
 ) -> list[Stated]:
-    """State the updates, which are in time order, with one writer; progress beyond `sealed` is not stated."""
+    """State the updates, which must be in time order, with one writer; progress stops at `sealed`."""
     writer = Writer(Antichain.of(span.start), updates_per_message)
     stated: list[Stated] = []
     first = 0

@@ -1,4 +1,4 @@
-"""Derives from a tick's progress statements what to expect of its updates."""
+"""Derives from a tick's progress statements what its updates will be like: repeated, or far in the future."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns change events into rows with positions, and finds out when a repeated snapshot is complete.
+"""Turns change events into rows with positions, and determines when a repeated snapshot is complete.
 
 Most ticks read their records once. If a record is not plain, is unusable, belongs to a snapshot, or lacks its position,
 the tick reads all records again, and uses what the first pass observed.
@@ -265,7 +265,8 @@ class ChangeRecords:
         rows = self._read().where(F.col("_snapshot") & F.col("_processed_ms").isNotNull())
         processed = {start.lsn: start.processed_ms for start in self.starts}
         for row in rows.groupBy("_lsn").agg(F.min("_processed_ms").alias("_at")).collect():
-            # Stored values only rise, but another partition may deliver an earlier row later, and clocks run backwards.
+            # Stored values only rise, but another partition may deliver an earlier row later, and clocks may run
+            # backwards.
             processed.setdefault(row["_lsn"], max(row["_at"], self.batch.table.value(_SNAPSHOT_MS) or 0))
         self.starts = [SnapshotStart(*start) for start in sorted(processed.items())]
 

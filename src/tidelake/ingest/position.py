@@ -41,7 +41,7 @@ def plan_next(
 
 
 def range_read_by(past: PastTick, topic: Topic, collection: Collection) -> OffsetRange | None:
-    """Return the offsets that a past tick read from a topic, if they can still be read; None if it read none.
+    """Return the offsets that a past tick read from a topic, if they can still be read; None if the tick read none.
 
     Raises:
         NotRewritable: the topic no longer has them, or was recreated.
@@ -70,7 +70,9 @@ def unread(
 
     Offsets in accepted gaps are counted only while another gap stops ingest.
 
-    Raises: what `plan_next` raises. The range is planned only if the ends differ from the offsets that were read.
+    Raises: as for `plan_next`.
+
+    Cost: the range is planned only if the ends differ from the offsets that were read.
     """
     read = next_offsets(table, topic.name)
     if all(ends.get(partition, 0) == read.get(partition, 0) for partition in {*ends, *read}):

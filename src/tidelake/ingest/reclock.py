@@ -39,7 +39,7 @@ _MESSAGES_PER_TASK_MIN = 2_000
 
 
 def _open(collection: Collection, settings: ReclockSettings) -> tuple[Collection, OpenTable]:
-    """Open a collection as it is now, and its table."""
+    """Open the current version of a collection, and its table."""
     if settings.evolves:
         return open_newest(collection)
     return collection, OpenTable(collection.paths.updates, may_be_stale=True)
@@ -120,7 +120,7 @@ class RecordTick(Tick):
         return bool(self.ranges)
 
     def commit_idle(self) -> bool:
-        """Move upper to the tick's start if no topic has anything new and the last minted time is long enough ago.
+        """Move upper to the tick's start if no topic has new messages and the last minted time is old enough.
 
         On a shared timeline, each run moves upper to the time of the run, so that no collection holds the others back.
 
@@ -312,7 +312,7 @@ class RecordTick(Tick):
             self.report.version = table.commit(values, self.files, epoch=self.collection.entry.epoch).version
 
         def check_upper(table: OpenTable) -> None:
-            # Only ticks move upper, and every tick does. New columns would be missing in this tick's files.
+            # Only ticks move upper, and every tick moves it. New columns would be missing in this tick's files.
             if (table.value(UPPER) or 0) != self.lower or table.schema() != self.table.schema():
                 discard_runs(self.table.path, self.files)
                 reach("raw.after_lost_offsets")

@@ -50,7 +50,7 @@ def restore_files(
         damaged: paths of live files below the table's folder.
 
     Returns:
-        By path, why a file was not restored; None if it was.
+        By path, the error because of which a file was not restored; None if it was restored.
 
     Cost: each tick that wrote any of them is read, decoded and written once more.
     """

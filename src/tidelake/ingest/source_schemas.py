@@ -81,7 +81,7 @@ def resolve_spec(spark: SparkSession, settings: CollectionSettings, is_known: bo
     Args:
         spark: the session.
         settings: the collection's settings.
-        is_known: whether the store has the collection; if so, the source is not asked.
+        is_known: whether the store has the collection; if so, the source is not consulted.
 
     Raises:
         ConfigurationError: the source has no schema yet.

@@ -22,7 +22,7 @@ from tidelake.store.layout import POSITION, TIME
 from tidelake.store.table_schema import data_fields
 
 PARKED = "parked_transaction"
-"""The reason of a quarantined event whose transaction was parked by a decision."""
+"""The quarantine reason of an event whose transaction was parked by a decision."""
 _END_TIME = "_end_time"
 
 
@@ -57,7 +57,7 @@ class TransactionRecords(ChangeRecords):
         placed = read.withColumns({POSITION: position, _END_TIME: F.when(in_snapshot, F.col(LSN)).otherwise(end)})
         is_parked = end.isNull() & ~in_snapshot & F.col(TRANSACTION).isin(list(self.parked))
         lacks = F.col(POSITION).isNull() & F.col("_kind").isin("value", "delete", "barrier")
-        # Without a position, nobody knows which transaction lacks the event: its time waits.
+        # Without a position, it is unknown which transaction lacks the event; its time waits.
         reason = F.when(is_parked, F.lit(PARKED)).when(lacks, F.lit("no_position"))
         return placed.withColumns(
             {

@@ -1,4 +1,4 @@
-"""A log that has lost all of its markers: what its entries and checkpoints still prove, and how it is marked again.
+"""Recovers a log that has lost all of its markers: finds what its entries and checkpoints still prove, and marks it.
 
 Without markers, nothing says which commit was the newest: the entries of later commits may be lost as well, and no
 entry states the SHA-256 of the newest one. So the log is refused, and marked again only if a person accepts this.
@@ -49,7 +49,7 @@ class ProvenLog:
 
 
 def has_lost_markers(table: Location) -> bool:
-    """Return whether entries state that others come before them, and yet none is marked as acknowledged."""
+    """Return whether entries state that others came before them although no version is marked as acknowledged."""
     if entry_markers(table):
         return False
     newest = newest_version(table)

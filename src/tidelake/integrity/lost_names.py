@@ -1,4 +1,4 @@
-"""A name whose log is lost as a whole: what the collections themselves say about it.
+"""Recovers a name whose whole log is lost from what the collections say about themselves.
 
 The handles of each collection state its name. So if exactly one collection has the name, and all handles can be read,
 the name is bound to it. Where the contents are published is not stated there; the next publication finds the table by
@@ -42,7 +42,7 @@ def owner_of(store: Store, name: str) -> str | None:
 
 
 def bind_again(store: Store, name: str, owner: str) -> None:
-    """Begin the lost log of a name anew.
+    """Start a new log for a name whose log is lost.
 
     Raises:
         Conflict: the log is not lost any more.

@@ -81,7 +81,7 @@ class Share:
     """How many days it takes, at least 1."""
 
     def has(self, file: RunFile) -> bool:
-        """Return whether it is a file's turn."""
+        """Return whether a file is verified on this day."""
         return int(digest_of(file.path.encode())[:8], 16) % self.days == self.day % self.days
 
 
@@ -105,7 +105,7 @@ def verify_table(
         table: the table's folder.
         deep: whether to read every page of every file, and to verify its checksum and the SHA-256 of larger files.
         found: receives what was read and what is damaged.
-        share: verify only these files; the other files only have to exist.
+        share: the files to verify; all other files are only checked for existence.
         since: the first time that can be read, to say which reads need a damaged file; None if it is not known.
     """
     found.tables += 1
@@ -115,7 +115,7 @@ def verify_table(
     log_damage = [damage for damage, _ in _damage_in_log(table)]
     found.damages += log_damage
     if log_damage:
-        return  # without an intact log, nobody knows which files are live
+        return  # without an intact log, it is unknown which files are live
     forget(table)  # what this process has verified before may have changed since
     try:
         files = OpenTable(table).files()
@@ -350,7 +350,7 @@ def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
 
 
 def _lost_markers(table: Location) -> Damage:
-    """Describe a log without markers: whether it can be marked again, and what that would give up."""
+    """Describe a log without markers: whether it can be marked again, and what that could lose."""
     try:
         version = proven_log(table).newest
     except DamagedLog as error:
@@ -363,12 +363,12 @@ def _lost_markers(table: Location) -> Damage:
 
 
 def _stated_after(table: Location, version: int) -> str | None:
-    """Return the SHA-256 of the entry of a version as the next entry states it."""
+    """Return the SHA-256 of a version's entry, as stated by the next entry."""
     return stated_before(read_or_none(entry_path(table, version + 1)) or b"")
 
 
 def _is_unmarked(table: Location, version: int) -> bool:
-    """Return whether a version still has no marker, and no clean-up has deleted it: an older version has a marker."""
+    """Return whether a version still has no marker although an older version has one, so no clean-up has deleted it."""
     markers = entry_markers(table)
     return version not in markers and min(markers, default=version) < version
 

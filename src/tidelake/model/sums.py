@@ -1,7 +1,7 @@
 """An in-memory collection whose diffs are summed, the model for every stored collection.
 
-It is a partial time-varying collection: updates between two frontiers, `since` and `upper`. At every time at or after
-`since` and not at or after `upper`, a read returns the same contents as from the full history.
+It holds a part of a time-varying collection: the updates between two frontiers, `since` and `upper`. At every time at
+or after `since` and not at or after `upper`, a read returns the same contents as from the full history.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SumCollection:
 
     @property
     def upper(self) -> Antichain:
-        """The write frontier: further updates may come at times at or after it. Empty means closed forever."""
+        """The write frontier: further updates may only have times at or after it. Empty means closed forever."""
         return self._upper
 
     @property

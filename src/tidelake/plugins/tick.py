@@ -72,7 +72,7 @@ class Tick(ABC):
     table: OpenTable
     report: TickReport
     run_ms: int | None = None
-    """When the run of ingest began that the tick belongs to, in milliseconds since 1970; None if nobody has said so."""
+    """When the ingest run of this tick began, in milliseconds since 1970; None if unknown."""
 
     def run(self) -> TickReport | None:
         """Run the steps; return None if there is nothing new, no gap, and nothing to commit without messages.

@@ -1,4 +1,4 @@
-"""Milliseconds since 1970, as ISO 8601 text: the times of reclocked collections, and moments by a clock."""
+"""Milliseconds since 1970, as ISO 8601 text: the times of reclocked collections, and wall-clock times."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class MintedTime(int):
 
 
 def iso_to_the_second(at_ms: int) -> str:
-    """Return a moment by a clock as text in UTC, cut to the second.
+    """Return a wall-clock time as text in UTC, truncated to the second.
 
     >>> iso_to_the_second(1_700_000_000_123)
     '2023-11-14T22:13:20Z'

@@ -77,7 +77,7 @@ class Reader:
         return self._ledger
 
     def receive(self, message: Message) -> Received:
-        """Receive one message: all of it, or nothing.
+        """Receive one message, either entirely or not at all.
 
         Raises:
             MixedTimes: the message's times differ in width from the frontier's; nothing was received.

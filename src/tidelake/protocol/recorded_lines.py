@@ -15,18 +15,18 @@ UPDATES_IN_LINE_MAX = 1_000
 def recorded_times(
     updates: Iterable[tuple[int, Any, int]], lower: int, through: int, closed: bool = False
 ) -> Iterator[tuple[int, Iterator[str]]]:
-    r"""Write whole times, each as lines of its own: its updates, and a progress statement that completes it.
+    r"""Write complete times, each as its own lines: its updates, and a progress statement that completes it.
 
     Args:
         updates: `(time, data, diff)`, consolidated and in the order of their times, which are from `lower` through
             `through`.
         lower: the first time that no earlier line has completed.
         through: the last time that the lines complete.
-        closed: whether nothing follows.
+        closed: whether the stream ends after `through`.
 
     Yields:
-        A time and its lines, without line breaks. The lines must be taken before the next time. The last time is
-        `through`, which may have no updates.
+        A time and its lines, without line breaks. Consume the lines of a time before asking for the next one. The last
+        time is `through`, which may have no updates.
 
     >>> for time, lines in recorded_times([(1, "a", 1), (3, "a", -1)], 0, 4):
     ...     print(time, *lines, sep="\n")

@@ -105,7 +105,7 @@ def _negated(rows: DataFrame) -> DataFrame:
 
 
 def count_keys(difference: Difference) -> KeyChanges | None:
-    """Count the keys that a difference sets, changes and deletes; None without a key.
+    """Count the keys that a difference adds, changes and removes; None if there is no key.
 
     Cost: one exchange of the rows of the difference.
     """

@@ -1,4 +1,4 @@
-"""What the store has of a collection that is about to be dropped, or was dropped; read without a JVM."""
+"""What the store holds of a collection that is about to be dropped, or was dropped; read without a JVM."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Dropping:
     damaged: str | None
     """Why its rows cannot be counted, or None."""
     held_by: list[str]
-    """Who holds a time of it: the tables stay until they all end."""
+    """The holders of its times: the tables stay until all of their holds end."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
@@ -36,7 +36,7 @@ class Dropping:
 
 
 def read_dropping(store: Store, name: str) -> Dropping:
-    """Read what the store has of a collection, or of the one that was dropped last with this name.
+    """Read what the store holds of a collection or, if none has this name, of the last one that was dropped with it.
 
     Raises:
         UnknownCollection: the store has no such collection.

@@ -40,7 +40,7 @@ class Event:
     what: str
     """A description for a person."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """The numbers in the description, and others; they depend on the kind."""
+    """The numbers in the description and further ones, depending on the kind."""
 
     @property
     def at(self) -> str:
@@ -48,5 +48,5 @@ class Event:
         return iso_to_the_second(self.at_ms)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values, and `at`."""
+        """Return the fields and `at` as JSON values."""
         return {"at_ms": self.at_ms, "at": self.at, "kind": self.kind, "what": self.what, **self.facts}

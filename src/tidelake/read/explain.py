@@ -40,18 +40,18 @@ class Explanation:
     facts: list[str] = field(default_factory=list)
     """Sentences, the most important first."""
     next_steps: list[str] = field(default_factory=list)
-    """What a person can do; empty if nothing has to be done."""
+    """What a person can do; empty if nothing needs to be done."""
     announced: int | None = None
     counted: int | None = None
     """The number of distinct updates that are stored; None if they were not counted."""
     copies: int | None = None
     statements: list[dict[str, Any]] = field(default_factory=list)
-    """The progress statements that cover the time: place, lower, upper (None if it closes the stream) and count."""
+    """The progress statements that cover the time: place, lower, upper (None: it closes the stream) and count."""
     quarantined: list[dict[str, Any]] = field(default_factory=list)
     """The quarantined messages that are known to be about the time, each with its place and reason."""
     decisions: list[dict[str, Any]] = field(default_factory=list)
     proof: dict[str, Any] | None = None
-    """Sealed: the seal's range, the numbers that it compared, and when. Reclocked: the binding."""
+    """For a sealed time: the seal's range, the numbers that it compared, and when. If reclocked: the binding."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
@@ -257,7 +257,7 @@ def _add_statements(found: Explanation) -> None:
 
 
 def _add_quarantine(collection: Collection, found: Explanation) -> None:
-    """Name the quarantined messages that hold the time back, or may do so."""
+    """Add the quarantined messages that hold the time back, or may hold it back."""
     columns = ["topic", "partition", "offset", "reason", "times"]
     rows = quarantine_rows(collection, columns)
     about = [row for row in rows if found.time in (row["times"] or ())]

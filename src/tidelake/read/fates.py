@@ -42,7 +42,7 @@ class StatementFate:
     detail: str
     """The rest of the answer, in words."""
     needs: str | None = None
-    """What somebody has to do, or None."""
+    """What needs to be done, or None."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class CountFate:
     """`sealed`, `pending` (the time is not sealed yet), or `contradicted`."""
     detail: str
     needs: str | None = None
-    """What somebody has to do, or None."""
+    """What needs to be done, or None."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ class Fate:
     offset: int
     kind: str
     """`not_read`; `never_read` (it belongs to an earlier or later topic of this name); `skipped` (by an accepted gap);
-    `quarantined`; `null`; `progress` or `updates`, a message in CDCv2; `record`, of another topic; or `read` (the
-    message was accepted, but cannot be decoded any more)."""
+    `quarantined`; `null`; `progress` or `updates`, a message in CDCv2; `record`, a message of any other topic; or
+    `read` (the message was accepted, but cannot be decoded any more)."""
     summary: str
     """The answer in a sentence."""
     needs: str | None = None
-    """What somebody has to do about it, or None."""
+    """What needs to be done about it, or None."""
     unknown: str | None = None
     """What cannot be known, and why; or None."""
     facts: dict[str, Any] = field(default_factory=dict)
@@ -85,15 +85,15 @@ class Fate:
 
     @property
     def needs_somebody(self) -> bool:
-        """Whether somebody has to do something about the message or a part of it."""
+        """Whether somebody needs to act on the message or a part of it."""
         return next(self.todo(), None) is not None
 
     def todo(self) -> Iterator[str]:
-        """Yield what somebody has to do, each thing once."""
+        """Yield what needs to be done, without repetition."""
         parts: list[Fate | StatementFate | CountFate] = [self, *self.statements, *self.counts]
         yield from dict.fromkeys(part.needs for part in parts if part.needs is not None)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values, and `needs_somebody`; `json_values.to_text` preserves numbers."""
+        """Return all fields and `needs_somebody` as JSON values; `json_values.to_text` preserves numbers."""
         parts = {"statements": list(map(asdict, self.statements)), "counts": list(map(asdict, self.counts))}
         return asdict(self) | parts | {"needs_somebody": self.needs_somebody}

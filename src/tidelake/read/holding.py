@@ -1,7 +1,7 @@
 """Holds a time of a collection: acquires, uses and lists read capabilities. Needs no JVM.
 
-Each call is one commit to the collection's handles, where compaction commits `since`: of an acquisition and a move of
-`since` from the same state, only one succeeds.
+Each call is one commit to the collection's handles, where compaction commits `since`. If an acquisition and a move of
+`since` start from the same state, only one of them succeeds.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ class ReadCapability:
         self._call(lambda entry: holds.downgrade(entry, self._token, to, _now_ms()))
 
     def pin(self, seq: int, to: int) -> None:
-        """Keep the files of the versions of `updates/` from a `seq` on, until the next pin; and downgrade.
+        """Downgrade, and until the next pin keep the files of all versions of `updates/` from a `seq` on.
 
-        Plan the reads after this call. They may then take as long as the capability lives: no sweep deletes a file of
-        theirs, although merges have replaced it.
+        Plan the reads after this call. They may then take as long as the capability lives: no sweep deletes a file that
+        they need, even if merges have replaced it.
 
         Args:
-            seq: the `seq` that the table has had just now.
+            seq: the current `seq` of the table.
             to: as for `downgrade`.
 
         Raises:
@@ -120,7 +120,7 @@ class ReadCapability:
         return ReadCapability(self._paths, entry, copy)
 
     def drop(self) -> None:
-        """Give it up: compaction may forget what it held, unless other holds keep it.
+        """Release the hold: compaction may forget what it kept, unless other holds keep it.
 
         Raises:
             CapabilityError: it has ended before, or another holder has it.
@@ -165,7 +165,7 @@ def acquire(catalog: Catalog, collection: Collection, at: int | None, lease: tim
 
 
 def take_over(store: Store, name: str, text: str) -> ReadCapability:
-    """Take a capability over by its token; the token that the earlier holder has is used up from now on."""
+    """Take over a capability by its token; the earlier holder's token is invalid from now on."""
     token = Token.parse(text)
     fresh, paths = token.passed_on, _held_collection(store, name, token)
     entry = change_handles(paths, lambda entry: holds.take_over(entry, token, fresh, _now_ms()))
@@ -213,9 +213,9 @@ class HeldTime:
     renewed_at_ms: int
     """When its last call was, by the clock of its holder."""
     lease_s: float | None
-    """For how long it lives after each call; None if for ever."""
+    """How long it lives after each call; None if forever."""
     rows: int
-    """Number of stored rows whose times it keeps apart: after its since, and forgettable by the retention rule."""
+    """Number of stored rows after its since whose times compaction could merge if no hold existed."""
     bytes: int
     """The size of these rows: whole files, and a share of the files that have other rows as well."""
 

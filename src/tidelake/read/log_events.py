@@ -31,7 +31,7 @@ class CommittedSeal:
     """A seal in the log."""
 
     lower: int | None
-    """None if the log no longer shows what upper was before."""
+    """None if the log no longer shows the previous upper."""
     upper: int
     closed: bool
     at_ms: int
@@ -44,7 +44,7 @@ class TableLog:
     start_ms: int | None = None
     """When its oldest entry was written; None if the log is complete."""
     upper: int | None = None
-    """What upper was at the oldest entry; None if that is unknown."""
+    """Upper as of the oldest entry; None if that is unknown."""
     seals: list[CommittedSeal] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     """The ticks of a CDCv2 stream, and the merges."""
@@ -128,8 +128,8 @@ def read_entry_log(collection: Collection) -> EntryLog:
     Replaced entries stay for a day, longer than the log, unless a sweep ran with a shorter retention. An entry that was
     replaced before the catalog was divided is still in the catalog's log.
 
-    Cost: opens the entry that each commit to the handles added; in a store that was created before format 4, also what
-    the log of the catalog still has, whichever collection it belongs to.
+    Cost: opens the entry that each commit to the handles added; in a store that was created before format 4, also
+     everything that the catalog's log still has, for all collections.
     """
     log = EntryLog()
     _read_commits(collection.paths.store.catalog, collection, log)

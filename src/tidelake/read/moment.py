@@ -1,4 +1,4 @@
-"""Several collections at one time: which time all of them have, and views of each AS OF that time. Needs no JVM."""
+"""Several collections at one time: finds a time that all of them have, and reads each AS OF it. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Moment:
-    """Collections of one timeline at one time: every read of them is AS OF this time, from versions that stay.
+    """Collections of one timeline at one time: every read of them is AS OF this time, from the same versions.
 
     Files that are merged later stay readable for a day, as for any other read.
     """
@@ -123,9 +123,9 @@ def moment(
     wait_s: float = 0.0,
     poll_s: float = 0.5,
 ) -> Moment:
-    """Choose a time that all of these collections have; `Lake.at` says what the arguments mean and what is raised.
+    """Choose a time that all of these collections have; see `Lake.at` for the arguments and errors.
 
-    Cost: the handles and the log of each collection, again for each look while it waits.
+    Cost: the handles and the log of each collection, read again at each poll while it waits.
     """
     timeline = timeline_of(settings)
     for name, value in (("time", None if time == "latest" else time), ("not_before", not_before)):
@@ -169,17 +169,17 @@ def _member(collection: Collection) -> Member:
 
 
 def _latest(members: Sequence[Member], not_before: int) -> int:
-    """Return the greatest time that all have, which no `since` has passed, and that is not before another one.
+    """Return the latest time that all have, if it is neither before any `since` nor before `not_before`.
 
     Raises:
-        CollectionLags: there is none yet.
+        CollectionLags: there is no such time yet.
         CollectionForgot: a collection is unreadable.
     """
     for member in members:
         if not member.since:
             raise CollectionForgot(member.name, not_before, ())
     latest = min(member.last for member in members)
-    if latest == INT64_MAX:  # all streams are closed: nothing changes after the last update of any
+    if latest == INT64_MAX:  # all streams are closed: nothing changes after the last update of any of them
         latest = max(member.upper - 1 for member in members)
     needed = max(not_before, *(member.since[0] for member in members))
     if latest < needed:

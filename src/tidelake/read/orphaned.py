@@ -37,7 +37,7 @@ class Orphaned:
 
 
 def read_orphaned(store: Store, names: Iterable[str]) -> list[Orphaned]:
-    """Return the collections with other names than these, by name. What cannot be read is in the result, too.
+    """Return the collections with none of these names, sorted by name; unreadable ones are included.
 
     Cost: that of `Catalog.others`.
     """

@@ -147,7 +147,7 @@ def _dates_of(parsed: Any) -> Iterator[str]:
 
 
 def _problems_of_meaning(spark: SparkSession, where: str, schema: StructType) -> Iterator[str]:
-    """Yield each problem with what Spark would make of the predicate when it runs it."""
+    """Yield each problem with the predicate as Spark would evaluate it."""
     assert spark._jvm is not None
     rules = spark._jvm.org.apache.spark.sql.catalyst.optimizer
     empty = spark.createDataFrame([], schema).where(where)

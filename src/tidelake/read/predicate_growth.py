@@ -18,7 +18,7 @@ from typing import Any
 TIMES_MAX = 1_000
 """How many times larger than its row a value may be."""
 UNITS_MAX = 1_000_000
-"""How large a value may be that depends on no column."""
+"""How large a value that depends on no column may be."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -78,7 +78,7 @@ _OPERATORS_OF_PARTS = _words(
 )
 _OPERATORS_OF_SUMS = _words("Concat CreateNamedStruct Overlay")
 _NAMES = frozenset(("UnresolvedAttribute", "UnresolvedNamedLambdaVariable"))
-_LOOKING_AROUND = ("(?=", "(?!", "(?<")
+_LOOKAROUNDS = ("(?=", "(?!", "(?<")
 
 Name = tuple[str, ...]
 """A column or a lambda's argument, and the field of it that is used, if any; in lower case."""
@@ -96,7 +96,7 @@ class Size:
     of: Mapping[Name, float] = field(default_factory=dict)
 
     def times(self, factor: float) -> Size:
-        """Return the size of so many such values."""
+        """Return the size of `factor` such values."""
         return Size(self.units * factor, {name: share * factor for name, share in self.of.items()})
 
     def share(self, name: str) -> float:
@@ -109,12 +109,12 @@ class Size:
         return whole + max(by_field.values(), default=0.0)
 
     def without(self, names: Iterable[str]) -> Size:
-        """Return the part of the size that depends on no such name."""
+        """Return the part of the size that does not depend on these names."""
         left = {path: share for path, share in self.of.items() if path[0] not in names}
         return Size(self.units, left)
 
-    def given(self, values: Mapping[str, Size]) -> Size:
-        """Return the size if the values of some names have these sizes."""
+    def substituted(self, values: Mapping[str, Size]) -> Size:
+        """Return the size, with these sizes for the values of some names."""
         return total([self.without(values), *(size.times(self.share(name)) for name, size in values.items())])
 
     def check(self, function: str) -> None:
@@ -135,12 +135,12 @@ class Size:
 
 @dataclass(frozen=True)
 class _Value:
-    """What is known of a part of a predicate: the size of its value, and of all values that it takes to compute it."""
+    """What is known about a part of a predicate: the size of its value, and of all values that are computed for it."""
 
     size: Size
     peak: Size
     literal: str | None = None
-    """The text, if the value is a text that is written out."""
+    """The text, if the value is a string literal."""
     arguments: tuple[str, ...] | None = None
     """The names of a lambda's arguments; None if it is not a lambda."""
 
@@ -175,7 +175,7 @@ def total(sizes: Iterable[Size]) -> Size:
 
 
 def largest(sizes: Iterable[Size]) -> Size:
-    """Return a size that no value of several exceeds."""
+    """Return a size that none of several values exceeds."""
     units, of = 0.0, dict[Name, float]()
     for size in sizes:
         units = max(units, size.units)
@@ -292,7 +292,7 @@ def _extracted(called: str, children: Sequence[_Value]) -> Size:
 
 def _matched(called: str, text: _Value, pattern: _Value, groups: float) -> Size:
     """Return the size of a number of groups of each match of a pattern. A group may reach beyond its match."""
-    overlaps = pattern.literal is None or any(look in pattern.literal for look in _LOOKING_AROUND)
+    overlaps = pattern.literal is None or any(look in pattern.literal for look in _LOOKAROUNDS)
     return product(text.size, text.size, called) if overlaps else text.size.times(groups)
 
 
@@ -350,13 +350,15 @@ def _size_of_loop(name: str, called: str, children: Sequence[_Value]) -> tuple[S
         argument: lists[place].size if place < len(lists) else whole if name == "array_sort" else Size(_NUMBER)
         for place, argument in enumerate(arguments)
     }
-    inner = body.peak.given(elements)
+    inner = body.peak.substituted(elements)
     if name in ("exists", "forall"):
         return Size(_NUMBER), inner
     if name in ("filter", "array_sort"):
         return whole, inner
     of_elements = [elements[each].times(body.size.share(each)) for each in arguments[: len(lists)]]
-    rest = body.size.without(arguments[: len(lists)]).given({each: Size(_NUMBER) for each in arguments[len(lists) :]})
+    rest = body.size.without(arguments[: len(lists)]).substituted(
+        {each: Size(_NUMBER) for each in arguments[len(lists) :]}
+    )
     return total([*of_elements, product(whole, rest, called), whole]), inner
 
 
@@ -372,8 +374,8 @@ def _size_of_fold(called: str, children: Sequence[_Value]) -> tuple[Size, Size]:
     of_elements = values.size.times(merge.size.share(element))
     each = product(values.size, rest, called) if kept else rest
     result = total([start.size, of_elements, each])
-    inner = merge.peak.given({so_far: result, element: values.size})
+    inner = merge.peak.substituted({so_far: result, element: values.size})
     if finish and finish[0].arguments:
-        final = finish[0].size.given({finish[0].arguments[0]: result})
-        return final, largest([inner, result, finish[0].peak.given({finish[0].arguments[0]: result})])
+        final = finish[0].size.substituted({finish[0].arguments[0]: result})
+        return final, largest([inner, result, finish[0].peak.substituted({finish[0].arguments[0]: result})])
     return result, inner

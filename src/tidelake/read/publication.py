@@ -38,7 +38,7 @@ class PublishedContents:
 
 
 class ContentsRows(NamedTuple):
-    """How many rows the contents had AS OF a time."""
+    """The number of rows that the contents had AS OF a time."""
 
     rows: int
     """Rows of the contents: a row that occurs three times counts three times."""
@@ -50,7 +50,7 @@ def publication_of(collection: Collection, may_be_stale: bool = False) -> Publis
 
     Args:
         collection: the collection.
-        may_be_stale: whether the binding may be the one that this process has seen last; see `OpenTable`.
+        may_be_stale: whether the binding may be the last one that this process has seen; see `OpenTable`.
 
     Cost: the logs of the name and of the table.
     """

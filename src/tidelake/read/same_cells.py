@@ -1,4 +1,4 @@
-"""Selects the stored rows that may hold certain data, by their first integers and strings, before data are compared."""
+"""Narrows down the stored rows that may hold certain data, by their first integers and strings."""
 
 from __future__ import annotations
 

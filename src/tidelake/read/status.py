@@ -99,14 +99,14 @@ class CollectionStatus:
     asserted_times: list[int] = field(default_factory=list)
     """Transactions: the times of snapshots, which are asserted to be complete, and not proven."""
     held: str | None = None
-    """Why `since` cannot move: which hold keeps it; None if no hold does."""
+    """Why `since` cannot move: the hold that keeps it, as a sentence; None if no hold does."""
 
     waiting: Waiting | None = None
     """What the next seal would find; None if that is not known, or if there is nothing to seal."""
     upper_age_s: int = 0
-    """For how long upper has stood still although it should move; 0 if it need not move."""
+    """How long upper has stood still although it should move; 0 if it need not move."""
     stalled_after_s: int = 86_400
-    """The `upper_age_s` from which somebody should look."""
+    """The `upper_age_s` from which the collection counts as stalled."""
 
     @property
     def published_problem(self) -> str | None:
@@ -139,7 +139,7 @@ class CollectionStatus:
         return self.verdict.severity == PROBLEM
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values, and those of the verdict."""
+        """Return all fields, and those of the verdict, as JSON values."""
         waiting = {"waiting": None if self.waiting is None else self.waiting.as_json()}
         return asdict(self) | waiting | self.verdict._asdict() | {"needs_somebody": self.needs_somebody}
 
@@ -184,7 +184,7 @@ def read_status(
     Cost: the logs of five tables, the notes in `proofs`, the small tables `progress` and `quarantine`, and one column
     of the files that hold both sealed and unsealed rows. If no contradiction holds the collection back, the unsealed
     rows are read, unless there are too many; see `read_waiting`. In an object store, `quarantine` and `late` are opened
-    only if they have rows, and nobody looks whether all data files exist.
+    only if they have rows, and whether all data files exist is not checked.
     """
     paths = collection.paths
     table = OpenTable(paths.updates)
@@ -204,7 +204,7 @@ def read_status(
     contradictions = [
         note | {"decided": note["time"] in decided} for note in proofs.blocked if not closed and note["time"] >= upper
     ]
-    # Before ingest, seal and compaction, the files are looked for in every store.
+    # Ingest, seal and compaction check first that the files exist, in every store.
     damaged = proofs.damaged or (_missing(paths.updates, files) if paths.updates.is_local else None)
     is_held_back = damaged or not all(noted["decided"] for noted in contradictions)
     may_wait = counts_waiting and (pending or statements) and not is_held_back
@@ -297,7 +297,7 @@ class LateFacts:
 
 
 def _may_have(updates: OpenTable, flag: str) -> bool:
-    """Return whether a small table may have rows. On a disk, looking costs next to nothing."""
+    """Return whether a small table may have rows; always true on a disk, where reading it costs next to nothing."""
     return updates.path.is_local or updates.may_have(flag)
 
 

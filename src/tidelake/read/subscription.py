@@ -39,14 +39,14 @@ from tidelake.store.layout import DIFF, TIME
 from tidelake.store.state import CLOSED, UPPER
 
 ROWS_MAX = 1_000_000
-"""How many stored rows the changes in one batch may come from, unless a single time has more."""
+"""The maximum number of stored rows that the changes in one batch come from, unless a single time has more."""
 POLL_S = 1.0
 WAIT_S_MAX = 366 * 86_400.0
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What is known after a batch: every time through `through` was delivered whole, and no part of a later one."""
+    """What is known after a batch: all of every time through `through` was delivered, and nothing of a later one."""
 
     after: int | None
     """The last time before the batch; None if the batch is the snapshot."""
@@ -59,10 +59,10 @@ class Progress:
 
 
 class Batch(NamedTuple):
-    """Whole times of a collection, and how far they reach."""
+    """The updates of one or more complete times, and the progress after them."""
 
     updates: DataFrame
-    """The requested columns, `_time` and `_diff`, consolidated as by `changes` and in the order of `_time`. The
+    """The requested columns, `_time` and `_diff`, consolidated as `changes` does it and in the order of `_time`. The
     snapshot has the time of its contents. The frame may be evaluated until the next batch is asked for."""
     progress: Progress
 
@@ -107,7 +107,7 @@ class Bounds:
 
 
 class Subscription:
-    """The batches of a collection, one after the other: whole times, in order, each exactly once.
+    """The batches of a collection, one after the other: complete times, in order, each exactly once.
 
     Iterating ends when nothing new was sealed for `wait_s` seconds, when `until` is reached, or when the stream is
     closed; another loop continues where the last one ended. As a context manager, the subscription is closed at the
@@ -152,7 +152,7 @@ class Subscription:
     def next(self) -> Batch | None:
         """Wait for the next batch and return it; None if there is none after `wait_s` seconds, or none can come.
 
-        With this call, the batch before counts as processed: the hold moves to its last time.
+        This call marks the previous batch as processed: the hold moves to its last time.
 
         Raises:
             SubscriptionLapsed: the lease has ended, and compaction has passed the token meanwhile.
@@ -333,7 +333,7 @@ def subscribe(
 
 
 def whole_times(files: Sequence[RunFile], after: int, last: int, rows_max: int) -> int:
-    """Return the last time of the next batch: at most `last`, and such that it comes from at most `rows_max` rows.
+    """Return the last time of the next batch, at most `last`, so that the batch has at most `rows_max` rows.
 
     A batch may have more rows than that if the files do not say where it could end earlier.
 

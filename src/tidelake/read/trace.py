@@ -315,7 +315,11 @@ class _Trace:
                 assert skipped is not None
                 return skipped
             return self._fate(
-                UPDATES, _of_statements(statements), statements=statements, unknown=unknown, facts=self._tick(table)
+                UPDATES,
+                _summary_of_statements(statements),
+                statements=statements,
+                unknown=unknown,
+                facts=self._tick(table),
             )
         row = {
             "lower": list(message.lower),
@@ -334,7 +338,7 @@ class _Trace:
         """Decode a message.
 
         Raises:
-            CodecError, MalformedMessage: it cannot be decoded with the present schemas.
+            CodecError, MalformedMessage: it cannot be decoded with the current schemas.
             RegistryUnreachable: the registry does not answer.
         """
         writers = resolve_stream(self.settings, collection.entry.record_schema).values.writers
@@ -357,7 +361,7 @@ class _Trace:
         late = stream.late_statements(place)
         if late:
             unknown = f"whether it had more statements: {gone}"
-            return self._fate(UPDATES, _of_statements(late), statements=late, unknown=unknown)
+            return self._fate(UPDATES, _summary_of_statements(late), statements=late, unknown=unknown)
         skipped = self._skipped()
         if skipped is not None:
             return skipped
@@ -368,10 +372,10 @@ class _Trace:
         counts = stream.counts(row)
         facts = {"lower": row["lower"], "upper": row["upper"]} | self._tick(stream.table)
         facts["collection_upper"] = None if stream.closed else stream.upper
-        return self._fate(PROGRESS, _of_progress(stream, row), facts=facts, counts=counts, unknown=unknown)
+        return self._fate(PROGRESS, _summary_of_progress(stream, row), facts=facts, counts=counts, unknown=unknown)
 
 
-def _of_statements(statements: Sequence[Any]) -> str:
+def _summary_of_statements(statements: Sequence[Any]) -> str:
     """Describe the fates of statements in a sentence."""
     numbers: dict[str, int] = {}
     for statement in statements:
@@ -380,7 +384,7 @@ def _of_statements(statements: Sequence[Any]) -> str:
     return f"read: updates ({fates or 'none'})"
 
 
-def _of_progress(stream: TracedStream, row: Mapping[str, Any]) -> str:
+def _summary_of_progress(stream: TracedStream, row: Mapping[str, Any]) -> str:
     """Describe a progress statement, and how far it is sealed, in a sentence."""
     lower, upper = row["lower"], row["upper"]
     if not lower or (upper and min(upper) <= min(lower)):

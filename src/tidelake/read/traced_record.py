@@ -97,7 +97,7 @@ class TracedRecord:
             return False
         binding, (_, partition, offset) = self.binding, self.place
         same = [place for place, end in binding.ends.items() if binding.starts.get(place, 0) <= offset < end]
-        return len(same if self._of_changes else [place for place in same if place[1] == partition]) > 1
+        return len(same if self._has_changes else [place for place in same if place[1] == partition]) > 1
 
     def _is_position(self, position: Sequence[int]) -> bool:
         """Return whether a row at this position may be the record's.
@@ -106,12 +106,12 @@ class TracedRecord:
         that completes a snapshot has a position of one number, and belongs to no record.
         """
         _, partition, offset = self.place
-        if self._of_changes:
+        if self._has_changes:
             return len(position) > 1 and position[-1] == offset
         return tuple(position[-2:]) == (partition, offset)
 
     @property
-    def _of_changes(self) -> bool:
+    def _has_changes(self) -> bool:
         return envelope_terms(self.collection.entry.envelope).of_changes
 
 

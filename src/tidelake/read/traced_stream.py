@@ -182,7 +182,7 @@ class TracedStream:
         return LATE, detail, f"a decision about a late fact: `tidelake late {self.collection.name}` shows it"
 
     def _held(self, time: int) -> tuple[str, str | None]:
-        """Return what holds back an open time, worded to end a sentence, and what somebody has to do about it."""
+        """Return what holds back an open time, worded to end a sentence, and what needs to be done about it."""
         if time in self.reasons:
             return f"; decided: {self.reasons[time]}", None
         if time not in self._blocked:
@@ -300,4 +300,4 @@ class TracedStream:
 
 
 _Judged = tuple[str, str, str | None]
-"""A fate, its detail, and what somebody has to do."""
+"""A fate, its detail, and what needs to be done."""

@@ -21,7 +21,7 @@ def facts_about(collection: Collection, time: int) -> list[str]:
 
 
 def missing_events(collection: Collection, table: OpenTable, files: Sequence[RunFile], time: int) -> str | None:
-    """Return which events of the transaction at an unsealed time are not stored; None if that cannot be said.
+    """Return which events of the transaction at an unsealed time are not stored; None if that cannot be determined.
 
     Args:
         collection: the collection.

@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
     """The state of a collection in words, the worst problem first."""
 
     kind: str
-    """What is the matter, as a name for programs."""
+    """The kind of problem, as a name for programs."""
     state: str
     """A few words."""
     waits_for: str | None

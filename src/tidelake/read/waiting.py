@@ -98,7 +98,7 @@ def read_waiting(
         collection: the collection.
         table: its updates table.
         files: the table's files.
-        may_be_stale: whether the statements may be those that this process has seen last; see `OpenTable`.
+        may_be_stale: whether the statements may be the last ones that this process has seen; see `OpenTable`.
 
     Returns:
         What the next seal would find; None if each tick of ingest seals its own time, if the stream is closed, or if

@@ -35,7 +35,7 @@ class WaitingEvent:
         return f"{place}: the event waits for the END of transaction {self.transaction}{age}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values, and the sentence."""
+        """Return the fields and the sentence as JSON values."""
         return asdict(self) | {"sentence": self.sentence}
 
 
@@ -67,7 +67,7 @@ def waiting_events(table: OpenTable, topic: Topic) -> list[WaitingEvent]:
 
 
 def _event_of(value: bytes) -> dict[str, Any] | None:
-    """Return a change event in JSON, without an embedded schema; None if it is none."""
+    """Return a change event in JSON, without an embedded schema; None if it is something else."""
     try:
         event = payload_of(value)
     except NotATransaction:

@@ -1,4 +1,4 @@
-"""Charts as static SVG: no script draws them, and no server is asked for anything.
+"""Charts as static SVG, which need neither scripts nor a server.
 
 Altair describes a chart, and vl-convert draws it. The colours are those of the light theme; `report.css` maps each of
 them to a variable, so that one picture fits both themes.
@@ -26,7 +26,7 @@ NARROW, WIDE = 560, 1010
 """Widths in pixels: of a chart that also fits a phone, and of one that has a whole page for itself."""
 _HEIGHT = 190
 _BARS_MIN = 8
-"""A picture has room for this many bars, so that a few bars do not become blocks."""
+"""A chart has room for at least this many bars, so that a few bars are not drawn as wide blocks."""
 _LABEL_WIDTH = 80
 _SHORT_NUMBER = "format(datum.value, '~s')"
 _FONT = "system-ui, sans-serif"
@@ -37,14 +37,14 @@ _SIZE = re.compile(r'^(<svg\b[^>]*?) width="[\d.]+" height="[\d.]+"')
 def draw_tide(tide: Tide, since: int | None, upper: int | None, is_clock: bool, width: int = NARROW) -> str:
     """Draw the tide picture. Each bar holds consecutive times: what was counted below upper, what is stored beyond it.
 
-    Announced updates are an outline around each bar. Returns an empty text if there is nothing to draw.
+    Announced updates are an outline around each bar. Returns an empty string if there is nothing to draw.
 
     Args:
         tide: the numbers.
         since: the mark; None if no time can be read.
         upper: the mark; None if the stream is closed.
         is_clock: whether times are milliseconds since 1970.
-        width: of the picture, in pixels.
+        width: the width of the picture, in pixels.
     """
     import altair
 
@@ -121,7 +121,7 @@ def _marks(marks: Sequence[dict[str, Any]], y: altair.Scale, bars: int) -> list[
 def draw_marks(upper: Sequence[tuple[int, int]], since: Sequence[tuple[int, int]], is_clock: bool) -> str:
     """Draw how upper and since have moved over time, as steps.
 
-    Returns an empty text if there are fewer than two points.
+    Returns an empty string if there are fewer than two points.
 
     Args:
         upper: points `(milliseconds since 1970, upper)`.
@@ -165,7 +165,7 @@ def draw_marks(upper: Sequence[tuple[int, int]], since: Sequence[tuple[int, int]
 
 
 def draw_open(rows: Sequence[dict[str, Any]]) -> str:
-    """Draw, by validation, how many announced updates had not arrived, and how many rows were not sealed.
+    """Draw how many announced updates had not arrived, and how many rows were not sealed, at each validation.
 
     Args:
         rows: rows of the history, oldest first: `at_ms`, `outstanding`, `pending`.
@@ -212,12 +212,12 @@ def _clock_axis() -> altair.Axis:
 
 
 def _svg(chart: Any, name: str, key: str) -> str:
-    """Draw a chart that fills the width that the page gives it.
+    """Draw a chart that fills the available width of its page.
 
     Args:
         chart: the chart.
-        name: describes it to those who cannot see it.
-        key: begins the ids in it: on a page with several charts, each must have ids of its own.
+        name: the chart's description for screen readers.
+        key: the prefix of the ids in the SVG, which must be unique on a page with several charts.
     """
     import vl_convert
 
@@ -261,7 +261,7 @@ def _labels(labels: dict[int, str]) -> str:
 
 
 def _short(time: int, is_clock: bool) -> str:
-    """Write a time briefly: a minted time as its moment without the year, any other as it is.
+    """Write a time briefly: a minted time as a date and time without the year, any other unchanged.
 
     >>> _short(1_700_000_000_123, True), _short(999, False)
     ('11-14 22:13', '999')

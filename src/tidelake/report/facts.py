@@ -28,7 +28,7 @@ _DO_NOT_USE = "Do not use this table"
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of one check, as the judge gave it."""
+    """The result of one check."""
 
     check: str
     passed: bool
@@ -41,7 +41,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
-class Said:
+class DecisionRow:
     """A decision, as a row of a table."""
 
     kind: str
@@ -83,7 +83,7 @@ class Facts:
     shows_values: bool
     contradictions: list[dict[str, Any]]
     late_evidence: list[str]
-    decisions: list[Said]
+    decisions: list[DecisionRow]
     decisions_total: int
     sealed_by_decision: list[dict[str, Any]]
     sealed_by_decision_total: int
@@ -103,14 +103,14 @@ class Facts:
 
         The state does not show that late statements could not be compared: only the validation knows.
         """
-        told = _TOLD_BY_STATE - {"late_statements_are_copies"} if self.late_problem else _TOLD_BY_STATE
+        shown = _SHOWN_BY_STATE - {"late_statements_are_copies"} if self.late_problem else _SHOWN_BY_STATE
         self.checks += checks
-        self.problems += [_failed(check) for check in checks if not check.passed and check.check not in told]
+        self.problems += [_failed(check) for check in checks if not check.passed and check.check not in shown]
         self.problems.sort(key=lambda problem: ORDER[problem.level])
         self.level = _worst(self.problems)
 
     def mark_unreadable(self, problem: str) -> None:
-        """Begin with the reason why the table could not be validated."""
+        """Put the reason why the table could not be validated first."""
         if not self.verdict.startswith(_DO_NOT_USE):
             name = self.name
             self.verdict, self.ahead = f"{_DO_NOT_USE}: {_first_line(problem)}.", ""
@@ -147,7 +147,7 @@ def read_facts(
     if status.waiting is not None:
         waiting = status.waiting.times[:OPEN_LISTED_MAX]
         tide.open_first = [OpenTime(time.time, time.announced, time.counted) for time in waiting]
-    decisions = [_said(decision) for decision in reversed(collection.entry.decisions)]
+    decisions = [_decision_row(decision) for decision in reversed(collection.entry.decisions)]
     facts = Facts(
         name=collection.name,
         family=settings.family,
@@ -186,7 +186,7 @@ def read_facts(
     facts.status["sealed_by_decision"] = facts.sealed_by_decision
     facts.status["decided_counts"] = facts.status["decided_counts"][:LISTED_MAX]
     facts.status["topic_gaps"] = facts.status["topic_gaps"][:LISTED_MAX]
-    facts.verdict, facts.ahead = _verdict(facts, status), _ahead(status)
+    facts.verdict, facts.ahead = _verdict(facts, status), _status_sentence(status)
     return facts
 
 
@@ -229,7 +229,7 @@ def unreadable_facts(settings: CollectionSettings, problem: str) -> Facts:
     )
 
 
-_TOLD_BY_STATE = frozenset(
+_SHOWN_BY_STATE = frozenset(
     {
         "nothing_is_contradicted",
         "late_statements_are_copies",
@@ -278,13 +278,13 @@ def proof_sentence(tide: Tide) -> str:
     return f"{counted(tide.announced, 'update')} announced, {tide.counted:,} counted at {times}."
 
 
-def _ahead(status: CollectionStatus) -> str:
+def _status_sentence(status: CollectionStatus) -> str:
     """Return the sentence of `tidelake status`, which says what it waits for; empty if the verdict says it already."""
     sentence = status.sentence
     return "" if status.damaged else f"{sentence[:1].upper()}{sentence[1:].rstrip('.')}."
 
 
-def _said(decision: Decision) -> Said:
+def _decision_row(decision: Decision) -> DecisionRow:
     from tidelake.protocol.json_values import to_text
 
     match decision:
@@ -298,7 +298,7 @@ def _said(decision: Decision) -> Said:
             kind, about = "topic", topic
         case Acknowledge(offsets=offsets):
             kind, about = "quarantine", str(offsets)
-    return Said(kind, about, decision.reason, decision.at_ms)
+    return DecisionRow(kind, about, decision.reason, decision.at_ms)
 
 
 def _first_line(text: str) -> str:

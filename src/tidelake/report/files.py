@@ -23,7 +23,7 @@ _MEDIA_TYPES = {
 
 
 def media_type(name: str) -> str:
-    """Return how a bucket labels a file of a report, so that a browser shows it.
+    """Return the media type that a bucket stores with a report's file, so that a browser shows it.
 
     >>> media_type("index.html"), media_type("a.b/LICENSE")
     ('text/html; charset=utf-8', 'application/octet-stream')
@@ -32,12 +32,12 @@ def media_type(name: str) -> str:
 
 
 def text_bytes(text: str) -> bytes:
-    """Return the bytes of a text; half of a surrogate pair, which UTF-8 cannot express, becomes an escape."""
+    """Return the bytes of a text; a lone surrogate, which UTF-8 cannot express, becomes an escape."""
     return text.encode("utf-8", errors="backslashreplace")
 
 
 def replace_text(place: Place, text: str) -> None:
-    """Replace a file atomically. Calls need no lock.
+    """Replace a file atomically. Concurrent calls need no lock.
 
     Raises:
         OSError, StoreUnreadable: the file cannot be written; it is unchanged.

@@ -58,7 +58,7 @@ SCHEMA = pa.schema(
 list of names."""
 
 _REQUEST = "Error performing"
-"""What the error of a request to an object store says."""
+"""The text by which the error of a request to an object store is recognised."""
 ROWS_SHOWN_MAX = 120
 FILES_MAX = 64
 """A collection with more files than this has them merged into one."""
@@ -133,7 +133,7 @@ def read_history(data_docs: ReportPlace, name: str, limit: int = ROWS_SHOWN_MAX)
         return []
     files = table.file_uris(file_pruning_predicate=[(COLLECTION, "=", name)])
     names = [field.name for field in SCHEMA if field.name != COLLECTION]
-    # Only what comes after the table's own place is the same in every URI of a file.
+    # A file may have several URIs; only the part after the table's own location is the same in all of them.
     paths = [folder / file[file.rindex(f"{COLLECTION}=") :] for file in files]
     parts = [pq.read_table(blobs.open_file(path), columns=names, partitioning=None) for path in paths]
     if not parts:
@@ -145,7 +145,7 @@ def read_history(data_docs: ReportPlace, name: str, limit: int = ROWS_SHOWN_MAX)
 
 @contextmanager
 def _engine_errors(folder: Location, access: str) -> Iterator[None]:
-    """Raise an object store's answer to delta-rs without the request, which it may repeat with its signature."""
+    """Raise an object store's error without the request, which delta-rs may repeat in it, signature included."""
     try:
         yield
     except (OSError, DeltaError) as error:

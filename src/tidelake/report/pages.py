@@ -1,6 +1,6 @@
 """Renders the pages, and writes them with their JSON: one for each collection, and one for the lake.
 
-A page is a single file without scripts, and its security policy forbids it to load anything. Every text on it passes
+A page is a single file without scripts, and its security policy does not let it load anything. Every text on it passes
 through `text.shown` and is then escaped.
 """
 
@@ -36,7 +36,7 @@ CHECKS_PAGE = "validations.html"
 """The index of the Data Docs, which other code writes."""
 _PAGE_ATTEMPTS_MAX = 16
 """How often the page of the lake is written if other processes keep changing what it shows."""
-_SAID_MAX = 150
+_SENTENCE_MAX = 150
 _WORDS = {"alarm": "Needs attention", "warning": "Look at this soon", "calm": "In order", "none": "No report yet"}
 _MARKS = {"alarm": "✗", "warning": "!", "calm": "✓", "none": "–"}
 _LATE_WORDS = {
@@ -130,7 +130,7 @@ def render_collection(facts: Facts, history: Sequence[dict[str, Any]] = (), has_
 
 def render_lake(summaries: Sequence[dict[str, Any]], has_checks_page: bool = False) -> str:
     """Return the page of the lake; each line is at most a few hundred bytes long."""
-    rows = [row | {"said": _said_shortly(row)} for row in summaries]
+    rows = [row | {"said": _short_sentence(row)} for row in summaries]
     level: Level = min((row["level"] for row in rows if row["level"] in ORDER), key=ORDER.__getitem__, default="calm")
     return (
         _environment()
@@ -139,10 +139,10 @@ def render_lake(summaries: Sequence[dict[str, Any]], has_checks_page: bool = Fal
     )
 
 
-def _said_shortly(row: dict[str, Any]) -> str:
+def _short_sentence(row: dict[str, Any]) -> str:
     if row["level"] == "none":
         return "No report yet: a full validation writes it."
-    return shown(row["problem"] or row["verdict"], _SAID_MAX)
+    return shown(row["problem"] or row["verdict"], _SENTENCE_MAX)
 
 
 def _lake_verdict(rows: Sequence[dict[str, Any]]) -> str:

@@ -15,7 +15,7 @@ _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 def shown(text: str, limit: int = CHARACTERS_MAX) -> str:
-    r"""Replace characters that cannot be seen by escapes, and cut a long text.
+    r"""Replace invisible characters with escapes, and cut a long text.
 
     >>> shown("a\x1b[31mb\u202e"), shown("x" * 5, limit=3)
     ('a\\x1b[31mb\\u202e', 'xxx… (5 characters)')
@@ -50,7 +50,7 @@ def shown_values(value: Any, limit: int = CHARACTERS_MAX) -> Any:
 
 
 def moment(ms: int) -> str:
-    """Return milliseconds since 1970 as a moment in UTC; the number itself if it is negative or past the year 9999.
+    """Return milliseconds since 1970 as a date and time in UTC; the number itself if negative or past the year 9999.
 
     >>> moment(1_700_000_000_123), moment(-(2**62))
     ('2023-11-14 22:13:20 UTC', '-4611686018427387904')

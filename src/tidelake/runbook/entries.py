@@ -1,4 +1,4 @@
-"""The causes of the errors and the ways out. `tidelake.errors` has the facts and hints; this table has the rest."""
+"""What causes each error, and what to do about it. `tidelake.errors` has the facts and hints."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.TimelinesDiffer: Entry(
         "The collections have times of different sources, or one is reclocked and the other is not.",
-        "Read them apart. If the sources state the same times, give both collections the same `timeline`.",
+        "Read them separately. If the sources state the same times, give both collections the same `timeline`.",
         ("tidelake at NAME NAME",),
     ),
     errors.CollectionLags: Entry(
@@ -318,7 +318,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.CapabilityDropped: Entry(
         "The program drops a capability twice, or uses it after it was dropped, perhaps by `tidelake release`.",
-        "If the capability is still needed, acquire a new one. Otherwise, nothing has to be done.",
+        "If the capability is still needed, acquire a new one. Otherwise, nothing needs to be done.",
         ("tidelake holds NAME",),
     ),
     errors.CapabilityTaken: Entry(
@@ -327,18 +327,18 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake holds NAME", "tidelake hold NAME"),
     ),
     errors.CapabilityForeign: Entry(
-        "The name of the collection or the token is a wrong one, or the collection was created anew under its name.",
-        "Use the token with its own collection. If that does not exist any more, acquire a new capability.",
+        "The name of the collection or the token is wrong, or the collection was recreated under the same name.",
+        "Use the token with its own collection. If that collection no longer exists, acquire a new capability.",
         ("tidelake holds NAME",),
     ),
     errors.CapabilityUnknown: Entry(
-        "The token is cut off, or its capability ended so long ago that nobody remembers how.",
+        "The token is cut off, or its capability ended so long ago that no record of it is left.",
         "Check the token. If it is whole, acquire a new capability.",
         ("tidelake holds NAME",),
     ),
     errors.SubscriptionLapsed: Entry(
         "The consumer was stopped, or worked on one batch for longer than its lease; compaction went on meanwhile.",
-        "Subscribe again with a snapshot, and replace what was delivered so far by it. Take a longer lease, or raise "
+        "Subscribe again with a snapshot, and replace what was delivered so far with it. Take a longer lease, or raise "
         "`keep`.",
         ("tidelake status NAME", "tidelake subscribe NAME --lease 1d"),
     ),
@@ -395,7 +395,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.DamagedLog: Entry(
         "A file of a table's log was changed, lost or swapped after it was acknowledged.",
         "Run nothing that writes. Repair restores entries from their acknowledged copies. If a log has lost all of "
-        "these copies, repair makes them again only with --accept-newest-entry, which gives up any later commit.",
+        "these copies, repair recreates them only with --accept-newest-entry, which gives up any later commit.",
         (_VERIFY, _REPAIR, _RESTORE),
     ),
     errors.StoreUnreadable: Entry(
@@ -417,7 +417,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.StoreAccessDenied: Entry(
         "A policy lacks the named right, the credentials have expired or are missing, or the clock of this machine is "
         "wrong.",
-        "Give the right, renew the credentials, or correct the clock; then run the job again. Jobs need to read, "
+        "Grant the right, renew the credentials, or correct the clock; then run the job again. Jobs need to read, "
         "write, list and delete below the URI of the store; `tidelake status` and reads need to read and list.",
         (_DOCTOR, "date --utc"),
     ),
@@ -448,7 +448,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.TookTooLong: Entry(
         "A large backlog, a slow disk or network, or something that hangs: a broker, a file system, a library.",
         "What was committed stays. Look at the log for the last thing that happened; run the collection alone to see "
-        "whether it goes on, and raise `collection_limit_s` if it only needs longer.",
+        "whether it goes on, and raise `collection_limit_s` if it only needs more time.",
         ("tail -n 100 .logs/spark.log", "tidelake run orders", _STATUS),
     ),
     errors.BlockingCheckFailed: Entry(

@@ -292,7 +292,7 @@ def example(error: type[TidelakeError]) -> TidelakeError:
 
 
 def with_reference(error: Exception) -> str:
-    """Return the text of an error, and the line that leads to its page if it has one.
+    """Return the text of an error, followed by the command that shows its page, if it has one.
 
     >>> from tidelake.errors import SealedTime
     >>> print(with_reference(SealedTime(3, (5,))))

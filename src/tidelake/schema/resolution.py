@@ -44,7 +44,7 @@ def resolve(record: dict[str, Any], writer: dict[str, Any]) -> dict[str, ColumnS
 
 def _source_of(ours: Column, theirs: Column | None, defaults: dict[str, Any]) -> ColumnSource:
     if theirs is None:
-        if ours.name in defaults and _is_of(ours, defaults[ours.name]):
+        if ours.name in defaults and _is_value_of(ours, defaults[ours.name]):
             return ColumnSource(written=False, default=defaults[ours.name])
         if ours.nullable:
             return ColumnSource(written=False)
@@ -60,7 +60,7 @@ def _source_of(ours: Column, theirs: Column | None, defaults: dict[str, Any]) ->
     raise SchemaRefused(ours.name, "it was written as a different type, which does not widen to the collection's")
 
 
-def _is_of(column: Column, default: Any) -> bool:
+def _is_value_of(column: Column, default: Any) -> bool:
     """Return whether a default is a plain value of the column's type, or null for a nullable column."""
     if default is None:
         return column.nullable

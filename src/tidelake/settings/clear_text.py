@@ -12,14 +12,14 @@ from tidelake.settings.loopback import is_loopback
 
 @dataclass(frozen=True)
 class Consent:
-    """A setting that allows it.
+    """A setting that allows sending something in the clear.
 
     Args:
         setting: the setting that gives the consent.
         place: the setting that an error is about: the address or the protocol.
         sends: what would be sent, as a clause with `{host}`: `data would go to {host} over http`.
         nothing: why the setting has no effect if nothing is sent in the clear.
-        fix: the better way out.
+        fix: the better alternative.
     """
 
     setting: str

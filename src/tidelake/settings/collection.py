@@ -20,7 +20,7 @@ from tidelake.settings.terms import EnvelopeTerms, envelope_terms, framing_terms
 Source = Literal["files", "kafka"]
 Encoding = Literal["avro", "confluent"]
 WALL_CLOCK = "wall clock"
-"""The timeline of reclocked collections that name no other. A name has no space, so none can be the same."""
+"""The timeline of reclocked collections that name no other. Names have no spaces, so none clashes with it."""
 _TIMELINE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _OWNER = re.compile(r"team:[A-Za-z0-9_.-]+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
 STALLED_AFTER_S = 86_400
@@ -83,8 +83,8 @@ class CollectionSettings(Frozen):
     """The retention rule: all times stay readable, or those at most this far before upper, or what could be read within
     a duration before now, such as 7d."""
     timeline: str | None = None
-    """A name that collections share whose times mean the same, so that they can be read at one time: streams of one
-    source, or reclocked topics that each run of ingest gives one time."""
+    """A name shared by collections whose times mean the same, so that they can be read at one time: streams of one
+    source, or reclocked topics to which each run of ingest gives the same time."""
     messages_per_tick_max: int = Field(default=200_000, ge=1)
     """Maximum number of messages in one tick of ingest."""
     merge_rows_max: int = Field(default=5_000_000, ge=1)

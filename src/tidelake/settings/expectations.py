@@ -34,7 +34,7 @@ class OwnExpectation(Frozen):
     """The library's name of the expectation, in snake case."""
     arguments: dict[str, Any]
     blocking: bool = False
-    """Whether assets downstream stop if it is not met."""
+    """Whether downstream assets stop if it is not met."""
     severity: Severity = "critical"
     text: str
     """What is expected, as part of a sentence."""
@@ -133,7 +133,7 @@ def _nearest(name: str, names: Collection[str]) -> str:
 
 
 def _name_of(kind: str, arguments: dict[str, Any]) -> str:
-    """Name a check after the columns and the type, so that its name stays while its other arguments change.
+    """Name a check after the columns and the type, so that its name stays the same if its other arguments change.
 
     >>> _name_of("expect_column_values_to_not_be_null", {"column": "Order ID"})
     'order_id_values_to_not_be_null'

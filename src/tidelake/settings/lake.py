@@ -29,7 +29,7 @@ KEYS = (
 PLACES = ("store", "topics", "data_docs")
 """Keys whose values name folders."""
 STORE_KEYS = ("s3", *PLACES, "untested_stores")
-"""Keys that can only be judged together: how object stores are reached, and that no folder is inside another."""
+"""Keys that are checked together: how object stores are reached, and that no folder is inside another."""
 PARALLEL_MAX = 64
 INT32_MAX = 2**31 - 1
 _DEFAULT_STEM = "collections"
@@ -44,14 +44,14 @@ class Settings(Frozen):
 
     file: Path
     lake: str
-    """The name of the lake, which the names of its assets in Dagster begin with."""
+    """The name of the lake; the names of its assets in Dagster begin with it."""
     store: FolderPlace
     topics: FolderPlace
     collections: tuple[CollectionSettings, ...]
     data_docs: FolderPlace
     """The folder of the reports."""
     object_stores: ObjectStores = ObjectStores()
-    """How the object stores are reached that these settings or a command line name."""
+    """How to reach the object stores that these settings or a command line name."""
     kafka: KafkaSettings | None = None
     registry: RegistrySettings | None = None
     writer: str | None = None
@@ -114,7 +114,7 @@ def read_settings(document: Block) -> Settings:
 
 @dataclass(frozen=True)
 class LoadedSettings:
-    """The settings without the collections that are refused, and why each of those is."""
+    """The settings of all valid collections, and the error of each collection that is refused."""
 
     settings: Settings
     refused: Mapping[str, ConfigurationError]
@@ -228,7 +228,7 @@ def _check_reports(place: Block, data_docs: FolderPlace, others: Mapping[str, Fo
 
 
 def _overlap(one: FolderPlace, other: FolderPlace) -> bool:
-    """Whether one folder is the other, or inside it."""
+    """Whether two folders are the same, or one is inside the other."""
     if isinstance(one, Path) and isinstance(other, Path):
         # `resolve` would raise if symbolic links form a loop.
         first, second = Path(os.path.realpath(one)), Path(os.path.realpath(other))
@@ -237,7 +237,7 @@ def _overlap(one: FolderPlace, other: FolderPlace) -> bool:
 
 
 def check_topics(settings: Settings) -> None:
-    """Refuse a collection whose file topic has no folder on this machine. Brokers and object stores are not asked.
+    """Refuse a collection whose file topic has no folder on this machine. Brokers and object stores are not contacted.
 
     Raises:
         ConfigurationError: the topic's folder is missing.

@@ -1,4 +1,4 @@
-"""Places in object stores, and how an object store is reached."""
+"""Places in object stores, and how to reach an object store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CLEAR_DATA = Consent(
 
 
 class S3Settings(Frozen):
-    """How buckets are reached."""
+    """How to reach buckets."""
 
     endpoint: str | None = Field(default=None, pattern=r"^https?://[^@/\s?#]+/?$")
     """The URL of the service, such as `https://minio.example:9000`; by default AWS_ENDPOINT_URL, else Amazon S3."""
@@ -37,7 +37,7 @@ class S3Settings(Frozen):
     path_style: bool | None = None
     """Whether requests name the bucket in the path, not in the host; by default with an `endpoint` only."""
     ca_file: Path | None = None
-    """Certificate authorities to trust as well, in PEM."""
+    """Additional certificate authorities to trust, in PEM."""
     allow_http: bool = False
     """Whether data may be sent over `http://` to another machine, where anyone in between can read it."""
     access_key_id: Secret | None = None
@@ -68,11 +68,11 @@ class ObjectStorePlace(Frozen):
 
     @property
     def prefix(self) -> str:
-        """What the names of all objects begin with, without slashes at its ends; empty for the whole bucket."""
+        """The prefix of the names of all objects, without a slash at either end; empty for the whole bucket."""
         return bucket_and_prefix(self.uri)[1]
 
     def overlaps(self, other: ObjectStorePlace) -> bool:
-        """Whether one folder is the other, or inside it.
+        """Whether the two folders are the same, or one is inside the other.
 
         >>> shop, shops = ObjectStorePlace(uri="s3://lake/shop"), ObjectStorePlace(uri="s3://lake/shops")
         >>> shop.overlaps(shops), shop.overlaps(ObjectStorePlace(uri="s3://lake"))
@@ -100,7 +100,7 @@ def bucket_and_prefix(uri: str) -> tuple[str, str]:
 
 
 def canonical_uri(text: str) -> str:
-    """Return the one URI of an object store's folder: its scheme in lower case, and no empty segments.
+    """Return the canonical URI of an object store's folder: its scheme in lower case, and no empty segments.
 
     Raises:
         ValueError: the bucket or a segment has characters that a URI and a path would write in different ways.
@@ -158,7 +158,7 @@ def read_object_stores(document: Block, texts: Iterable[object]) -> ObjectStores
 
     Args:
         document: all settings.
-        texts: what the settings name as places.
+        texts: the places that the settings name.
 
     Raises:
         ConfigurationError: a key is invalid, or has no effect.

@@ -13,7 +13,7 @@ from tidelake.settings.yaml_file import read_yaml
 
 
 def find_problems(file: Path) -> tuple[Settings | None, list[ConfigurationError]]:
-    """Read each part of the settings by itself; nothing is written.
+    """Read each part of the settings separately; nothing is written.
 
     Returns:
         The settings without the parts that have problems, or None if the file is not a YAML mapping; and the problems,

@@ -75,7 +75,7 @@ def interruptible() -> Iterator[None]:
 
 
 def keep_handler() -> None:
-    """Handle Ctrl-C again after PySpark has replaced the handler; nothing outside of `interruptible`."""
+    """Restore the handler after PySpark has replaced it; outside of `interruptible`, do nothing."""
     if _State.is_handled and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _interrupt)
 

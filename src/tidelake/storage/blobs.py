@@ -85,7 +85,7 @@ def replace(location: Location, data: bytes, media_type: str | None = None) -> N
     Args:
         location: the blob.
         data: its bytes.
-        media_type: how an object store labels it when it serves it to a browser.
+        media_type: the media type with which an object store serves it to a browser.
 
     Raises:
         OSError, StoreUnreadable: it cannot be written; a blob of this name is unchanged.
@@ -98,7 +98,7 @@ def update(location: Location, change: Callable[[bytes | None], bytes], media_ty
 
     Args:
         location: the blob.
-        change: returns the new bytes for the present ones, or for None if there are none. It may be called several
+        change: returns the new bytes, given the current ones, or None if there are none. It may be called several
             times, and its effect must be the same if it is applied twice.
         media_type: as for `replace`.
 
@@ -127,7 +127,7 @@ def creating(location: Location) -> AbstractContextManager[pa.NativeFile]:
 def upload(source: Location, location: Location) -> None:
     """Copy a file of this machine to a blob, which appears once it is whole. A store verifies the bytes that it gets.
 
-    Cost: one request for a file of up to 5 MiB in an object store, and for each 5 MiB of a larger one, and two more.
+    Cost in an object store: one request for a file of up to 5 MiB; otherwise one for each 5 MiB, and two more.
     """
     _writable(location).upload(source, location)
 
@@ -246,7 +246,7 @@ def list_blobs(folder: Location, after: str = "") -> list[Blob]:
 
 @contextmanager
 def scratch_folder() -> Iterator[Location]:
-    """Give an empty folder on this machine, which is deleted when the block ends."""
+    """Yield an empty folder on this machine, which is deleted when the block ends."""
     with _LOCAL_DISK.scratch_folder() as folder:
         yield folder
 
@@ -300,7 +300,7 @@ def root_of(place: Place | ObjectStorePlace) -> Location:
 def remember(place: ObjectStorePlace) -> Location:
     """Let this process reach a store as its settings say, and return its root; nothing is opened yet.
 
-    A process that is only given a root finds everything else in its environment.
+    A process that knows only the root takes everything else from its environment.
     """
     if _places.get(place.uri) != place:
         _places[place.uri] = place
@@ -317,7 +317,7 @@ def mount(root: str, store: ObjectStore) -> Location:
 
 
 def check_conditional_writes(location: Location) -> None:
-    """Check that of two writers of one object exactly one succeeds. `create` and `write` do so by themselves.
+    """Check that exactly one of two writers of the same object succeeds. `create` and `write` do so by themselves.
 
     Raises:
         ConditionalWritesMissing: no commit to this store would be safe.
@@ -330,7 +330,7 @@ def check_conditional_writes(location: Location) -> None:
 
 
 def engine_error(location: Location, error: BaseException, access: str = "read") -> StoreUnreadable:
-    """Return the error for an engine that could not read or write a table in an object store."""
+    """Return the error to raise if an engine could not read or write a table in an object store."""
     from tidelake.storage.store_errors import store_error
 
     return store_error(str(location), access, error)
@@ -356,7 +356,7 @@ def prepare_spark(spark: SparkSession, location: Location) -> None:
     """Let a session read and write a store.
 
     Raises:
-        SparkLacksStore: the session was started without the jars that this takes.
+        SparkLacksStore: the session was started without the jars that this needs.
     """
     if location.root.startswith(_S3):
         from tidelake.storage.spark_store import prepare

@@ -23,8 +23,7 @@ class Location:
     Args:
         root: the store: a local path, or a URI with `://`.
         path: the segments below the root, joined by `/`; empty for the root itself.
-        is_read_only: whether `blobs` refuses to write there. Everything below inherits it; it plays no part in
-            comparisons.
+        is_read_only: whether `blobs` refuses to write there. Everything below inherits it; comparisons ignore it.
 
     >>> table = Location("/lake/store") / "c" / "7f/updates"
     >>> str(table), table.name, str(table.parent)
@@ -158,7 +157,7 @@ def locate(place: Place) -> Location:
     """Return the root that a path or a URI names.
 
     Raises:
-        ValueError: a `file:` URI names another machine, or is not absolute, or the URI of an object store is not one.
+        ValueError: a `file:` URI names another machine, or is not absolute, or the URI of an object store is invalid.
 
     >>> [locate(place).root for place in ("data/store/", "file:///data/my%20store", "s3://bucket//lake/")]
     ['data/store', '/data/my store', 's3://bucket/lake']

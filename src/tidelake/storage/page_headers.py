@@ -38,7 +38,7 @@ def digest_of_headers(source: pa.NativeFile) -> str:
         source: a Parquet file whose footer can be trusted.
 
     Raises:
-        ValueError: what stands at the place of a header is not one.
+        ValueError: there is no valid header where one should be.
 
     Cost: the footer, and 256 bytes for each page, which has up to 20,000 values.
     """
@@ -53,7 +53,7 @@ def headers_of(source: pa.NativeFile) -> Iterator[tuple[int, bytes]]:
     """Yield the position and the bytes of each page's header, in the order of row groups and columns.
 
     Raises:
-        ValueError: what stands at the place of a header is not one.
+        ValueError: there is no valid header where one should be.
     """
     metadata = pq.read_metadata(source)
     for group in range(metadata.num_row_groups):

@@ -1,4 +1,4 @@
-"""How S3 is reached, for each of the three engines that do so: obstore, delta-rs, and Spark's S3A.
+"""Gives three engines access to S3: obstore, delta-rs, and Spark's S3A.
 
 All three get the same endpoint, region and credentials. The environment says what the settings leave out. What this
 module returns contains secrets: it must not be logged, put into an error, or stored.
@@ -33,7 +33,7 @@ _CREDENTIALS = ("access_key_id", "secret_access_key", "session_token")
 
 @dataclass(frozen=True)
 class Access:
-    """How a bucket is reached, with the settings and the environment taken together."""
+    """How to reach a bucket, from the settings and the environment together."""
 
     bucket: str
     prefix: str

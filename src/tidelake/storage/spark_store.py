@@ -21,7 +21,7 @@ WRITE_OPTIONS = {
     "fs.s3a.committer.name": "magic",
     "fs.s3a.committer.magic.track.commits.in.memory.enabled": "true",
 }
-"""The options of a write of Parquet files: without a rename, which an object store would do by copying."""
+"""The options for writing Parquet files without a rename, which in an object store is a copy."""
 _ALL_BUCKETS = {
     "fs.s3.impl": _FILE_SYSTEM,
     "mapreduce.outputcommitter.factory.scheme.s3": "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory",
@@ -56,14 +56,14 @@ def prepare(spark: SparkSession, place: ObjectStorePlace) -> None:
 
 
 def delete(spark: SparkSession, folder: Location) -> None:
-    """Delete a folder with all objects below it, also those whose names end with a slash."""
+    """Delete a folder with all objects below it, including those whose names end with a slash."""
     context: Any = spark.sparkContext
     path = context._jvm.org.apache.hadoop.fs.Path(str(folder))
     path.getFileSystem(context._jsc.hadoopConfiguration()).delete(path, True)
 
 
 def _trust(gateway: Any, ca_file: str) -> None:
-    """Let the driver's JVM trust certificate authorities besides its own; executors elsewhere need the same setting."""
+    """Let the driver's JVM trust additional certificate authorities; executors elsewhere need the same setting."""
     jvm = gateway.jvm
     authorities = jvm.java.io.File(jvm.java.lang.System.getProperty("java.home"), "lib/security/cacerts")
     password = gateway.new_array(jvm.char, len(_PASSWORD))

@@ -1,4 +1,4 @@
-"""Errors of object stores as Tidelake's own, with the object's URI, and without secrets."""
+"""Converts errors of object stores to Tidelake's own, with the object's URI, and without secrets."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def store_error(uri: str, access: str, error: BaseException) -> StoreUnreadable:
 
 
 def spark_error(text: str) -> StoreUnreadable | None:
-    """Return the error of a request of Spark that an object store refused or did not answer; else None.
+    """Return the error for a request by Spark that an object store refused or did not answer; else None.
 
     >>> denied = "java.nio.file.AccessDeniedException: s3://lake/a.parquet: listObjects() on s3://lake/a.parquet: "
     >>> denied += "software.amazon.awssdk.services.s3.model.S3Exception: sorry (Service: S3, Status Code: 403, X: y):"
@@ -92,7 +92,7 @@ _FAILURE = re.compile(r"(?:java\.net\.\w+|software\.amazon\.awssdk\.[\w.]+)Excep
 _NO_SPARK_CREDENTIALS = "NoAuthWithAWSException"
 _ACTIONS = {"list": "list", "put": "write", "writ": "write", "upload": "write", "delete": "delete"}
 _BY_STATUS = {301: "PermanentRedirect", 400: "AccessDenied", 401: "AccessDenied", 403: "AccessDenied"}
-"""What a status means if the answer has no code, as answers to HEAD; expired credentials are then a bad request."""
+"""What a status means if the answer has no code, as in answers to HEAD; expired credentials are then a bad request."""
 
 
 def _code_of(text: str) -> str | None:
@@ -101,7 +101,7 @@ def _code_of(text: str) -> str | None:
 
 
 def _fact_of(text: str) -> str:
-    """Return what a person needs of an engine's error: an answer may repeat the request, with its signature."""
+    """Return the readable part of an engine's error; the rest may repeat the request, with its signature."""
     code, message = _code_of(text), _MESSAGE.search(text)
     if code is not None:
         return f"{code}: {message[1]}" if message is not None and message[1] else code

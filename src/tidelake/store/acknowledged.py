@@ -58,7 +58,7 @@ def read_markers(path: Location, first: int = 0) -> Markers:
 
 
 def entry_markers(path: Location) -> dict[int, set[str]]:
-    """List by version the SHA-256 in the name of each entry's marker, whether or not the marker is damaged."""
+    """Return by version the SHA-256 in the name of each entry's marker, whether or not the marker is damaged."""
     digests: dict[int, set[str]] = defaultdict(set)
     for version, digest, kind in _list_markers(path):
         if kind == "json":

@@ -17,7 +17,7 @@ from tidelake.store.table_log import settle
 
 
 def bring_over(path: Location) -> bool:
-    """Upgrade a table to the newest format, unless it has that format; return whether this call did so.
+    """Upgrade a table to the newest format, unless it is in that format; return whether this call upgraded it.
 
     The log gets markers, then one commit states the format and sets the property. If the call is interrupted in
     between, the table still belongs to the earlier release, and the next call starts over. If the earlier release

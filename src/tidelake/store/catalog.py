@@ -138,7 +138,7 @@ class Catalog:
     def _entry_of_published(self, name: str) -> Entry | None:
         """Return the newest entry of a collection in an object store, if this process knows that it is published.
 
-        A name is bound anew only if its collection has another name, so the newest handles prove such a binding.
+        A name is rebound only if its collection has another name, so the newest handles prove such a binding.
         """
         if self.store.root.is_local:
             return None
@@ -181,7 +181,7 @@ class Catalog:
         return divide(self.store)
 
     def upgrade(self) -> list[str]:
-        """Bring all of the store over to the newest format; return the names of all collections."""
+        """Upgrade the whole store to the newest format; return the names of all collections."""
         if not self.exists():
             self._check_not_lost()
             return []
@@ -265,7 +265,7 @@ class Catalog:
     def publish(self, collection: Collection) -> Publication:
         """Bind a collection's name to it, so that its contents may be published, and return the publication.
 
-        If the name is bound to another collection, which was dropped or has a different name now, it is bound anew. If
+        If the name is bound to another collection, which was dropped or has a different name now, it is rebound. If
         it is bound to this one, nothing is written.
 
         Raises:
@@ -305,7 +305,7 @@ class Catalog:
 
         Raises:
             ConfigurationError: a collection exists with a different envelope or schema; those are fixed.
-            CollectionRenamed: a collection has a name now that the settings do not have.
+            CollectionRenamed: a collection was renamed, and the settings do not have its new name.
 
         Cost: what `find` costs for each specification, and no other entry.
         """

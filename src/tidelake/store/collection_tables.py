@@ -1,4 +1,4 @@
-"""Creates, upgrades and fences the tables of a collection, apart from its handles."""
+"""Creates, upgrades and fences the tables of a collection, except its handles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 
 
 def create_tables(collection: Collection) -> None:
-    """Create the tables of a collection, apart from those that exist."""
+    """Create the tables of a collection that do not exist yet."""
     from tidelake.store.table_schema import (  # imported late: `status` reads catalogs without Spark
         late_schema,
         updates_schema,

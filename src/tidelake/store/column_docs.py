@@ -33,7 +33,7 @@ def _states_events(entry: Entry) -> bool:
 
 
 def _row_records(event: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the records that `before` and `after` of a change event spell out; others are only named."""
+    """Yield the records that `before` and `after` of a change event define; references by name are left out."""
     for field in event.get("fields", ()):
         if field["name"] in (BEFORE, AFTER):
             branches = field["type"] if isinstance(field["type"], list) else [field["type"]]

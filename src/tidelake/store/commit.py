@@ -77,7 +77,7 @@ SWEEP_FLOOR = "sweep_floor"
 FLAGGED = "flagged"
 """The `seq` up to which each commit since the table's creation came from a release that sets the flags of its caller.
 
-An earlier release leaves this value behind, and no later commit makes it catch up: from then on, flags mean nothing."""
+A commit by an earlier release does not raise this value, and no later commit catches up: flags then mean nothing."""
 
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 6 hours",
@@ -135,7 +135,7 @@ def create_table(
 
 @contextmanager
 def _folder_apart(path: Location, nonce: str) -> Iterator[Location]:
-    """Give a folder on a disk for a table's first entry: on the disk of the store, if the store is on one."""
+    """Yield a folder on a local disk for a table's first entry: on the store's own disk, if it has one."""
     if not path.is_local:
         with blobs.scratch_folder() as scratch:
             yield scratch
@@ -170,7 +170,7 @@ class OpenTable:
 
         Args:
             path: the table's folder.
-            may_be_stale: whether the state may be the one that this process has seen last, which takes no request to an
+            may_be_stale: whether the state may be the last one that this process has seen, which takes no request to an
                 object store. A commit from a stale state conflicts.
 
         Raises:
@@ -597,7 +597,7 @@ def _load_at(path: Location, version: int) -> DeltaTable:
 
 
 def _run_file(path: str, action: dict[str, Any]) -> RunFile:
-    """Describe a live file by what its log entry says."""
+    """Describe a live file from its log entry."""
     statistics = action["statistics"] or {}
     low, high = (statistics.get(bound, {}).get(TIME) for bound in ("minValues", "maxValues"))
     return RunFile(

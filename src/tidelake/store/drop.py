@@ -1,8 +1,8 @@
-"""Drops a collection: first its handles say so, then its tables go, once nobody can be reading them any more.
+"""Drops a collection: first in its handles; its tables are deleted once nobody can still be reading them.
 
 The commit to the handles ends the collection: since is empty, its name is free, and its writers are fenced. Readers who
-hold a capability keep its files; everybody else has the retention period to finish, from the moment in which a process
-found, by the store's clock, that nobody holds the collection. The handles stay for ever. See docs/decisions/catalog.md.
+hold a capability keep its files; everybody else has the retention period to finish, from the moment when a process
+found, by the store's clock, that nobody holds the collection. The handles stay forever. See docs/decisions/catalog.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelake.store.rename import bound_entry
 
 
 def drop(store: Store, name: str) -> Entry:
-    """Drop a collection, and return its last entry. If it was dropped already, what is left to do is done.
+    """Drop a collection, and return its last entry. If it was dropped already, only finish what is left to do.
 
     Raises:
         UnknownCollection: the store has no collection of this name.
@@ -69,7 +69,7 @@ def _fence(collection: Collection) -> None:
 
 
 def observe_dropped(paths: CollectionPaths) -> Entry:
-    """End the leases of a dropped collection that nobody has renewed, and note when nobody was found to hold it.
+    """End the leases of a dropped collection that nobody has renewed, and note when it was found that nobody holds it.
 
     Returns:
         The entry, with everything that could be noted. An entry of a collection that was not dropped is not changed.
@@ -80,7 +80,7 @@ def observe_dropped(paths: CollectionPaths) -> Entry:
     if seen.dropped is None or seen.dropped.storage == "gone":
         return seen
     beats = beats_of(seen)
-    # After the beats were read: what was seen is at least as old as the clock says.
+    # Read the clock after the heartbeats, so that no heartbeat is newer than the clock says.
     store_ms = int(blobs.now_s(paths.root) * 1000)
     slack_ms = clock_slack_ms(paths.root)
 

@@ -36,7 +36,7 @@ class Hold(BaseModel):
     """The SHA-256 of the holder's secret, in hexadecimal digits."""
     purpose: str = ""
     lease_ms: int
-    """For how long the capability lives after its last call, by the store's clock."""
+    """How long the capability lives after its last call, by the store's clock."""
     acquired_at_ms: int
     renewed_at_ms: int
     """When its last call was, by the holder's clock: for people. Only sightings end a lease."""
@@ -45,7 +45,7 @@ class Hold(BaseModel):
     sighting: Sighting | None = Field(default=None, exclude_if=lambda sighting: sighting is None)
     """The first sighting of the beat, if there was one."""
     pinned_seq: int | None = Field(default=None, exclude_if=lambda seq: seq is None)
-    """The `seq` of `updates/` from which on its holder may be reading: sweeps leave those files alone."""
+    """The first `seq` of `updates/` that its holder may be reading: sweeps leave the files from there on alone."""
 
 
 class Capability(BaseModel):
@@ -57,7 +57,7 @@ class Capability(BaseModel):
     kind: Literal["critical", "read"]
     since: tuple[int, ...]
     hold: Hold | None = Field(default=None, exclude_if=lambda hold: hold is None)
-    """Of a reader's capability. Handles with a hold have the format `HANDLES_VERSION`."""
+    """Only a reader's capability has one. Handles with a hold have the format `HANDLES_VERSION`."""
 
 
 class Ended(BaseModel):
@@ -80,7 +80,7 @@ class Renaming(BaseModel):
 
 
 class Dropped(BaseModel):
-    """The end of a collection; the entry stays for ever, so that its id is never taken for another collection."""
+    """The end of a collection; the entry stays forever, so that its id is never taken for another collection."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -131,10 +131,10 @@ def _described(
 
 
 def upload_run(folder: Location, table: Location, run: str) -> list[RunFile]:
-    """Put the files of a run that were written on this machine into an object store, except those without rows.
+    """Upload the files of a run from this machine to an object store, except those without rows.
 
     Args:
-        folder: the folder that holds the files, as they are to lie in the run's folder.
+        folder: the folder that holds the files, laid out as in the run's folder.
         table: the table's folder.
         run: the run.
 
@@ -303,7 +303,7 @@ def open_verified(
         file: the file, as the log describes it.
         reads_pages: whether pages will be read; if not, their headers are not verified.
         may_be_remembered: whether the bytes may be those that this process has put or read before, if they have the
-            committed digest. Not for a caller that says whether the file is there, or lets Spark read it.
+            committed digest. False for a caller that reports whether the file exists, or that lets Spark read it.
 
     Raises:
         DamagedTable: the file is missing, or its size or digest differs.
@@ -398,7 +398,7 @@ def _hash_file(location: Location) -> str:
 
 
 def _open_with_digest(location: Location, size: int | None = None) -> tuple[pa.NativeFile, str]:
-    """Open a file for Arrow, and compute its digest; if it should be small, an object store is asked once."""
+    """Open a file for Arrow, and compute its digest; a small file takes one request to an object store."""
     if size is not None and size <= HASHED_BYTES_MAX and not location.is_local:
         data = blobs.read(location)
         return pa.BufferReader(data), sha256(data).hexdigest()

@@ -2,9 +2,10 @@
 
 The name of a marker has the SHA-256 of its entry. So one listing of the markers, from the newest verified version on,
 proves that this version is still the one that was verified, and shows every later version. Entries of later versions
-are read and must follow the chain. Whatever does not fit ends the following: the log is opened afresh, and `settle`
-says what is wrong. An entry without a marker is not noticed until a commit collides with it; then the log is opened
-afresh as well. A log on a disk is always opened afresh, which is faster than anything that a process could remember.
+are read and must follow the chain. If anything does not fit, the log is no longer followed: it is opened from scratch,
+and `settle` says what is wrong. An entry without a marker is not noticed until a commit collides with it; then the log
+is opened from scratch as well. A log on a disk is always opened from scratch, which is faster than anything that a
+process could remember.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from tidelake.store.log_state import LogState, entry_steps
 from tidelake.store.table_log import Tip, entry_path, read_or_none, settle, stated_before
 
 _KEPT_BYTES_MAX = 32 << 20
-"""Checkpoints and entries that a process remembers. The logs that were not used for longest are forgotten."""
+"""The maximum size of the logs that a process remembers. The least recently used logs are forgotten."""
 _FOLLOWED_ENTRIES_MAX = 16
-"""If a log has grown by more entries, opening it afresh takes fewer requests: a checkpoint may sum them up."""
+"""If a log has grown by more entries, opening it from scratch takes fewer requests: a checkpoint may sum them up."""
 
 
 @dataclass(frozen=True)
@@ -129,17 +130,17 @@ def remember(path: Location, followed: Followed) -> None:
 
 
 def forget(path: Location) -> None:
-    """Open a log afresh the next time."""
+    """Open a log from scratch the next time."""
     _kept.drop(path)
 
 
 def forget_all() -> None:
-    """Open every log afresh the next time, as a new process does."""
+    """Open every log from scratch the next time, as a new process does."""
     _kept.clear()
 
 
 def _follow(path: Location, followed: Followed) -> Followed | None:
-    """Return a log with the entries that were acknowledged since; None if it has to be opened afresh."""
+    """Return a log with the entries that were acknowledged since; None if it must be opened from scratch."""
     tip = followed.tip
     markers = read_markers(path, tip.version)
     if markers.entries.get(tip.version) != tip.digest or markers.newest - tip.version > _FOLLOWED_ENTRIES_MAX:

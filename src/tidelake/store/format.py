@@ -3,8 +3,8 @@
 Format 2 comes with markers (`acknowledged`), digests and sweep floors, which earlier releases neither write nor check.
 Earlier releases do not check the format either, but they refuse a table with `delta.setTransactionRetentionDuration`.
 Formats 3 and 4 are the catalog's alone. Format 3 has publications, which earlier releases would take for collections;
-in format 4, names and collections have logs of their own. Format 5 is that of handles that have had a hold, a new
-name or an end, which earlier releases do not know. Earlier releases refuse the later format. See
+in format 4, names and collections have logs of their own. Format 5 is for the handles of collections that were ever
+held, renamed or dropped, which earlier releases do not know. Earlier releases refuse the later format. See
 docs/decisions/format.md.
 """
 

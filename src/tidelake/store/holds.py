@@ -1,10 +1,9 @@
-"""Holds: the read capabilities of a collection as changes of its entry. Nothing here reads a clock or writes a file.
+"""Holds: what each call of a read capability changes in the collection's entry. Reads no clock, and writes no file.
 
-A hold lives as long as its holder makes a call within its lease. Whether it has done so is not decided by the clock of
-any process: each call raises the hold's beat, and an observer, the compaction, notes the beat with the time of the
-store's own clock. If a later observer finds the same beat, and the store's clock is a lease ahead of the note, it
-commits the expiry together with the new `since`, from the state in which it saw the beat. See
-docs/decisions/holds.md.
+A hold lives as long as its holder makes a call within each lease. No process's clock decides whether it has: each call
+raises the hold's beat, and an observer, the compaction, notes the beat with the time of the store's own clock. If a
+later observer finds the same beat, and the store's clock is a lease ahead of the note, it commits the expiry together
+with the new `since`, from the state in which it saw the beat. See docs/decisions/holds.md.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def acquire(entry: Entry, token: Token, at: int, lease_ms: int, purpose: str, no
         entry: the entry.
         token: a new token.
         at: the first time that stays readable, at or after `since`; it may also be beyond upper.
-        lease_ms: for how long the hold lives after each call, in milliseconds.
+        lease_ms: how long the hold lives after each call, in milliseconds.
         purpose: what it is for, in the words of the holder.
         now_ms: the time by this process's clock, for people.
 
@@ -154,7 +153,7 @@ def downgrade(entry: Entry, token: Token, to: int, now_ms: int, pinned_seq: int 
         token: the token of the hold.
         to: a time at or after the hold's own since.
         now_ms: the time by this process's clock, for people.
-        pinned_seq: the `seq` of `updates/` from which on the holder reads from now on; None leaves it as it is.
+        pinned_seq: the first `seq` of `updates/` that the holder reads from now on; None leaves it as it is.
 
     Raises:
         ArgumentRefused: `to` is not a time.
@@ -192,7 +191,7 @@ def take_over(entry: Entry, token: Token, fresh: Token, now_ms: int) -> Entry:
 
 
 def drop(entry: Entry, token: Token) -> Entry:
-    """End a hold; raises what `find` raises, also if it was dropped before."""
+    """End a hold; raises what `find` raises, even if the hold was dropped before."""
     held, _ = find(entry, token)
     return _ended(entry, {held.id: "dropped"})
 
@@ -217,7 +216,7 @@ def beats_of(entry: Entry) -> dict[str, int]:
 
 
 def observe(entry: Entry, seen: Mapping[str, int], now_ms: int, slack_ms: int = 0) -> Entry:
-    """Note what was seen of each hold, and end those that nobody has called for a lease.
+    """Note the beats that were seen, and end each hold that had no call for the length of its lease.
 
     Args:
         entry: the newest entry, which may be newer than what was seen.
@@ -244,7 +243,7 @@ def observe(entry: Entry, seen: Mapping[str, int], now_ms: int, slack_ms: int = 
 
 
 def clock_slack_ms(folder: Location) -> int:
-    """Return how inexact the clock of a store is: an object store tells whole seconds."""
+    """Return how inexact the clock of a store is: that of an object store has whole seconds."""
     return 0 if folder.is_local else 1_000
 
 

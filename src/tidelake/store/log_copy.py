@@ -20,7 +20,7 @@ def next_entry(tip: Tip, commit: Callable[[DeltaTable], None]) -> bytes:
 
     Args:
         tip: the verified log.
-        commit: makes the call; what it raises means that there is no entry.
+        commit: makes the call; if it raises, there is no entry.
     """
     with blobs.scratch_folder() as folder:
         commit(_copied(tip, folder))

@@ -1,7 +1,7 @@
 """The state that a table's log describes by Delta's rules, read from entries and checkpoints that have been verified.
 
-delta-rs makes the commits. It is not asked what the log says: it would read the log once more, unverified, and it
-trusts checkpoints, which it writes without any checksum. A checkpoint is trusted only if it holds the same state as the
+delta-rs makes the commits, but does not read the log here: it would read the log once more, unverified, and it trusts
+checkpoints, which it writes without any checksum. A checkpoint is trusted only if it holds the same state as the
 entries that it sums up.
 """
 
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 Actions = Iterable[dict[str, dict[str, Any]]]
 Step = tuple[str, str, Any]
-"""What an action changes: the kind of the action, the path or name that it is about, and what the action says of it."""
+"""What an action changes: the kind of the action, the path or name that it concerns, and what it says about that."""
 
 _CACHED_BYTES_MAX = 1 << 16
 """Entries up to this size are parsed once in a process. Hardly any is larger."""

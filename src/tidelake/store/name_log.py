@@ -1,9 +1,9 @@
 """The log of a name: to which collection it is bound, and where its contents are published.
 
-An entry is created only if its version is free, so of several processes that create a collection of one name exactly
-one succeeds. The entries have the form of a Delta log without rows, with `seq`, nonce, the hash of the entry before
-and a marker, so that `table_log` verifies them. Each name that was ever bound has a blob elsewhere, too: without it, a
-lost log would look like a name that is free.
+An entry is created only if its version is free, so exactly one of several processes that create a collection with the
+same name succeeds. The entries have the form of a Delta log without rows, with `seq`, nonce, the hash of the entry
+before and a marker, so that `table_log` verifies them. Each name that was ever bound also has a blob elsewhere: without
+it, a lost log would look like a name that is free.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class NameLog:
             store: the store.
             folder: the folder of the name; see `publication.folder_of_name`.
             may_be_stale: see `OpenTable`.
-            may_be_lost: whether the log of a name that was bound may be missing: only to make it again.
+            may_be_lost: whether the log of a name that was bound may be missing; only for recreating it.
 
         Raises:
             DamagedLog: what was acknowledged is missing or has changed.

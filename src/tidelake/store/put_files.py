@@ -2,7 +2,7 @@
 
 A store verifies the SHA-256 of the bytes that it gets, and shows an object to everybody once it has answered. So the
 answer to a put proves that the file exists with these bytes, and a commit need not read it back. A file's digest is in
-the log, so bytes that were read or put once prove themselves; nothing has to be asked about them again.
+the log, so bytes that were once read or put can be verified without another request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelake.storage.location import Location
 
 _PUTS_MAX = 4096
 _BYTES_MAX = 32 << 20
-"""The total size of the files whose bytes are remembered. Those that were not used for longest are forgotten."""
+"""The total size of the files whose bytes are remembered. The least recently used ones are forgotten."""
 
 
 class Put(NamedTuple):

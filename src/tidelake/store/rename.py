@@ -1,4 +1,4 @@
-"""Gives a collection another name: first the intent is in its handles, then the new name is bound, then it changes.
+"""Renames a collection: states the intent in its handles, binds the new name, and then changes the name in the handles.
 
 The collection has its earlier name until the last commit, which only succeeds while the handles have the same intent.
 Whoever wants the new name for another collection in the meantime finishes the renaming first, so a name that is bound
@@ -21,7 +21,7 @@ from tidelake.store.retry import ATTEMPTS_MAX
 
 
 def bound_entry(store: Store, binding: Binding | None) -> Entry | None:
-    """Return the entry of the collection that a name is bound to, whatever name it has now, or whether it was dropped.
+    """Return the entry of the collection that a name is bound to, under any current name, and even if it was dropped.
 
     Args:
         store: the store.
@@ -39,7 +39,7 @@ def bound_entry(store: Store, binding: Binding | None) -> Entry | None:
 
 
 def rename(store: Store, name: str, other: str) -> Entry:
-    """Rename a collection, and return its new entry; nothing is written if that was done before.
+    """Rename a collection, and return its new entry; nothing is written if it already has the new name.
 
     Args:
         store: a store that is divided.
@@ -48,7 +48,7 @@ def rename(store: Store, name: str, other: str) -> Entry:
 
     Raises:
         UnknownCollection: the store has no collection of this name.
-        CollectionRenamed: it has another name than these two.
+        CollectionRenamed: it has neither of these two names.
         NameTaken: another collection has the new name, or is being created with it.
     """
     for attempt in range(ATTEMPTS_MAX):
@@ -79,7 +79,7 @@ def finish_renaming(store: Store, entry: Entry) -> None:
     if intent is None:
         return
     for attempt in range(ATTEMPTS_MAX):
-        # The log comes first: who binds the name after it was read makes the commit below conflict.
+        # The log comes first: if another process binds the name after it was read, the commit below conflicts.
         log = NameLog.of(store, intent.to)
         if read_handles(paths).renaming != intent:
             return
@@ -109,7 +109,7 @@ def _check_free_in(log: NameLog, entry: Entry) -> None:
     """Check that no other collection has a name, is being created with it, or is about to get it.
 
     Raises:
-        NameTaken: one is.
+        NameTaken: another collection has it, or is about to.
     """
     binding = log.binding
     if binding is None or binding.id in (None, entry.id):

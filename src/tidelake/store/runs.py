@@ -254,7 +254,7 @@ def append_run(
     Args:
         table: the table's folder.
         kind: the kind of the run.
-        write: writes a run under the given name. It is called again, with a new name, if a sweep was faster.
+        write: writes a run under the given name. It is called again, with a new name, if a sweep deleted the run first.
         epoch: the writer's epoch.
         values: what the commit sets.
 

@@ -13,16 +13,16 @@ from tidelake.store.layout import BINDINGS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIM
 
 
 def last_sealed_by(collection: Collection, after: int, moment_ms: int) -> int | None:
-    """Return the last time that was sealed by a moment, together with every time before it.
+    """Return the last time that had been sealed at a given moment, as had every time before it.
 
     A proof has the moment just before the commit of its seal: the contents AS OF the returned time are those that could
-    be read at `moment_ms`. A binding has the moment in which its tick began, from which its time is minted: they are
+    be read at `moment_ms`. A binding has the moment when its tick began, from which its time is minted: they are
     the contents AS OF `moment_ms`, if the clock was right. A time that was proven twice counts as sealed by the second
     proof: the first seal may have been stopped before its commit.
 
     Args:
         collection: the collection.
-        after: times that are not after this one are not looked at.
+        after: only times after this one are considered.
         moment_ms: the moment, in milliseconds since 1970.
 
     Returns:

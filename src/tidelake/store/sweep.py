@@ -1,4 +1,4 @@
-"""Sweeps: deletes the folders of runs that are in no log, and files that a killed process left unfinished.
+"""Sweeps: delete the folders of runs that are in no log, and files that a killed process left unfinished.
 
 Needs no JVM. The age of what is deleted is that of its note in `_dead/`, by the clock of the store.
 """
@@ -21,7 +21,7 @@ from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 from tidelake.store.table_log import LOG
 
 RETENTION_S = 24 * 3600.0
-"""How long readers may use files after a commit has removed them, from the first sweep on that finds them dead."""
+"""How long readers may use files after a commit has removed them, counted from the first sweep that finds them dead."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ def _dead_folders(table: OpenTable, listing: Listing) -> list[str]:
 
 
 def sweep(table: Location, retention_s: float = RETENTION_S, pinned_seq: int | None = None) -> int:
-    """Delete the folders of runs that a sweep found in no log longer ago than the retention period; count them.
+    """Delete the runs that an earlier sweep, more than the retention period ago, found in no log; return their number.
 
     Merges leave behind the runs that they replace, and killed processes leave theirs. A reader has `retention_s` to
     finish with the version for which its read was planned, from the first sweep on that finds the run in no log, or as
-    long as its hold lives if that pins a `seq`. The clock may be wrong, and a writer may be about to commit one of
+    long as its hold lasts, if the hold pins a `seq`. The clock may be wrong, and a writer may be about to commit one of
     these runs; so the sweep floor is committed before any run is deleted.
     """
     opened = OpenTable(table)

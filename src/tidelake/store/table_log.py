@@ -44,7 +44,7 @@ SEQ = "seq"
 BEFORE = "before"
 """The field of an entry's `commitInfo` that states the SHA-256 of the entry before it; empty in the first entry."""
 _CROWDED_S = 10.0
-"""How old entries must be that are deleted because there are many later ones. By then, whoever listed them has read
+"""The minimum age of entries that are deleted because there are many later ones. By then, whoever listed them has read
 them, or lists the log once more."""
 RETENTION_S = 6 * 3600
 """How long entries stay even if there are two later checkpoints: a reader may be about to read them."""
@@ -202,7 +202,7 @@ class Tip:
     digest: str | None
     """The entry's SHA-256; None if another engine or an earlier release wrote the entry."""
     checkpoint: bytes | None = None
-    """The checkpoint that the log begins with, if any."""
+    """The checkpoint at which the log begins, if any."""
     entries: tuple[bytes, ...] = ()
     """The entries after the checkpoint."""
     checkpoint_version: int = -1

@@ -1,4 +1,4 @@
-"""How a log line looks, and where it goes: text or JSON, on standard error and, if wanted, in a file as well."""
+"""The format of log lines and where they go: text or JSON, to standard error and, if requested, also to a file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LogStream:
 
 
 def log_stream(variables: Mapping[str, str]) -> LogStream:
-    """Open what log lines are written to.
+    """Open the stream to which log lines are written.
 
     Raises:
         ConfigurationError: the file cannot be opened.
@@ -83,7 +83,7 @@ def log_processors(variables: Mapping[str, str]) -> list[Any]:
 
 
 def configure_logs(variables: Mapping[str, str]) -> LogStream:
-    """Send the log of this process where the environment says, and return what it is written to.
+    """Direct the log of this process to where the environment says, and return the stream.
 
     Standard output is never written to: it is for a command's result.
 

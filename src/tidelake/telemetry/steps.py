@@ -1,6 +1,6 @@
 """What a step on a collection reports to monitoring: how long it took, what it counted, and whether it failed.
 
-`observed` marks the function of a step. Without a listener, a step costs one more look at its table's log.
+`observed` marks the function of a step. Without a listener, a step costs one more read of its table's log.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def observed(
                     if _listeners:
                         seconds = time.perf_counter() - clock
                         counts = {} if found is None else _counts_of(step, found)
-                        _tell(StepOutcome(step, collection.name, began_s, seconds, counts, error))
+                        _notify(StepOutcome(step, collection.name, began_s, seconds, counts, error))
 
         return call
 
@@ -189,7 +189,7 @@ def _counts_of(step: str, report: object) -> dict[str, int]:
     return numbers
 
 
-def _tell(outcome: StepOutcome) -> None:
+def _notify(outcome: StepOutcome) -> None:
     """Notify every listener. Monitoring never stops a step."""
     for listener in _listeners:
         try:

@@ -70,7 +70,7 @@ class ValidateReport:
     quarantine: dict[str, int] = field(default_factory=dict)
     decided: int = 0
     doubled: int = 0
-    """In tables with keys, how many times a key has two values at the same time."""
+    """In tables with keys, the number of cases in which a key has two values at one time."""
     diff_sum_recorded: int = 0
     """The sum of all diffs before upper: what the last validation recorded, plus the sum of this range."""
     diff_sum_found: int | None = None
@@ -84,7 +84,7 @@ class ValidateReport:
     hash_mismatches: list[str] = field(default_factory=list)
     """What no longer has the hash that it had when it was written or validated; `mismatches` includes these."""
     readable_beyond_upper: int = 0
-    """Number of reads at or after upper that were answered, although they must be refused."""
+    """Number of reads at or after upper that were answered, although they should have been refused."""
     below_zero: int | None = None
     """Rows whose accumulated diff is negative; None if they were not counted."""
     below_zero_first: list[str] = field(default_factory=list)

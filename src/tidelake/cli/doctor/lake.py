@@ -52,7 +52,7 @@ def lake_findings(config: Path) -> Iterator[Finding]:
 def _object_store(place: ObjectStorePlace) -> Iterator[Finding]:
     """Check an object store: whether it answers, whether it can be written to, its conditional writes, and its clock.
 
-    The object that shows whether the store has conditional writes stays in it; jobs create the same one.
+    The object that tests conditional writes stays in the store; jobs create the same one.
     """
     from tidelake.storage import blobs
 
@@ -102,7 +102,7 @@ def _folder(store: Path) -> Iterator[Finding]:
 
 
 def _clock(ahead_s: float) -> Finding:
-    """Judge how far the store's clock is ahead of this machine's."""
+    """Report how far the store's clock is ahead of this machine's."""
     if abs(ahead_s) <= _SKEW_WARN_S:
         return Finding("clock", "ok", "this machine and the store agree on the time")
     behind = "behind" if ahead_s > 0 else "ahead of"
@@ -117,10 +117,10 @@ def _servers(settings: Settings) -> Iterator[Finding]:
         return
     from tidelake.topic.schema_registry import SchemaRegistry
 
-    patient = settings.registry.request_timeout_s
-    waiting = settings.registry.model_copy(update={"request_timeout_s": min(patient, _WAIT_S_MAX)})
+    configured_s = settings.registry.request_timeout_s
+    impatient = settings.registry.model_copy(update={"request_timeout_s": min(configured_s, _WAIT_S_MAX)})
     try:
-        subjects = SchemaRegistry(waiting).subjects()
+        subjects = SchemaRegistry(impatient).subjects()
     except TidelakeError as error:
         yield failed("registry", error)
     else:
@@ -128,7 +128,7 @@ def _servers(settings: Settings) -> Iterator[Finding]:
 
 
 def _collections(settings: Settings) -> Iterator[Finding]:
-    """Check each collection: its topics, and whether its tables open and fit the settings."""
+    """Check each collection: its topics, and whether its tables can be opened and fit the settings."""
     from tidelake.store.catalog import Catalog
     from tidelake.store.layout import Store
 
@@ -163,9 +163,9 @@ def _topics(settings: CollectionSettings, unreachable: set[str]) -> Iterator[Fin
 
     servers = ""
     if settings.kafka is not None:
-        patient = settings.kafka.request_timeout_s
-        waiting = settings.kafka.model_copy(update={"request_timeout_s": min(patient, _WAIT_S_MAX)})
-        settings, servers = settings.model_copy(update={"kafka": waiting}), waiting.bootstrap_servers
+        configured_s = settings.kafka.request_timeout_s
+        impatient = settings.kafka.model_copy(update={"request_timeout_s": min(configured_s, _WAIT_S_MAX)})
+        settings, servers = settings.model_copy(update={"kafka": impatient}), impatient.bootstrap_servers
     if servers in unreachable:
         return
     for topic in open_topics(settings):
@@ -190,7 +190,7 @@ def _topics(settings: CollectionSettings, unreachable: set[str]) -> Iterator[Fin
 
 
 def _table(settings: Settings, collection: CollectionSettings, catalog: Catalog) -> Finding:
-    """Check that the tables of a collection open, and fit the settings."""
+    """Check that the tables of a collection can be opened, and fit the settings."""
     from tidelake.lake import Lake
 
     check = f"collection {collection.name}"

@@ -33,7 +33,7 @@ def init(
         ),
     ],
     name: Annotated[
-        str | None, typer.Option(help="The collection's name; by default, it comes from the topic's.")
+        str | None, typer.Option(help="The collection's name; by default, derived from the topic's name.")
     ] = None,
     kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The brokers that have the topic.")] = None,
     registry: Annotated[
@@ -88,7 +88,7 @@ def init(
     collection = name or _collection_name(topic_name, draft)
     source = {"source": "kafka"} if is_kafka else {}
     block = {**draft.block, "topic": topic_name, **source}
-    if "schema" in block:  # the longest part comes last
+    if "schema" in block:  # the longest part goes last
         block["schema"] = block.pop("schema")
     _write(config, settings | {"collections": {collection: block}}, draft)
     for remark in draft.remarks:
@@ -136,7 +136,7 @@ def _file_topic(folder: FolderPlace, config: Path) -> tuple[list[Sample], dict[s
 
 
 def _overlap(one: Path, other: Path) -> bool:
-    """Whether one folder is the other, or inside it."""
+    """Whether two folders are the same, or one is inside the other."""
     first, second = Path(os.path.realpath(one)), Path(os.path.realpath(other))
     return first.is_relative_to(second) or second.is_relative_to(first)
 
@@ -204,7 +204,7 @@ def _write(config: Path, document: dict[str, Any], draft: Draft) -> None:
     """Check the settings, and write them.
 
     Raises:
-        OptionRefused: the file exists by now, or the settings would be refused; nothing was written.
+        OptionRefused: the file was created in the meantime, or the settings would be refused; nothing was written.
     """
     from tidelake.settings.lake import check_topics, load_settings
 
@@ -226,7 +226,7 @@ def _write(config: Path, document: dict[str, Any], draft: Draft) -> None:
 
 
 def _text_of(document: dict[str, Any], draft: Draft) -> str:
-    """Return the file: what was found as comments, then the settings, with each column on a line."""
+    """Return the text of the file: the remarks as comments, then the settings, with one line per column."""
     import yaml
 
     class Dumper(yaml.SafeDumper):

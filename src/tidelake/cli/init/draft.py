@@ -31,7 +31,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user has chosen; None is for what the samples should decide."""
+    """What the user has chosen; None leaves a choice to the samples."""
 
     envelope: str | None = None
     key: tuple[str, ...] = ()
@@ -113,8 +113,8 @@ def _json_draft(
     """Draft the settings of a topic of JSON records."""
     payloads = [_payload(value) for _, value in objects]
     events = [value for value in payloads if isinstance(value.get("op"), str) and {"before", "after"} & set(value)]
-    is_of_changes = choices.envelope == "debezium" or (choices.envelope is None and len(events) * 2 > len(payloads))
-    if is_of_changes:
+    has_changes = choices.envelope == "debezium" or (choices.envelope is None and len(events) * 2 > len(payloads))
+    if has_changes:
         schemas = [value["schema"] for _, value in objects if _payload(value) is not value]
         return _json_changes(topic, samples, events, choices, schemas)
     keys = [_json(sample.key) for sample in samples if sample.key is not None]
@@ -347,7 +347,7 @@ def _fits(values: Sequence[bytes], schema: Any) -> bool:
         buffer = io.BytesIO(value)
         try:
             fastavro.schemaless_reader(buffer, parsed, None)
-        except Exception:  # fastavro raises errors of any type for bytes that are not of the schema
+        except Exception:  # fastavro raises errors of any type for bytes that do not fit the schema
             return False
         return buffer.tell() == len(value)
 

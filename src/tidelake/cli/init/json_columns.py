@@ -19,7 +19,7 @@ class Inferred:
         self.remarks: list[str] = []
 
     def record(self, name: str, objects: Sequence[Mapping[str, Any]], required: Iterable[str] = ()) -> dict[str, Any]:
-        """Return the Avro record of JSON objects; all columns may be null, except those that are required."""
+        """Return the Avro record of JSON objects; every column is nullable except the required ones."""
         required, fields, taken = set(required), [], set()
         for column in dict.fromkeys(name for value in objects for name in value):
             if not _NAME.fullmatch(column) or column.lower() in taken:
@@ -34,7 +34,7 @@ class Inferred:
         return {"type": "record", "name": name, "fields": fields}
 
     def _kind(self, path: str, column: str, values: list[Any]) -> Any:
-        """Return the Avro type of most of the values; None if they have no columns."""
+        """Return the Avro type of most values; None if they are objects without usable fields."""
         kinds: dict[str, list[Any]] = {}
         for value in values:
             if value is not None:

@@ -1,6 +1,6 @@
 """The position of a change event: its place in the source's own order.
 
-For PostgreSQL, it begins with the end of the transaction that was committed before that of the event
+For PostgreSQL, it begins with the end of the transaction that was committed just before the event's own
 (`source.sequence`). The event's place in the log (`source.lsn`) follows: transactions overlap in the log, but arrive
 whole, in the order of their commits. Events read after a snapshot come after the snapshot, even if they were written
 earlier. See docs/decisions/positions.md.

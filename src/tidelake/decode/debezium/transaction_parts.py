@@ -1,4 +1,4 @@
-"""Reads what a tick has to know about change events before it decodes their rows: their transactions and snapshots."""
+"""Reads what a tick must know about change events before it decodes their rows: their transactions and snapshots."""
 
 from __future__ import annotations
 
