@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -22,6 +23,7 @@ from tidelake.compact import compaction
 from tidelake.errors import ArgumentRefused, KeysInError, PredicateRefused, SinceError, UnknownColumn, UpperError
 from tidelake.model.positioned import contents
 from tidelake.read.changes import changes
+from tidelake.read.diff import difference
 from tidelake.read.snapshot import snapshot
 
 pytestmark = pytest.mark.spark
@@ -186,6 +188,16 @@ def test_times_that_cannot_be_read_and_bad_arguments_are_refused(tmp_path: Path,
         changes(spark, collection, 4, 5, ["nope"])
     with pytest.raises(PredicateRefused):
         changes(spark, collection, 4, 5, where="now() > 0")
+    for time in (-1, 4.5, "5", True, 2**63):
+        calls: tuple[Callable[[], object], ...] = (
+            lambda time=time: changes(spark, collection, time, 5),  # type: ignore[misc]
+            lambda time=time: changes(spark, collection, 4, time),  # type: ignore[misc]
+            lambda time=time: snapshot(spark, collection, time),  # type: ignore[misc]
+            lambda time=time: difference(spark, collection, (4, time)),  # type: ignore[misc]
+        )
+        for call in calls:
+            with pytest.raises(ArgumentRefused, match="but must be an integer between 0 and"):
+                call()
 
 
 def test_a_closed_stream_has_no_changes_after_its_last_update(tmp_path: Path, spark: SparkSession) -> None:
