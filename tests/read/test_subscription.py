@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.lakes.early_sweeps import sweep_early
 from tests.lakes.generated import FORMS, Tide, text_of
+from tests.lakes.held import HeldLake
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.positioned_table import NAMES, Table
 from tests.lakes.raw_lake import RawLake
@@ -26,19 +27,23 @@ from tidelake.compact import compaction
 from tidelake.errors import (
     ArgumentRefused,
     CapabilityExpired,
+    CapabilityForeign,
     CapabilityTaken,
     KeysInError,
     SinceError,
     SubscriptionLapsed,
+    UnknownCollection,
     UpperError,
 )
 from tidelake.lake import LakeCollection
 from tidelake.model.positioned import contents
+from tidelake.read import subscription as followed
+from tidelake.read.holding import acquire
 from tidelake.read.subscription import Batch, Bounds, Selection, Subscription, subscribe, whole_times
 from tidelake.store.catalog import Catalog
 from tidelake.store.files import RunFile
 from tidelake.store.handles import read_handles
-from tidelake.store.holds import oldest_pin
+from tidelake.store.holds import ENDED_MAX, oldest_pin
 from tidelake.store.layout import CollectionPaths
 
 pytestmark = pytest.mark.spark
@@ -344,6 +349,76 @@ def test_a_subscription_without_a_hold_is_passed_by_compaction(lake: Lake) -> No
         subscription.next()
 
 
+def test_a_hold_of_another_collection_is_refused_and_left_alone(lake: Lake) -> None:
+    other = HeldLake.create(lake.root / "other", upper=10)
+    held = other.collection.acquire(at=1)
+    before = other.stored.entry
+    with pytest.raises(CapabilityForeign, match="it belongs to a collection other than 'prices'"):
+        collection_of(lake).subscribe(lake.spark, as_of=3, capability=held)
+    assert other.stored.entry == before
+
+
+def test_a_subscription_does_not_go_on_with_another_collection_of_the_same_name(lake: Lake) -> None:
+    collection = collection_of(lake)
+    subscription = collection.subscribe(lake.spark, as_of=2, snapshot=False)
+    lake.catalog.drop(NAME)
+    lake.catalog.open_or_create(collection.settings.spec())
+    lake.send(updates((9, 3, 1)), progress([0], [4], {3: 1}))
+    with pytest.raises(UnknownCollection):
+        subscription.next()
+    subscription.close()
+    assert collection.holds() == []
+
+
+def test_a_subscription_stays_with_a_collection_that_is_renamed(lake: Lake) -> None:
+    collection = collection_of(lake)
+    with collection.subscribe(lake.spark, as_of=2, snapshot=False) as subscription:
+        lake.catalog.rename(NAME, "costs")
+        lake.catalog.open_or_create(collection.settings.spec())
+        assert ids(subscription.next()) == [(3, 3, 1)]
+        assert subscription.next() is None
+
+
+def test_a_hold_whose_name_is_bound_to_another_collection_meanwhile_is_not_acquired(lake: Lake) -> None:
+    stored = lake.collection
+    lake.catalog.drop(NAME)
+    fresh = lake.catalog.open_or_create(collection_of(lake).settings.spec())
+    with pytest.raises(UnknownCollection):
+        acquire(lake.catalog, stored, 3, timedelta(hours=1), "")
+    assert not read_handles(fresh.paths).is_held
+
+
+def test_a_lease_that_ended_long_ago_ends_a_subscription_as_any_other(lake: Lake) -> None:
+    collection = collection_of(lake)
+    subscription = collection.subscribe(lake.spark, as_of=2, snapshot=False, lease=timedelta(milliseconds=1))
+    passed = collection.subscribe(lake.spark, as_of=1, snapshot=False, lease=timedelta(milliseconds=1))
+    closed = collection.subscribe(lake.spark, lease=timedelta(milliseconds=1))
+    keeper = collection.acquire(at=2)
+    lapse(lake)
+    for _ in range(ENDED_MAX):  # the entry forgets how the leases ended
+        keeper.clone().drop()
+    assert ids(subscription.next()) == [(3, 3, 1)]
+    with pytest.raises(SubscriptionLapsed, match=r"was at time 1, and since of 'prices' is \[2\] now"):
+        passed.next()
+    closed.close()
+    subscription.close()
+
+
+def test_a_batch_whose_rows_a_merge_moves_is_not_empty(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    subscription = collection_of(lake).subscribe(lake.spark, as_of=1, snapshot=False, until=2, lease=None)
+    reading = followed.changes
+
+    def overtaken(*arguments: Any, **more: Any) -> Any:
+        found = reading(*arguments, **more)
+        lake.compact()  # moves since, and the row at time 2, to time 3
+        return found
+
+    monkeypatch.setattr(followed, "changes", overtaken)
+    batch = subscription.next()
+    assert ids(batch) == [(2, 2, 1)]
+    assert batch is not None and not batch.progress.is_empty
+
+
 # --- where it begins and ends
 
 
@@ -379,10 +454,20 @@ def test_columns_and_a_predicate_apply_to_the_snapshot_and_to_the_changes(lake: 
 
 def test_arguments_out_of_their_ranges_are_refused(lake: Lake, tmp_path: Path) -> None:
     collection = collection_of(lake)
-    for wrong in ({"wait_s": -1}, {"poll_s": 0}, {"rows_max": 0}, {"until": -1}, {"as_of": -1}):
+    wrongs: list[dict[str, Any]] = [
+        *({"wait_s": value} for value in (-1, float("nan"), "1", True)),
+        *({"poll_s": value} for value in (0, "1")),
+        *({"rows_max": value} for value in (0, 1.5)),
+        *({name: value} for name in ("until", "as_of") for value in (-1, 1.5, "3", True, 2**63)),
+        *({"lease": value} for value in (3600, timedelta(0))),
+    ]
+    for wrong in wrongs:
         with pytest.raises(ArgumentRefused):
-            collection.subscribe(lake.spark, **wrong)  # type: ignore[arg-type]
+            collection.subscribe(lake.spark, **wrong)
+    with pytest.raises(ArgumentRefused, match="until is 2, but must not be before the time of the snapshot, 3"):
+        collection.subscribe(lake.spark, until=2)
     assert collection.holds() == []
+    assert list(collection.subscribe(lake.spark, as_of=3, snapshot=False, until=2)) == []
     empty = Lake(tmp_path / "empty", lake.spark)
     empty.send(updates((1, 0, 1)))
     empty.run()
