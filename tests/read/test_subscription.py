@@ -40,10 +40,11 @@ from tidelake.model.positioned import contents
 from tidelake.read import subscription as followed
 from tidelake.read.holding import acquire
 from tidelake.read.subscription import Batch, Bounds, Selection, Subscription, subscribe, whole_times
+from tidelake.store import holds
 from tidelake.store.catalog import Catalog
 from tidelake.store.files import RunFile
 from tidelake.store.handles import read_handles
-from tidelake.store.holds import ENDED_MAX, oldest_pin
+from tidelake.store.holds import oldest_pin
 from tidelake.store.layout import CollectionPaths
 
 pytestmark = pytest.mark.spark
@@ -274,6 +275,7 @@ def test_the_hold_follows_what_was_processed_and_goes_with_the_subscription(lake
         assert (held.since, held.purpose) == (2, "a mirror")  # the last batch is not processed yet
         assert subscription.next() is None
         assert (subscription.token, subscription.is_complete) == (3, False)
+        assert [held.since for held in collection.holds()] == [3]  # although no batch came, the last one is processed
     assert collection.holds() == []
     assert lake.compact().since == (3,)
     subscription.close()
@@ -388,15 +390,28 @@ def test_a_hold_whose_name_is_bound_to_another_collection_meanwhile_is_not_acqui
     assert not read_handles(fresh.paths).is_held
 
 
-def test_a_lease_that_ended_long_ago_ends_a_subscription_as_any_other(lake: Lake) -> None:
+def test_the_hold_of_the_caller_is_at_the_last_batch_when_the_loop_ends(lake: Lake) -> None:
+    collection = collection_of(lake)
+    held = collection.acquire(at=1)
+    with collection.subscribe(lake.spark, snapshot=False, capability=held, until=2) as subscription:
+        assert [ids(batch) for batch in subscription] == [[(2, 2, 1)]]
+    assert held.since == 2
+    with collection.subscribe(lake.spark, snapshot=False, capability=held) as subscription:
+        assert [ids(batch) for batch in subscription] == [[(3, 3, 1)]]
+    assert held.since == 3
+
+
+def test_a_lease_that_ended_long_ago_ends_a_subscription_as_any_other(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holds, "ENDED_MAX", 1)  # the entry soon forgets how the leases ended
     collection = collection_of(lake)
     subscription = collection.subscribe(lake.spark, as_of=2, snapshot=False, lease=timedelta(milliseconds=1))
     passed = collection.subscribe(lake.spark, as_of=1, snapshot=False, lease=timedelta(milliseconds=1))
     closed = collection.subscribe(lake.spark, lease=timedelta(milliseconds=1))
     keeper = collection.acquire(at=2)
     lapse(lake)
-    for _ in range(ENDED_MAX):  # the entry forgets how the leases ended
-        keeper.clone().drop()
+    keeper.clone().drop()
     assert ids(subscription.next()) == [(3, 3, 1)]
     with pytest.raises(SubscriptionLapsed, match=r"was at time 1, and since of 'prices' is \[2\] now"):
         passed.next()

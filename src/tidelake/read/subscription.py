@@ -139,7 +139,7 @@ class Subscription:
         self._selection, self._bounds = selection, bounds
         self._capability, self._owns = capability, owns
         self._through, self._needs_snapshot = start, takes_snapshot
-        self._is_over, self._has_begun, self._closed = False, False, Event()
+        self._is_over, self._closed = False, Event()
         self._renewed_s = clock.monotonic()
 
     @property
@@ -177,6 +177,7 @@ class Subscription:
             batch = self._advance()
             if batch is not None:
                 return batch
+            self._let_go()
             left_s = end_s - clock.monotonic()
             if self.is_complete or left_s <= 0:
                 break
@@ -187,6 +188,8 @@ class Subscription:
             upper = OpenTable(collection.paths.updates).value(UPPER) or 0
             shown = MintedTime if collection.entry.mints_times else int
             raise UpperError(shown(self._through), [shown(upper)])
+        if self._is_over and not self._owns and not self._closed.is_set():
+            self._let_go()
         return None
 
     def __iter__(self) -> Iterator[Batch]:
@@ -294,6 +297,12 @@ class Subscription:
                 raise
             self._hold_again(seq, self._capability, error)
         self._renewed_s = clock.monotonic()
+
+    def _let_go(self) -> None:
+        """Move the hold although there is no next batch: the batch before counts as processed."""
+        if self._capability is None or self._needs_snapshot or self._capability.since >= self._through:
+            return
+        self._hold_at(OpenTable(self._collection().paths.updates).seq)
 
     def _hold_again(self, seq: int, ended: ReadCapability, error: CapabilityError) -> None:
         """Acquire a new hold after the lease has ended; that is as good as the old one if nothing was forgotten."""
