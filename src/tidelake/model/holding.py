@@ -311,7 +311,8 @@ class MemorySubscription:
         collection = self._collection
         last, closed = collection.last, not collection.upper
         if self.is_complete:
-            return self._wait()
+            self._wait()
+            return None
         if self._needs_snapshot:
             if self._through > last and not closed:
                 raise UpperError(self._through, collection.upper)
@@ -323,7 +324,8 @@ class MemorySubscription:
         if target <= self._through:
             self.is_complete = self._until is not None and self._through >= self._until
             if self.is_complete or not closed:
-                return self._wait()
+                self._wait()
+                return None
             target = self._through
         self._move_hold()
         after, updates = self._through, collection.changes(self._through, target)
