@@ -68,14 +68,14 @@ class HeldLake:
         """The collection of the public interface."""
         return open_lake(self.file).collection(NAME)
 
-    def append(self, *updates: tuple[int, int, int]) -> None:
-        """Commit updates of rows `(id, None)`, as an ingest does."""
-        stored, (ids, times, diffs) = self.stored, zip(*updates, strict=True)
+    def append(self, *updates: tuple[int, int, int], upper: int | None = None) -> None:
+        """Commit updates of rows `(id, None)`, as an ingest does, and move upper in the same commit."""
+        stored, (ids, times, diffs) = self.stored, zip(*updates, strict=True) if updates else ((), (), ())
         table, schema = OpenTable(stored.paths.updates), stored.updates_schema()
         run = new_run("ingest", table.seq)
         columns = {"id": ids, "price": [None] * len(ids), TIME: times, DIFF: diffs, RUN: [run] * len(ids)}
         rows = pa.table({name: pa.array(columns[name], schema.field(name).type) for name in schema.names})
-        table.commit({}, write_run(table.path, run, rows))
+        table.commit({} if upper is None else {UPPER: upper}, write_run(table.path, run, rows))
 
     def seal(self, upper: int, closed: bool = False) -> None:
         """Move upper, or close the stream: then upper is one more than the time of the last update."""
