@@ -240,7 +240,7 @@ class HeldCollection:
             raise SinceError(start, self.since)
         owns = capability is None and lease_ms is not None
         held = self.acquire(start, lease_ms) if owns and lease_ms is not None else capability
-        return MemorySubscription(self, start, snapshot, until, held, owns)
+        return MemorySubscription(self, start, snapshot, until, held, owns, lease_ms or LEASE_MS)
 
 
 class MemoryHold:
@@ -297,7 +297,9 @@ class MemorySubscription:
         until: int | None,
         held: MemoryHold | None,
         owns: bool,
+        lease_ms: int,
     ) -> None:
+        self._lease_ms = lease_ms
         self._collection, self._until, self._held, self._owns = collection, until, held, owns
         self._needs_snapshot, self._through = takes_snapshot, start
         self.is_complete = False
@@ -350,7 +352,7 @@ class MemorySubscription:
             self._held.downgrade(max(self._through, self._held.since))
             return
         try:
-            self._held = self._collection.acquire(self._through)
+            self._held = self._collection.acquire(self._through, self._lease_ms)
         except SinceError as lost:
             raise SubscriptionLapsed(self._held.id, f"since is {lost.since} now") from lost
 
