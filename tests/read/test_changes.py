@@ -16,6 +16,8 @@ from tests.lakes.generated import FORMS, Tide, text_of
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.positioned_table import NAMES, Table
 from tests.lakes.small_lakes import LAKES
+from tests.lakes.ticking import TICKING
+from tests.lakes.ticking import text_of as ticking_text_of
 from tests.model.sources import Ticks, random_source
 from tests.read.change_laws import check_laws, updates_of
 from tests.sweeps import seeds
@@ -49,7 +51,7 @@ def test_changes_of_a_generated_stream_add_up_to_the_model(tmp_path: Path, spark
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("stream", range(3))
+@pytest.mark.parametrize("stream", range(30))
 @pytest.mark.parametrize("seed", seeds())
 def test_changes_of_generated_streams_add_up_to_the_model(
     tmp_path: Path, interpreted: SparkSession, seed: int, stream: int, form: str
@@ -98,13 +100,40 @@ def test_changes_of_a_random_source_add_up_to_the_model(
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("source", range(10))
+@pytest.mark.parametrize("source", range(30))
 @pytest.mark.parametrize("seed", seeds())
 def test_changes_of_random_sources_add_up_to_the_model(
     tmp_path: Path, interpreted: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, source: int
 ) -> None:
     monkeypatch.setattr(compaction, "FAN_IN", 2)
     check_source(tmp_path, interpreted, f"{seed}/{source}", 16)
+
+
+def check_ticks(root: Path, spark: SparkSession, kind: str, seed: str, ticks: int) -> None:
+    """Let a collection tick with random merges, and check the laws."""
+    rng = Random(f"{kind}/{seed}")
+    ticking = TICKING[kind](root, spark, rng, keep=rng.choice(("all", 0, 200)))
+    for _ in range(ticks):
+        ticking.tick()
+        if rng.random() < 0.3 and ticking.at:
+            ticking.lake.compact(full=rng.random() < 0.6)
+    if times := ticking.times:
+        check_laws(spark, ticking.lake.collection, times, ticking.at.__getitem__, rng, ticking_text_of)
+
+
+@pytest.mark.parametrize("kind", TICKING)
+def test_changes_of_each_tick_add_up_to_the_contents(tmp_path: Path, spark: SparkSession, kind: str) -> None:
+    check_ticks(tmp_path, spark, kind, "every day", 5)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("kind", TICKING)
+@pytest.mark.parametrize("history", range(30))
+@pytest.mark.parametrize("seed", seeds())
+def test_changes_of_ticks_at_random_add_up_to_the_contents(
+    tmp_path: Path, interpreted: SparkSession, seed: int, history: int, kind: str
+) -> None:
+    check_ticks(tmp_path, interpreted, kind, f"{seed}/{history}", 10)
 
 
 @pytest.mark.parametrize("form", LAKES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.lakes.held import HeldLake
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.positioned_table import NAMES, Table
 from tests.lakes.raw_lake import RawLake
+from tests.lakes.ticking import TICKING
 from tests.lakes.upserts import ITEM, gone, item
 from tests.model.sources import Ticks, random_source
 from tests.read.change_laws import Rows, Updates, add_until, updates_of
@@ -197,44 +197,44 @@ def test_followers_of_positioned_statements_get_each_time_once_and_whole(
     check_source(tmp_path, interpreted, f"{seed}/{source}", 16)
 
 
-def check_records(root: Path, spark: SparkSession, seed: str, ticks: int) -> None:
-    """Follow a reclocked topic, whose times are minted, with idle ticks among the others."""
-    rng = Random(seed)
-    lake = RawLake(root, spark, keep=rng.choice(("all", 0)), timeline="web")
-    rows: Counter[str] = Counter()
-    at: dict[int, Rows] = {}
-    collection = collection_of(lake)
+def check_ticks(root: Path, spark: SparkSession, kind: str, seed: str, ticks: int) -> None:
+    """Follow a collection whose times are minted, or are those of transactions, with idle ticks among the others."""
+    rng = Random(f"{kind}/{seed}")
+    more = {"timeline": "web"} if kind == "reclocked records" else {}
+    ticking = TICKING[kind](root, spark, rng, keep=rng.choice(("all", 0)), **more)
+    collection = collection_of(ticking.lake)
 
     def begin(token: int | None) -> Subscription:
         return collection.subscribe(spark, token, snapshot=token is None, rows_max=rng.choice((1, 1_000_000)))
 
     follower = Follower(begin, rng, repr)
     for _ in range(ticks):
-        values = [{"id": rng.randrange(3), "page": None} for _ in range(rng.choice((0, 1, 4)))]
-        lake.put(*values)
-        lake.ingest()
-        rows += Counter(map(repr, values))
-        at[(lake.table.value("upper") or 0) - 1] = dict(rows)
-        follower.take(lake.compact if rng.random() < 0.4 else lambda: None)
+        ticking.tick()
+        if ticking.at:
+            follower.take(ticking.lake.compact if rng.random() < 0.4 else lambda: None)
+    if not ticking.at:
+        return
     follower.take_all()
-    assert follower.token == max(at)
+    assert follower.token == ticking.last
     assert follower.start is not None
-    for time, expected in at.items():
+    for time, expected in ticking.at.items():
         if time >= follower.start:
             assert add_until(follower.delivered, time) == expected, time
 
 
-def test_a_follower_of_minted_times_gets_each_time_once_and_whole(tmp_path: Path, spark: SparkSession) -> None:
-    check_records(tmp_path, spark, "every day", 6)
+@pytest.mark.parametrize("kind", TICKING)
+def test_a_follower_of_ticks_gets_each_time_once_and_whole(tmp_path: Path, spark: SparkSession, kind: str) -> None:
+    check_ticks(tmp_path, spark, kind, "every day", 5)
 
 
 @pytest.mark.sweep
+@pytest.mark.parametrize("kind", TICKING)
 @pytest.mark.parametrize("history", range(30))
 @pytest.mark.parametrize("seed", seeds())
-def test_followers_of_minted_times_get_each_time_once_and_whole(
-    tmp_path: Path, interpreted: SparkSession, seed: int, history: int
+def test_followers_of_ticks_get_each_time_once_and_whole(
+    tmp_path: Path, interpreted: SparkSession, seed: int, history: int, kind: str
 ) -> None:
-    check_records(tmp_path, interpreted, f"{seed}/{history}", 10)
+    check_ticks(tmp_path, interpreted, kind, f"{seed}/{history}", 10)
 
 
 # --- holds
