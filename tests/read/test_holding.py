@@ -226,6 +226,27 @@ def test_a_collection_that_was_never_ingested_has_no_holds(tmp_path: Path) -> No
             call()
 
 
+def test_every_call_of_a_holder_is_one_commit_to_the_handles_and_starts_no_jvm(lake: HeldLake) -> None:
+    held = lake.collection.acquire(at=4)
+    calls: list[Callable[[], object]] = [
+        lambda: lake.collection.acquire(at=4),
+        held.renew,
+        lambda: held.downgrade(5),
+        held.clone,
+        lambda: lake.collection.renew(held.token),
+        held.drop,
+    ]
+    handles, others = lake.stored.paths.handles, lake.stored.tables
+    for call in calls:
+        before, versions = OpenTable(handles).version, [OpenTable(table).version for table in others]
+        call()
+        assert OpenTable(handles).version == before + 1
+        assert [OpenTable(table).version for table in others] == versions
+    before = OpenTable(handles).version
+    assert len(lake.collection.holds()) == 2
+    assert OpenTable(handles).version == before
+
+
 def test_a_read_only_lake_refuses_every_call_with_a_token(lake: HeldLake) -> None:
     held = lake.collection.acquire(at=4)
     collection = open_lake(lake.file, read_only=True).collection(NAME)
