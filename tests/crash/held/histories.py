@@ -59,9 +59,13 @@ class Run:
         for process in self.processes:
             self._start(process)
         try:
-            while self.calls() < operations and time.monotonic() < end:
-                self._happen()
-                time.sleep(self.rng.uniform(0.02, 0.2))
+            next_at = 0
+            while (made := self.calls()) < operations and time.monotonic() < end:
+                self._wake()
+                if made >= next_at:  # by calls, not by time: a busy machine makes fewer of them
+                    self._happen()
+                    next_at = made + self.rng.randint(2, 14)
+                time.sleep(0.02)
         finally:
             self._end()
         return self.calls()
@@ -94,25 +98,28 @@ class Run:
         process.pid = self.nursery.start(order)
         process.lives += 1
 
-    def _happen(self) -> None:
-        """Wake those whose time has come, and perhaps kill or stop another process."""
+    def _wake(self) -> None:
+        """Wake those whose time has come."""
         now = time.monotonic()
         for process in self.processes:
             if process.wakes_at is not None and process.wakes_at <= now:
                 os.kill(process.pid, signal.SIGCONT)
                 process.wakes_at = None
             assert not has_ended(process.pid), f"p{process.number} has ended: see its log in {self.folder}"
+
+    def _happen(self) -> None:
+        """Perhaps kill or stop a process."""
         process = self.rng.choice(self.processes)
         chance = self.rng.random()
-        if chance < 0.15:
+        if chance < 0.2:
             os.kill(process.pid, signal.SIGKILL)
             self.nursery.wait(process.pid)
             process.wakes_at = None
             self.killed += 1
             self._start(process)
-        elif chance < 0.35 and process.wakes_at is None:
+        elif chance < 0.5 and process.wakes_at is None:
             os.kill(process.pid, signal.SIGSTOP)
-            process.wakes_at = now + self.rng.uniform(0.05, _SLEEP_MAX_S)
+            process.wakes_at = time.monotonic() + self.rng.uniform(0.05, _SLEEP_MAX_S)
             self.stopped += 1
 
     def _end(self) -> None:

@@ -24,6 +24,7 @@ def check_history(root: Path, nursery: Nursery, seed: str, operations: int, seco
     answered = Counter(call.name for call in calls if call.answer is not None)
     refused = Counter(call.error["kind"] for call in calls if call.error is not None)
     print(f"{made} calls, {run.killed} kills, {run.stopped} stops: {dict(answered)}, refused {dict(refused)}")
+    assert history.sums > made // 100
     wanted = {"append", "acquire", "clone", "downgrade", "renew", "take", "drop", "compact", "read", "changes", "batch"}
     assert wanted <= answered.keys()
     return run

@@ -157,6 +157,8 @@ class History:
         self._appended = [call.begun for call in self.appends]
         self._reached = list(accumulate((call.asked["upper"] for call in self.appends), max))
         self.lives = self._lives()
+        self.sums = 0
+        """How many contents were compared with earlier contents and the changes after them."""
         self.uppers = Rising(self._seen("upper"))
         self.sinces = Rising(self._seen("since"))
 
@@ -347,18 +349,23 @@ class History:
     def check_sums(self) -> None:
         """Contents and the changes after them are later contents, of reads that any processes made at any moments."""
         reads: dict[int, list[Call]] = defaultdict(list)
+        ranges: list[tuple[Call, int, int]] = []
         for call in self.calls:
-            if call.name == "read" and call.answer is not None and call.answer.get("lives") is not False:
-                reads[call.asked["as_of"]].append(call)
-        times = sorted(reads)
-        for call in self.calls:
-            if call.name != "changes" or call.answer is None or call.answer.get("lives") is False:
+            if call.answer is None or call.answer.get("lives") is False:
                 continue
-            after, through = call.asked["after"], call.asked["through"]
+            said = call.asked | call.answer
+            if "rows" in said:
+                reads[said["as_of" if call.name == "read" else "through"]].append(call)
+            elif "updates" in said:
+                ranges.append((call, said["after"], said["through"]))
+        times = sorted(reads)
+        self.sums = 0
+        for call, after, through in ranges:
             for first in reads.get(after, [])[:3]:
                 for cut in times[bisect_left(times, after) : bisect_right(times, through)]:
                     sums = truth.added(_rows(first), _updates(call).items(), cut)
                     for later in reads[cut][:3]:
+                        self.sums += 1
                         self._rule(_rows(later) == sums, call, f"with {first} it does not give {later}")
 
     def check_followers(self) -> None:
