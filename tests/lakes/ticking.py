@@ -49,7 +49,8 @@ class Ticking:
 
     def note(self) -> None:
         """Note the contents at the last sealed time."""
-        self.at[self.last] = dict(Counter(text_of(row) for row in self.contents()))
+        if self.last >= 0:  # a first tick without records seals nothing
+            self.at[self.last] = dict(Counter(text_of(row) for row in self.contents()))
 
     def contents(self) -> list[dict[str, Any]]:
         """The rows that the collection has now."""

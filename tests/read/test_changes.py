@@ -121,11 +121,6 @@ def check_ticks(root: Path, spark: SparkSession, kind: str, seed: str, ticks: in
         check_laws(spark, ticking.lake.collection, times, ticking.at.__getitem__, rng, ticking_text_of)
 
 
-@pytest.mark.parametrize("kind", TICKING)
-def test_changes_of_each_tick_add_up_to_the_contents(tmp_path: Path, spark: SparkSession, kind: str) -> None:
-    check_ticks(tmp_path, spark, kind, "every day", 5)
-
-
 @pytest.mark.sweep
 @pytest.mark.parametrize("kind", TICKING)
 @pytest.mark.parametrize("history", range(30))

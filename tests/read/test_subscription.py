@@ -18,9 +18,10 @@ from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.positioned_table import NAMES, Table
 from tests.lakes.raw_lake import RawLake
 from tests.lakes.ticking import TICKING
+from tests.lakes.ticking import text_of as text_of_tick
 from tests.lakes.upserts import ITEM, gone, item
 from tests.model.sources import Ticks, random_source
-from tests.read.change_laws import Rows, Updates, add_until, updates_of
+from tests.read.change_laws import Rows, Updates, add_until, check_laws, updates_of
 from tests.sweeps import seeds
 from tidelake import open_lake
 from tidelake.compact import compaction
@@ -220,10 +221,14 @@ def check_ticks(root: Path, spark: SparkSession, kind: str, seed: str, ticks: in
     for time, expected in ticking.at.items():
         if time >= follower.start:
             assert add_until(follower.delivered, time) == expected, time
+    if times := ticking.times:
+        check_laws(spark, ticking.lake.collection, times, ticking.at.__getitem__, rng, text_of_tick)
 
 
 @pytest.mark.parametrize("kind", TICKING)
-def test_a_follower_of_ticks_gets_each_time_once_and_whole(tmp_path: Path, spark: SparkSession, kind: str) -> None:
+def test_changes_and_a_follower_of_ticks_get_each_time_once_and_whole(
+    tmp_path: Path, spark: SparkSession, kind: str
+) -> None:
     check_ticks(tmp_path, spark, kind, "every day", 5)
 
 
