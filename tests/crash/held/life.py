@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -88,7 +88,7 @@ class Holder:
             self.clone: 2,
             self.downgrade: 6,
             self.renew: 3,
-            self.take: 2,
+            self.take: 4,
             self.drop: 3,
             self.observe: 2,
             self.read: 5,
@@ -215,9 +215,8 @@ class Holder:
         with self.rng.choice(sorted(paths)).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             lines = file.read().decode().split("\n")[1:-1]
-        answers = [json.loads(line).get("answer") or {} for line in lines]
-        tokens = [answer["token"] for answer in answers if "token" in answer]
-        return self.rng.choice(tokens) if tokens else None
+        tokens = list(_tokens_in(map(json.loads, lines)).values())
+        return self.rng.choice(tokens[-_HELD_MAX:]) if tokens else None
 
     def _any(self) -> ReadCapability | None:
         return self.rng.choice(self.mine) if self.mine else None
@@ -390,6 +389,20 @@ class Holder:
             return {"updates": [[row["id"], row[TIME], row[DIFF]] for row in rows], "since": found.since}
 
         self.call("changes", {"after": after, "through": through}, do)
+
+
+def _tokens_in(records: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """The tokens, by id, of the capabilities that the process of these records may still have."""
+    tokens: dict[str, str] = {}
+    asked: dict[str, Any] = {}
+    for record in records:
+        asked = record.get("asked", asked)
+        answer, is_lost = record.get("answer") or {}, "Capability" in (record.get("error") or {}).get("kind", "")
+        if "token" in answer:
+            tokens[answer["id"]] = answer["token"]
+        if is_lost or record.get("name") == "drop":
+            tokens.pop(asked.get("id", ""), None)
+    return tokens
 
 
 def _asked(held: ReadCapability) -> dict[str, Any]:
