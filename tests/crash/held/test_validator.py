@@ -180,6 +180,23 @@ def test_a_call_whose_process_was_killed_may_have_taken_effect_or_not(name: str)
     History(SEED, calls_of(history)).check()
 
 
+def test_a_capability_whose_maker_was_killed_may_hold_the_last_time_of_that_moment() -> None:
+    history = {
+        "append": told("append", {"lower": 0, "upper": 12}, {"upper": 12}),
+        "lost": told("acquire", {"at": None, "lease_ms": 60_000}, killed=True),
+        "more": told("append", {"lower": 12, "upper": 15}, {"upper": 15}),
+        "compact": told("compact", {"keep": 0}, {"since": 11}),
+    }
+    History(SEED, calls_of(history)).check()
+    history["compact"]["answer"] = {"since": 10}
+    with pytest.raises(HistoryBroken, match="since could have moved to 11"):
+        History(SEED, calls_of(history)).check()
+    history["compact"]["answer"] = {"since": 12}  # so there is no such capability
+    history["again"] = told("compact", {"keep": 0}, {"since": 12})
+    with pytest.raises(HistoryBroken, match="since could have moved to 14"):
+        History(SEED, calls_of(history)).check()
+
+
 def test_a_torn_last_line_is_left_out() -> None:
     lines = ['{"name": "observe", "asked": {}, "at": 1}\n', '{"answer": {"since": 0, "up']
     (call,) = calls_in(lines, "p")

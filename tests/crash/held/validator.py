@@ -211,7 +211,7 @@ class History:
 
     def check_compactions(self) -> None:
         """A compaction leaves `since` where the rule and the capabilities say, at least."""
-        lost = [call for call in self.calls if call.name in _MAKERS and call.answer is None and call.error is None]
+        lost = list(self._lost())
         for call in self.calls:
             if call.name != "compact" or call.answer is None:
                 continue
@@ -221,11 +221,27 @@ class History:
                 for life in self.lives.values()
                 if life.made.begun < call.ended and life.may_live(call.begun)
             ]
-            # A capability whose maker was killed may exist, although nobody can ever call it.
-            held += [made.asked["at"] or 0 for made in lost if made.begun < call.ended]
             # If since has passed the time of a capability, then this one has ended.
-            least = min([wanted, *(time for time in held if time >= self.sinces.by(call.begun))])
+            passed = self.sinces.by(call.begun)
+            held = [time for time in held if time >= passed]
+            # A capability whose maker was killed may exist, although nobody can ever call it.
+            held += [max(first, passed) for made, first, last in lost if made.begun < call.ended and last >= passed]
+            least = min([wanted, *held])
             self._rule(call.answer["since"] >= least, call, f"since could have moved to {least}")
+
+    def _lost(self) -> Iterator[tuple[Call, int, int]]:
+        """The makers that were killed, with the first and the last time that their capabilities may hold."""
+        for call in self.calls:
+            if call.name not in _MAKERS or call.answer is not None or call.error is not None:
+                continue
+            if call.asked["at"] is not None:
+                yield call, call.asked["at"], call.asked["at"]
+                continue
+            who = call.process.partition("-")[0]
+            lives = (each for each in self.calls if each.process.partition("-")[0] == who)
+            killed_by = min((each.begun for each in lives if each.begun > call.begun), default=FOR_EVER)
+            first = max(0, self.uppers.by(call.begun) - 1, self.sinces.by(call.begun))
+            yield call, first, max(first, self.upper_until(killed_by) - 1)
 
     # --- capabilities
 
