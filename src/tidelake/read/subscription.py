@@ -367,11 +367,7 @@ def subscribe(
 
 
 def _check_end(start: int, takes_snapshot: bool, bounds: Bounds) -> None:
-    """Check that the snapshot is not after the last time to deliver.
-
-    Raises:
-        ArgumentRefused: it is.
-    """
+    """Check that the snapshot is not after the last time to deliver; raises `ArgumentRefused`."""
     if takes_snapshot and bounds.until is not None and bounds.until < start:
         rule = f"but must not be before the time of the snapshot, {start}"
         raise ArgumentRefused("until", bounds.until, rule, "give an earlier `as_of`, or take no snapshot")

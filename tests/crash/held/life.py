@@ -1,41 +1,30 @@
-"""What a process of a history does: calls at random, each recorded before it begins and after it has ended.
+"""What a process of a history does: calls at random.
 
-A record is one write, so it outlives the process. Most calls need no JVM; a process with a session also reads through
-Spark, and merges.
+Most of them need no JVM; a process with a session also reads through Spark, and merges.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from tests.crash.held import truth
-from tests.lakes.held import HeldLake
+from tests.crash.held.caller import Holder, Refused, asked_of, still_lives
 from tidelake.compact.compaction import merge_runs
-from tidelake.errors import CapabilityError, Conflict, FrontierRegression, SinceError, TidelakeError, UpperError
+from tidelake.errors import Conflict, UpperError
 from tidelake.read.holding import ReadCapability
 from tidelake.read.subscription import Subscription
 from tidelake.storage.arrow import integers
 from tidelake.store.commit import OpenTable
 from tidelake.store.files import RunFile, read_rows
-from tidelake.store.handles import read_handles
 from tidelake.store.layout import DIFF, TIME
 from tidelake.store.state import UPPER
-
-_HELD_MAX = 4
-_LEASES_MS = (200, 400, 5_000, 15_000)
-_TAIL_BYTES = 20_000
 
 
 @dataclass
@@ -49,29 +38,10 @@ class Follower:
 
 
 @dataclass
-class Holder:
-    """A process, or what a killed one continues as.
+class Process(Holder):
+    """Calls at random; with a session, also reads of an engine and merges."""
 
-    Args:
-        order: the folder, the seed, the number of the process, how often it was started, and its role.
-        spark: the session, of those that have one.
-    """
-
-    order: dict[str, Any]
-    spark: SparkSession | None
-    mine: list[ReadCapability] = field(default_factory=list)
     follower: Follower | None = None
-
-    def __post_init__(self) -> None:
-        folder, number, life = Path(self.order["folder"]), self.order["number"], self.order["life"]
-        self.name, self.seed = f"p{number}", self.order["seed"]
-        self.rng = Random(f"{self.seed} {number} {life}")
-        self.lake = HeldLake(Path(self.order["lake"]))
-        self.collection, self.paths = self.lake.collection, self.lake.stored.paths
-        self.records = folder / f"{self.name}-{life}.jsonl"
-        self.file = os.open(self.records, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self.others = [folder / f"p{other}-*" for other in range(self.order["processes"]) if other != number]
-        self.count = life * 10**6
 
     def live(self) -> None:
         """Make calls until the order to stop is there."""
@@ -79,7 +49,7 @@ class Holder:
         actions = self._actions()
         while not stop.exists():
             (action,) = self.rng.choices(list(actions), weights=list(actions.values()))
-            with suppress(TidelakeError):  # the record has it, and the validator judges it
+            with suppress(Refused):  # the record says why, and the validator judges it
                 action()
 
     def _actions(self) -> dict[Callable[[], object], int]:
@@ -103,22 +73,6 @@ class Holder:
         if self.order["role"] == "merger":
             actions[self.merge] = 6
         return actions
-
-    # --- records
-
-    def call(self, name: str, asked: dict[str, Any], do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Make a call between its two records; raise its error once it is recorded."""
-        self._write({"name": name, "asked": asked})
-        try:
-            answer = do()
-        except TidelakeError as error:
-            self._write({"error": _described(error)})
-            raise
-        self._write({"answer": answer})
-        return answer
-
-    def _write(self, record: dict[str, Any]) -> None:
-        os.write(self.file, (json.dumps(record | {"at": time.monotonic_ns()}) + "\n").encode())
 
     # --- those that write
 
@@ -144,113 +98,26 @@ class Holder:
     def merge(self) -> None:
         """Merge what is stored, so that history is really forgotten."""
         assert self.spark is not None
-        merge_runs(self.spark, self.lake.stored, full=True, rows_max=0)
-
-    # --- capabilities
-
-    def acquire(self) -> None:
-        if len(self.mine) >= _HELD_MAX:
-            self.drop()
-        since, upper = self._frontiers()
-        at = self.rng.choice((None, self.rng.randint(max(0, since - 2), upper + 2)))
-        lease_ms = self.rng.choice(_LEASES_MS)
+        session = self.spark
 
         def do() -> dict[str, Any]:
-            return self._made(self.collection.acquire(at, timedelta(milliseconds=lease_ms)))
-
-        self.call("acquire", {"at": at, "lease_ms": lease_ms}, do)
-
-    def clone(self) -> None:
-        if (held := self._any()) is None or len(self.mine) >= _HELD_MAX:
-            return
-        lease_ms = self.rng.choice(_LEASES_MS)
-        asked = _asked(held) | {"at": held.since, "lease_ms": lease_ms}
-        self._holding(held, "clone", asked, lambda: self._made(held.clone(timedelta(milliseconds=lease_ms))))
-
-    def downgrade(self) -> None:
-        if (held := self._any()) is None:
-            return
-        to = max(0, held.since + self.rng.choice((-1, 0, 1, 2, 4)))
-
-        def do() -> dict[str, Any]:
-            held.downgrade(to)
-            return {"held": held.since}
-
-        self._holding(held, "downgrade", _asked(held) | {"to": to}, do)
-
-    def renew(self) -> None:
-        if (held := self._any()) is None:
-            return
-
-        def do() -> dict[str, Any]:
-            held.renew()
+            merge_runs(session, self.lake.stored, full=True, rows_max=0)
             return {}
 
-        self._holding(held, "renew", _asked(held), do)
-
-    def drop(self) -> None:
-        if (held := self._any()) is None:
-            return
-
-        def do() -> dict[str, Any]:
-            held.drop()
-            self.mine.remove(held)
-            return {}
-
-        self._holding(held, "drop", _asked(held), do)
-
-    def take(self) -> None:
-        """Take over a capability of another process, or of an earlier life."""
-        token = self._token_of_another()
-        if token is None or len(self.mine) >= _HELD_MAX:
-            return
-        asked = {"id": token.split(".")[1], "token": token}
-        self.call("take", asked, lambda: self._made(self.collection.capability(token)))
-
-    def _token_of_another(self) -> str | None:
-        paths = [path for pattern in self.others for path in self.records.parent.glob(pattern.name)]
-        paths += [path for path in self.records.parent.glob(f"{self.name}-*") if path != self.records]
-        if not paths:
-            return None
-        with self.rng.choice(sorted(paths)).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            lines = file.read().decode().split("\n")[1:-1]
-        tokens = list(_tokens_in(map(json.loads, lines)).values())
-        return self.rng.choice(tokens[-_HELD_MAX:]) if tokens else None
-
-    def _any(self) -> ReadCapability | None:
-        return self.rng.choice(self.mine) if self.mine else None
-
-    def _made(self, held: ReadCapability) -> dict[str, Any]:
-        self.mine.append(held)
-        return {"id": held.id, "held": held.since, "token": held.token}
-
-    def _holding(
-        self, held: ReadCapability, name: str, asked: dict[str, Any], do: Callable[[], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """Call a holder's capability; forget it once it is lost."""
-        try:
-            return self.call(name, asked, do)
-        except CapabilityError:
-            if held in self.mine:
-                self.mine.remove(held)
-            raise
+        self.call("merge", {}, do)
 
     # --- reads without a JVM, each under a capability that still lives when it ends
 
     def observe(self) -> None:
         def do() -> dict[str, Any]:
-            since, upper = self._frontiers()
+            since, upper = self.frontiers()
             return {"since": since, "upper": upper}
 
         self.call("observe", {}, do)
 
-    def _frontiers(self) -> tuple[int, int]:
-        return read_handles(self.paths).since[0], OpenTable(self.paths.updates).value(UPPER) or 0
-
     def read(self) -> None:
-        held = self._any()
-        upper = self._frontiers()[1]
+        held = self.any_held()
+        upper = self.frontiers()[1]
         if held is None or held.since >= upper:
             return
         as_of = self.rng.randint(held.since, upper - 1)
@@ -259,20 +126,20 @@ class Holder:
             sums: Counter[int] = Counter()
             for row, _, diff in self._stored(held, lambda file: file.reach[0] <= as_of, lambda time: time <= as_of):
                 sums[row] += diff
-            return {"rows": [[row, diff] for row, diff in sums.items() if diff], "lives": _lives(held)}
+            return {"rows": [[row, diff] for row, diff in sums.items() if diff], "lives": still_lives(held)}
 
-        self._holding(held, "read", _asked(held) | {"as_of": as_of}, do)
+        self.holding(held, "read", asked_of(held) | {"as_of": as_of}, do)
 
     def changes(self) -> None:
-        held = self._any()
-        upper = self._frontiers()[1]
+        held = self.any_held()
+        upper = self.frontiers()[1]
         if held is None or held.since >= upper:
             return
         after = self.rng.randint(held.since, upper - 1)
         through = self.rng.randint(after, upper - 1)
-        asked = _asked(held) | {"after": after, "through": through}
-        self._holding(
-            held, "changes", asked, lambda: {"updates": self._between(held, after, through), "lives": _lives(held)}
+        asked = asked_of(held) | {"after": after, "through": through}
+        self.holding(
+            held, "changes", asked, lambda: {"updates": self._between(held, after, through), "lives": still_lives(held)}
         )
 
     def _between(self, held: ReadCapability, after: int, through: int) -> list[list[int]]:
@@ -305,11 +172,11 @@ class Holder:
             return
         follower, held = self.follower, self.follower.held
         to = held.since if follower.through is None else follower.through
-        asked = _asked(held) | {"who": follower.who, "to": to}
+        asked = asked_of(held) | {"who": follower.who, "to": to}
         do = self._next_stored if self.spark is None else self._next_subscribed
         try:
             answer = self.call("batch", asked, lambda: do(follower, to))
-        except TidelakeError:
+        except Refused:
             self.follower = None
             raise
         if answer["through"] is not None:
@@ -325,7 +192,7 @@ class Holder:
         self.follower = Follower(f"{self.name} {self.count}", held)
 
     def _next_stored(self, follower: Follower, to: int) -> dict[str, Any]:
-        held, upper = follower.held, self._frontiers()[1]
+        held, upper = follower.held, self.frontiers()[1]
         held.downgrade(to)
         nothing = {"held": held.since, "after": None, "through": None}
         if to >= upper or (follower.through is not None and to == upper - 1):
@@ -338,7 +205,7 @@ class Holder:
         else:
             through = self.rng.randint(to + 1, upper - 1)
             batch = {"after": to, "through": through, "updates": self._between(held, to, through)}
-        return nothing | batch if _lives(held) else nothing
+        return nothing | batch if still_lives(held) else nothing
 
     def _next_subscribed(self, follower: Follower, to: int) -> dict[str, Any]:
         held = follower.held
@@ -368,7 +235,7 @@ class Holder:
         return self.spark
 
     def snapshot(self) -> None:
-        since, upper = self._frontiers()
+        since, upper = self.frontiers()
         as_of = self.rng.randint(max(0, since - 1), upper)
 
         def do() -> dict[str, Any]:
@@ -379,7 +246,7 @@ class Holder:
         self.call("read", {"as_of": as_of}, do)
 
     def changes_between(self) -> None:
-        since, upper = self._frontiers()
+        since, upper = self.frontiers()
         after = self.rng.randint(max(0, since - 1), max(since, upper - 1))
         through = self.rng.randint(after, max(after, upper))
 
@@ -391,44 +258,6 @@ class Holder:
         self.call("changes", {"after": after, "through": through}, do)
 
 
-def _tokens_in(records: Iterable[dict[str, Any]]) -> dict[str, str]:
-    """The tokens, by id, of the capabilities that the process of these records may still have."""
-    tokens: dict[str, str] = {}
-    asked: dict[str, Any] = {}
-    for record in records:
-        asked = record.get("asked", asked)
-        answer, is_lost = record.get("answer") or {}, "Capability" in (record.get("error") or {}).get("kind", "")
-        if "token" in answer:
-            tokens[answer["id"]] = answer["token"]
-        if is_lost or record.get("name") == "drop":
-            tokens.pop(asked.get("id", ""), None)
-    return tokens
-
-
-def _asked(held: ReadCapability) -> dict[str, Any]:
-    return {"id": held.id, "token": held.token}
-
-
-def _lives(held: ReadCapability) -> bool:
-    """Whether a capability lives at the end of a read, so that nothing that the read needed can be missing."""
-    try:
-        held.renew()
-    except CapabilityError:
-        return False
-    return True
-
-
-def _described(error: TidelakeError) -> dict[str, Any]:
-    described: dict[str, Any] = {"kind": type(error).__name__}
-    if isinstance(error, SinceError):
-        described["since"] = next(iter(error.since))
-    if isinstance(error, UpperError):
-        described["upper"] = next(iter(error.upper))
-    if isinstance(error, FrontierRegression):
-        described["fact"] = str(error)
-    return described
-
-
 def live_held(order: dict[str, Any], spark: SparkSession | None) -> None:
     """Carry out an order."""
-    Holder(order, spark).live()
+    Process(order, spark).live()

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from tests.crash.harness import Nursery
 from tests.crash.held.histories import Run
-from tests.crash.held.validator import History, read_calls
+from tests.crash.held.records import read_calls
+from tests.crash.held.validator import History
 from tests.lakes.held import HeldLake
 from tests.sweeps import seeds
 
@@ -25,7 +26,9 @@ def check_history(root: Path, nursery: Nursery, seed: str, operations: int, seco
     refused = Counter(call.error["kind"] for call in calls if call.error is not None)
     print(f"{made} calls, {run.killed} kills, {run.stopped} stops: {dict(answered)}, refused {dict(refused)}")
     assert history.sums > made // 100
-    wanted = {"append", "acquire", "clone", "downgrade", "renew", "take", "drop", "compact", "read", "changes", "batch"}
+    wanted = {"append", "acquire", "downgrade", "compact", "read", "changes"}
+    if made > 1_000:  # in a short one, each of the others may be missing
+        wanted |= {"clone", "renew", "take", "drop", "batch"}
     assert wanted <= answered.keys()
     return run
 

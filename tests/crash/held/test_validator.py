@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.crash.held import truth
-from tests.crash.held.validator import FOR_EVER, Call, History, HistoryBroken, calls_in
+from tests.crash.held.records import FOR_EVER, Call, calls_in
+from tests.crash.held.validator import History, HistoryBroken
 
 SEED = "shore"  # each of the times that answers are about has updates
 SECOND = 1_000_000_000
@@ -131,6 +132,7 @@ BROKEN: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "a readable time is refused": (fails("later", "SinceError", since=4), "the time is at or after since"),
     "a sealed time is refused": (fails("later", "UpperError", upper=12), "the time is before upper"),
     "a call fails for no reason": (fails("moved", "Conflict"), "no call may fail with Conflict"),
+    "a compaction fails": (fails("compact", "DamagedTable"), "no such call may fail"),
     "a read fails for no reason": (fails("later", "DamagedTable"), "no read may fail with DamagedTable"),
     "a follower misses a time": (
         answers("next", after=14, updates=updates(14, 14)),

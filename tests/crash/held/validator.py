@@ -17,69 +17,21 @@ what every answer may have been:
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from pathlib import Path
-from typing import Any
 
 from tests.crash.held import truth
+from tests.crash.held.records import FOR_EVER, Call
 
-FOR_EVER = 1 << 62
 CLOCK_EXACT_NS = 20_000_000
 """How inexact the clocks are that leases are compared with: a file system states the time of the last tick."""
 
 
 class HistoryBroken(AssertionError):
     """A record that no correct history has."""
-
-
-@dataclass
-class Call:
-    """A call of a process: what it asked, when, and the answer, or the error, or neither if the process was killed."""
-
-    process: str
-    name: str
-    asked: dict[str, Any]
-    begun: int
-    ended: int = FOR_EVER
-    answer: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
-
-    def __str__(self) -> str:
-        return f"{self.process} {self.name} {self.asked}: {self.answer or self.error or 'killed'}"
-
-
-def calls_in(lines: Iterable[str], process: str) -> Iterator[Call]:
-    """Read the records of a process, whose last line may be torn."""
-    open_call: Call | None = None
-    for line in lines:
-        if not line.endswith("\n"):
-            break
-        record = json.loads(line)
-        if "name" in record:
-            if open_call is not None:
-                yield open_call
-            open_call = Call(process, record["name"], record["asked"], record["at"])
-            continue
-        assert open_call is not None
-        open_call.ended, open_call.answer, open_call.error = record["at"], record.get("answer"), record.get("error")
-        yield open_call
-        open_call = None
-    if open_call is not None:
-        yield open_call
-
-
-def read_calls(folder: Path) -> list[Call]:
-    """The calls of all processes, in the order in which they began."""
-    calls: list[Call] = []
-    for path in sorted(folder.glob("*.jsonl")):
-        with path.open(encoding="utf-8") as lines:
-            calls += calls_in(lines, path.stem)
-    return sorted(calls, key=lambda call: call.begun)
 
 
 class Rising:
@@ -168,6 +120,8 @@ class History:
         Raises:
             HistoryBroken: a record is impossible.
         """
+        for call in self.calls:
+            self._rule(call.error is None or call.name not in _NEVER_REFUSED, call, "no such call may fail")
         self.check_upper()
         self.check_since()
         self.check_capabilities()
@@ -406,6 +360,7 @@ class History:
 
 _MAKERS = ("acquire", "clone")
 _READS = ("read", "changes")
+_NEVER_REFUSED = ("append", "compact", "merge", "observe")
 
 
 def _rows(call: Call) -> dict[int, int]:
