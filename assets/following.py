@@ -26,8 +26,8 @@ class ChangesSince:
     """The last time of the changes: the new token."""
     updates: "DataFrame"
     """The columns, `_time` and `_diff`, as `LakeCollection.changes` returns them."""
-    metadata: dict[str, int]
-    """The new token as metadata: the asset's materialization must have it."""
+    metadata: dict[str, int | str]
+    """The new token as metadata, and the id of its collection: the asset's materialization must have both."""
 
     @property
     def is_first(self) -> bool:
@@ -46,6 +46,8 @@ def changes_between(
 ) -> ChangesSince:
     """Return what has changed in a collection since the asset that is being materialized was last materialized.
 
+    If the collection was dropped, and another one has its name now, the changes begin with the contents of that one.
+
     Args:
         context: the context of the asset.
         spark: the session.
@@ -60,14 +62,18 @@ def changes_between(
             materialize it once with `from_scratch`, or hold the time.
         UpperError, KeysInError, UnknownColumn, PredicateRefused: as for `LakeCollection.changes`.
     """
-    key = f"tidelake/{collection.lake.settings.lake}/{collection.name}/through"
-    after = None if from_scratch else _token(context, key)
+    prefix = f"tidelake/{collection.lake.settings.lake}/{collection.name}"
+    key, id_key, id = f"{prefix}/through", f"{prefix}/id", collection.id
+    noted = _noted(context, key, id_key)
+    is_same = noted[id_key] in (None, id)  # assets of earlier releases have noted no id
+    after = None if from_scratch or noted[key] is None or not is_same else int(str(noted[key]))
     found = collection.changes(spark, after, columns=columns, where=where, skip_errors=skip_errors)
-    return ChangesSince(after, found.through, found.updates, {key: found.through})
+    return ChangesSince(after, found.through, found.updates, {key: found.through, id_key: id})
 
 
-def _token(context: AssetExecutionContext, key: str) -> int | None:
+def _noted(context: AssetExecutionContext, *keys: str) -> dict[str, object]:
+    """Return what the last materialization has noted under these keys; None if it has not."""
     event = context.instance.get_latest_materialization_event(context.asset_key)
     materialization = None if event is None else event.asset_materialization
-    value = None if materialization is None else materialization.metadata.get(key)
-    return None if value is None else int(str(value.value))
+    metadata = {} if materialization is None else materialization.metadata
+    return {key: metadata[key].value if key in metadata else None for key in keys}

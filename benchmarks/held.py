@@ -10,8 +10,8 @@ from tidelake.lake import Lake as OpenLake
 from tidelake.store.catalog import Catalog
 from tidelake.store.layout import Store
 
-ACQUIRE, DROP, HOLDS = "acquire", "drop", "holds"
-CALLS = (ACQUIRE, DROP, HOLDS)
+ACQUIRE, DOWNGRADE, DROP, HOLDS = "acquire", "downgrade", "drop", "holds"
+CALLS = (ACQUIRE, DOWNGRADE, DROP, HOLDS)
 _NAME = "held"
 
 
@@ -31,11 +31,14 @@ def measure_holds(bench: Bench, commits: int) -> Samples:
     for _ in range(commits):
         busy.renew()
     tokens = {key: [collection.acquire().token] for key, collection in collections.items()}
+    moved = {key: collection.acquire() for key, collection in collections.items()}
 
     def call(what: str, key: str) -> None:
         match what:
             case "acquire":
                 tokens[key].append(collections[key].acquire().token)
+            case "downgrade":
+                moved[key].downgrade(moved[key].since + 1)
             case "drop":
                 collections[key].release(tokens[key].pop())
             case _:

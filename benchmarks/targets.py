@@ -68,7 +68,7 @@ CATALOG = Row(
     "catalog",
 )
 HOLDS = Row(
-    "holding a time: acquire, drop and list, after many commits",
+    "holding a time: acquire, downgrade, drop and list, after many commits",
     "a new collection",
     "at most 20 ms at the median; at most 1.5×",
     "holds",

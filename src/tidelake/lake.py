@@ -348,6 +348,11 @@ class LakeCollection:
         """Its name in the file."""
         return self.settings.name
 
+    @property
+    def id(self) -> str:
+        """The id of the collection that has this name now; no other collection ever gets it."""
+        return self._stored().entry.id
+
     # --- what is in it -----------------------------------------------------------------------------------------------
 
     def snapshot(

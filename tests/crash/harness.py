@@ -33,19 +33,16 @@ WAIT_MAX_S = 300.0
 
 
 class Nursery:
-    """A nursery on the JVM of a session; the nursery ends with the `with` block."""
+    """A nursery, whose victims may use the JVM of a session if one is given; it ends with the `with` block."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        gateway = spark.sparkContext._gateway
-        assert gateway is not None
-        jvm = gateway.gateway_parameters
-        environment = os.environ | {
-            "PYSPARK_GATEWAY_PORT": str(jvm.port),
-            "PYSPARK_GATEWAY_SECRET": jvm.auth_token,
-            # A child of a process with threads may inherit their locks.
-            "OPENBLAS_NUM_THREADS": "1",
-            "OMP_NUM_THREADS": "1",
-        }
+    def __init__(self, spark: SparkSession | None) -> None:
+        # A child of a process with threads may inherit their locks.
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        if spark is not None:
+            gateway = spark.sparkContext._gateway
+            assert gateway is not None
+            jvm = gateway.gateway_parameters
+            environment |= {"PYSPARK_GATEWAY_PORT": str(jvm.port), "PYSPARK_GATEWAY_SECRET": jvm.auth_token}
         command = [sys.executable, "-m", "tests.crash.nursery"]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, cwd=PROJECT, env=environment, stdin=pipe, stdout=pipe, text=True)

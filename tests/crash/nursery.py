@@ -19,6 +19,7 @@ import pandas  # noqa: F401
 import pyarrow.parquet  # noqa: F401
 import pyspark.sql.pandas.types  # noqa: F401
 
+from tests.crash.held.life import live_held
 from tests.crash.victim import attach, live
 
 
@@ -32,7 +33,10 @@ def fork_victim(order: dict[str, Any]) -> int:
         output = os.open(Path(order["said"]).with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        live(order, attach(order.get("compiled", False)))
+        if order.get("holds"):
+            live_held(order, attach() if order["has_session"] else None)
+        else:
+            live(order, attach(order.get("compiled", False)))
         status = 0
     except BaseException:  # whatever it is, a forked child must not go back into the parent's loop
         traceback.print_exc()

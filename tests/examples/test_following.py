@@ -83,3 +83,24 @@ def test_changes_that_were_written_but_not_recorded_count_once(
     lake.run()
     followed.run()
     assert (followed.token, followed.rows) == (3, {1: 15})
+
+
+@pytest.mark.spark
+def test_an_asset_begins_again_if_another_collection_has_the_name(
+    tmp_path: Path, spark: SparkSession, instance: DagsterInstance
+) -> None:
+    lake = Lake(tmp_path, spark)
+    lake.send(updates(((1, 10), 1, 1)), progress([0], [2], {1: 1}))
+    lake.run()
+    followed = Followed(lake, instance)
+    followed.run()
+    lake.catalog.drop(NAME)
+    (lake.topic / "0.jsonl").unlink()
+    lake.send(updates(((7, 70), 1, 1), ((8, 80), 2, 1)), progress([0], [3], {1: 1, 2: 1}), at=0)
+    lake.run()
+    followed.run()
+    assert (followed.token, followed.rows) == (2, {7: 70, 8: 80})
+    lake.send(updates(((7, 5), 3, 1)), progress([3], [4], {3: 1}))
+    lake.run()
+    followed.run()
+    assert (followed.token, followed.rows) == (3, {7: 75, 8: 80})

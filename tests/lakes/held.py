@@ -1,22 +1,24 @@
-"""A lake whose collection has no rows: its frontiers move and its times are held, all without a JVM."""
+"""A lake whose rows, frontiers and holds change without a JVM, on a disk or in S3."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import yaml
 
 from tests.lakes.lake import NAME, RECORD
+from tests.lakes.places import copy_lake, store_root, store_settings
 from tidelake import open_lake
 from tidelake.compact.compaction import move_since
 from tidelake.lake import LakeCollection
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
-from tidelake.store.layout import Store
-from tidelake.store.state import UPPER
+from tidelake.store.files import write_run
+from tidelake.store.layout import DIFF, RUN, TIME, Store, new_run
+from tidelake.store.state import CLOSED, UPPER
 
 
 class HeldLake:
@@ -24,7 +26,6 @@ class HeldLake:
 
     def __init__(self, root: Path) -> None:
         self.root, self.file = root, root / "collections.yaml"
-        self.store = root / "store"
 
     @classmethod
     def create(cls, root: Path, upper: int = 0, **more: Any) -> HeldLake:
@@ -32,7 +33,7 @@ class HeldLake:
         lake = cls(root)
         (root / "topics" / NAME).mkdir(parents=True)
         block = {"family": "plain", "topic": NAME, "schema": RECORD, **more}
-        document = {"store": "store", "topics": "topics", "collections": {NAME: block}}
+        document = {**store_settings(root), "topics": "topics", "collections": {NAME: block}}
         lake.file.write_text(yaml.safe_dump(document), encoding="utf-8")
         lake.catalog.open_or_create(open_lake(lake.file).settings.collection(NAME).spec())
         if upper:
@@ -41,13 +42,16 @@ class HeldLake:
 
     def copy(self, root: Path) -> HeldLake:
         """Copy the lake with all its files: that is faster than creating one."""
-        shutil.copytree(self.root, root)
-        return HeldLake(root)
+        copy_lake(self.root, root)
+        copy = HeldLake(root)
+        document = yaml.safe_load(copy.file.read_text(encoding="utf-8"))
+        copy.file.write_text(yaml.safe_dump(document | store_settings(root)), encoding="utf-8")
+        return copy
 
     @property
     def catalog(self) -> Catalog:
         """The store's catalog."""
-        return Catalog(Store(self.store))
+        return Catalog(Store(store_root(self.root)))
 
     @property
     def stored(self) -> Collection:
@@ -64,9 +68,18 @@ class HeldLake:
         """The collection of the public interface."""
         return open_lake(self.file).collection(NAME)
 
-    def seal(self, upper: int) -> None:
-        """Move upper."""
-        OpenTable(self.stored.paths.updates).commit({UPPER: upper})
+    def append(self, *updates: tuple[int, int, int], upper: int | None = None) -> None:
+        """Commit updates of rows `(id, None)`, as an ingest does, and move upper in the same commit."""
+        stored, (ids, times, diffs) = self.stored, zip(*updates, strict=True) if updates else ((), (), ())
+        table, schema = OpenTable(stored.paths.updates), stored.updates_schema()
+        run = new_run("ingest", table.seq)
+        columns = {"id": ids, "price": [None] * len(ids), TIME: times, DIFF: diffs, RUN: [run] * len(ids)}
+        rows = pa.table({name: pa.array(columns[name], schema.field(name).type) for name in schema.names})
+        table.commit({} if upper is None else {UPPER: upper}, write_run(table.path, run, rows))
+
+    def seal(self, upper: int, closed: bool = False) -> None:
+        """Move upper, or close the stream: then upper is one more than the time of the last update."""
+        OpenTable(self.stored.paths.updates).commit({UPPER: upper, CLOSED: int(closed)})
 
     def compact(self, keep: str | int = 0) -> int | None:
         """Move `since` as a compaction does, and return it; None if the collection is unreadable."""

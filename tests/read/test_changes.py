@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -15,6 +16,8 @@ from tests.lakes.generated import FORMS, Tide, text_of
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.positioned_table import NAMES, Table
 from tests.lakes.small_lakes import LAKES
+from tests.lakes.ticking import TICKING
+from tests.lakes.ticking import text_of as ticking_text_of
 from tests.model.sources import Ticks, random_source
 from tests.read.change_laws import check_laws, updates_of
 from tests.sweeps import seeds
@@ -22,6 +25,7 @@ from tidelake.compact import compaction
 from tidelake.errors import ArgumentRefused, KeysInError, PredicateRefused, SinceError, UnknownColumn, UpperError
 from tidelake.model.positioned import contents
 from tidelake.read.changes import changes
+from tidelake.read.diff import difference
 from tidelake.read.snapshot import snapshot
 
 pytestmark = pytest.mark.spark
@@ -47,7 +51,7 @@ def test_changes_of_a_generated_stream_add_up_to_the_model(tmp_path: Path, spark
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("stream", range(3))
+@pytest.mark.parametrize("stream", range(30))
 @pytest.mark.parametrize("seed", seeds())
 def test_changes_of_generated_streams_add_up_to_the_model(
     tmp_path: Path, interpreted: SparkSession, seed: int, stream: int, form: str
@@ -96,13 +100,35 @@ def test_changes_of_a_random_source_add_up_to_the_model(
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("source", range(10))
+@pytest.mark.parametrize("source", range(30))
 @pytest.mark.parametrize("seed", seeds())
 def test_changes_of_random_sources_add_up_to_the_model(
     tmp_path: Path, interpreted: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, source: int
 ) -> None:
     monkeypatch.setattr(compaction, "FAN_IN", 2)
     check_source(tmp_path, interpreted, f"{seed}/{source}", 16)
+
+
+def check_ticks(root: Path, spark: SparkSession, kind: str, seed: str, ticks: int) -> None:
+    """Let a collection tick with random merges, and check the laws."""
+    rng = Random(f"{kind}/{seed}")
+    ticking = TICKING[kind](root, spark, rng, keep=rng.choice(("all", 0, 200)))
+    for _ in range(ticks):
+        ticking.tick()
+        if rng.random() < 0.3 and ticking.at:
+            ticking.lake.compact(full=rng.random() < 0.6)
+    if times := ticking.times:
+        check_laws(spark, ticking.lake.collection, times, ticking.at.__getitem__, rng, ticking_text_of)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("kind", TICKING)
+@pytest.mark.parametrize("history", range(30))
+@pytest.mark.parametrize("seed", seeds())
+def test_changes_of_ticks_at_random_add_up_to_the_contents(
+    tmp_path: Path, interpreted: SparkSession, seed: int, history: int, kind: str
+) -> None:
+    check_ticks(tmp_path, interpreted, kind, f"{seed}/{history}", 10)
 
 
 @pytest.mark.parametrize("form", LAKES)
@@ -188,6 +214,16 @@ def test_times_that_cannot_be_read_and_bad_arguments_are_refused(tmp_path: Path,
         changes(spark, collection, 4, 5, ["nope"])
     with pytest.raises(PredicateRefused):
         changes(spark, collection, 4, 5, where="now() > 0")
+    for time in (-1, 4.5, "5", True, 2**63):
+        calls: tuple[Callable[[], object], ...] = (
+            lambda time=time: changes(spark, collection, time, 5),  # type: ignore[misc]
+            lambda time=time: changes(spark, collection, 4, time),  # type: ignore[misc]
+            lambda time=time: snapshot(spark, collection, time),  # type: ignore[misc]
+            lambda time=time: difference(spark, collection, (4, time)),  # type: ignore[misc]
+        )
+        for call in calls:
+            with pytest.raises(ArgumentRefused, match="but must be an integer between 0 and"):
+                call()
 
 
 def test_a_closed_stream_has_no_changes_after_its_last_update(tmp_path: Path, spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.lakes.held import HeldLake
 from tests.lakes.lake import NAME
+from tidelake import open_lake
 from tidelake.errors import (
     ArgumentRefused,
     CapabilityDropped,
@@ -20,6 +21,7 @@ from tidelake.errors import (
     CapabilityTaken,
     CapabilityUnknown,
     FrontierRegression,
+    LakeReadOnly,
     SinceError,
     UnknownCollection,
 )
@@ -193,8 +195,13 @@ def test_a_lease_and_a_purpose_out_of_range_are_refused(lake: HeldLake) -> None:
     for lease in (timedelta(0), timedelta(seconds=-1), timedelta(days=367)):
         with pytest.raises(ArgumentRefused, match=r"lease is .*, but must be between 0.001 and 31622400 seconds"):
             lake.collection.acquire(lease=lease)
+    with pytest.raises(ArgumentRefused, match="lease is 60, but must be a `timedelta`"):
+        lake.collection.acquire(lease=60)  # type: ignore[arg-type]
     with pytest.raises(ArgumentRefused, match="but must have at most 200 characters"):
         lake.collection.acquire(purpose="x" * 201)
+    for purpose in ("two\nlines", "\x1b[2J", "\ud800", 5):
+        with pytest.raises(ArgumentRefused, match="but must be a text in one line, without control characters"):
+            lake.collection.acquire(purpose=purpose)  # type: ignore[arg-type]
     assert lake.collection.holds() == []
 
 
@@ -217,6 +224,37 @@ def test_a_collection_that_was_never_ingested_has_no_holds(tmp_path: Path) -> No
     for call in (lake.collection.acquire, lake.collection.holds):
         with pytest.raises(UnknownCollection):
             call()
+
+
+def test_every_call_of_a_holder_is_one_commit_to_the_handles_and_starts_no_jvm(lake: HeldLake) -> None:
+    held = lake.collection.acquire(at=4)
+    calls: list[Callable[[], object]] = [
+        lambda: lake.collection.acquire(at=4),
+        held.renew,
+        lambda: held.downgrade(5),
+        held.clone,
+        lambda: lake.collection.renew(held.token),
+        held.drop,
+    ]
+    handles, others = lake.stored.paths.handles, lake.stored.tables
+    for call in calls:
+        before, versions = OpenTable(handles).version, [OpenTable(table).version for table in others]
+        call()
+        assert OpenTable(handles).version == before + 1
+        assert [OpenTable(table).version for table in others] == versions
+    before = OpenTable(handles).version
+    assert len(lake.collection.holds()) == 2
+    assert OpenTable(handles).version == before
+
+
+def test_a_read_only_lake_refuses_every_call_with_a_token(lake: HeldLake) -> None:
+    held = lake.collection.acquire(at=4)
+    collection = open_lake(lake.file, read_only=True).collection(NAME)
+    before = lake.stored.entry
+    for call in (collection.capability, collection.renew, collection.release):
+        with pytest.raises(LakeReadOnly):
+            call(held.token)
+    assert lake.stored.entry == before
 
 
 def test_holds_are_listed_with_their_holders(lake: HeldLake) -> None:

@@ -1,155 +1,175 @@
-"""Random calls of holders and compactions agree with the model in memory: every call, at legal and illegal times."""
+"""Random calls get the same answers from the model in memory and from the store: every call, at any time."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+import time as clock
+from itertools import count
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from pyspark.sql import SparkSession
 
 from tests.lakes.held import HeldLake
-from tests.lakes.lake import NAME
-from tidelake.errors import CapabilityError, FrontierRegression, SinceError, TidelakeError
-from tidelake.model.capability import MemoryCapability, meet_of
-from tidelake.model.sums import SumCollection
-from tidelake.protocol.antichain import Antichain
-from tidelake.read.holding import ReadCapability
+from tests.lakes.holding_scripts import MemoryShelf, Script, StoreShelf
+from tidelake.storage import blobs
 
 TIMES = st.integers(0, 12)
+LEASES = st.sampled_from((10, 60, 3_600))
 
 
-class Holds(RuleBasedStateMachine):
-    """A collection in a store, and one in memory with its capabilities. A holder is a place in both."""
+class Twins(RuleBasedStateMachine):
+    """Two collections, one in memory and one in a store, which get the same commands (`tests.lakes.holding_scripts`).
 
-    holders = Bundle("holders")
-    template: HeldLake
+    A name stands for a capability, or for a token that was used up; it stays a name when the capability has ended.
+    """
+
+    names = Bundle("names")
+    templates: ClassVar[tuple[HeldLake, HeldLake]]
+    spark: ClassVar[SparkSession | None] = None
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        self.lake = self.template.copy(Path(self.folder.name) / "lake")
-        self.model = SumCollection(Antichain.of(0))
-        self.model.seal(Antichain.of(1))
-        self.live: dict[str, MemoryCapability] = {}
-        self.critical = Antichain.of(0)
-        self.upper = 1
+        self.folder, self.patch, self.numbers = tempfile.TemporaryDirectory(), pytest.MonkeyPatch(), count()
+        self.now_s = clock.time()
+        self.patch.setattr(blobs, "now_s", lambda _: self.now_s)
+        folder = Path(self.folder.name)
+        lake, other = (template.copy(folder / template.root.name) for template in self.templates)
+        self.shelf = MemoryShelf()
+        self.model, self.store = Script(self.shelf), Script(StoreShelf(lake, other, self.spark, self.let_time_go_on))
 
     def teardown(self) -> None:
+        self.patch.undo()
         self.folder.cleanup()
 
-    def both(self, model: Callable[[], object], store: Callable[[], ReadCapability | None]) -> ReadCapability | None:
-        """Make a call in the model and in the store: both succeed, or both raise the same kind of error."""
-        refused: type[TidelakeError] | None = None
-        try:
-            model()
-        except (SinceError, FrontierRegression, CapabilityError) as error:
-            refused = type(error)
-        if refused is None:
-            return store()
-        with pytest.raises(refused):
-            store()
-        return None
+    def let_time_go_on(self, seconds: float) -> None:
+        self.now_s += seconds
 
-    def held(self, capability: ReadCapability) -> MemoryCapability:
-        """The capability in the model, if its token is still that of the holder."""
-        if capability.id not in self.live:
-            raise CapabilityError(capability.id, "it has ended")
-        held = self.live[capability.id]
-        held.check_token(capability.token)
-        return held
+    def run(self, line: str) -> str:
+        """Run a command on both, and return its answer."""
+        wanted = self.model.replay([line])
+        assert self.store.replay([line]) == wanted
+        return wanted[-1]
 
-    @rule(target=holders, at=TIMES)
-    def acquire(self, at: int) -> ReadCapability | None:
-        def model() -> None:
-            if not self.model.since.less_equal(at):
-                raise SinceError(at, self.model.since)
+    def named(self, command: str) -> MultipleResults[str]:
+        """Run a command that makes a capability, whose name stands for `{}` in it."""
+        name = f"c{next(self.numbers)}"
+        made = not self.run(command.format(name)).startswith("= !")
+        return multiple(name) if made else multiple()
 
-        capability = self.both(model, lambda: self.lake.collection.acquire(at=at))
-        return self._note(capability, Antichain.of(at))
+    # --- holders
 
-    @rule(target=holders, holder=holders)
-    def clone(self, holder: ReadCapability | None) -> ReadCapability | None:
-        if holder is None:
-            return None
-        return self._note(self.both(lambda: self.held(holder), holder.clone), Antichain.of(holder.since))
+    @rule(target=names, at=st.one_of(st.just(""), TIMES), lease=LEASES)
+    def acquire(self, at: Any, lease: int) -> MultipleResults[str]:
+        return self.named(f"acquire {{}} {at} lease={lease}".replace("  ", " "))
 
-    @rule(target=holders, holder=holders)
-    def take_over(self, holder: ReadCapability | None) -> ReadCapability | None:
-        if holder is None:
-            return None
-        taken = self.both(lambda: self.held(holder), lambda: self.lake.collection.capability(holder.token))
-        if taken is not None:
-            assert taken.id == holder.id
-            self.live[taken.id] = self.live[taken.id].taken_over(taken.token)
-        return taken
+    @rule(target=names, name=names)
+    def clone(self, name: str) -> MultipleResults[str]:
+        return self.named(f"clone {name} {{}}")
 
-    @rule(holder=holders, to=TIMES)
-    def downgrade(self, holder: ReadCapability | None, to: int) -> None:
-        if holder is None:
-            return
+    @rule(target=names, name=names)
+    def take_over(self, name: str) -> MultipleResults[str]:
+        return self.named(f"pass {name} {{}}")
 
-        def model() -> None:
-            held = self.held(holder)
-            self.live[holder.id] = held.downgrade(Antichain.of(to), holder.token)
+    @rule(name=names, to=TIMES)
+    def downgrade(self, name: str, to: int) -> None:
+        self.run(f"downgrade {name} {to}")
 
-        self.both(model, lambda: holder.downgrade(to))
+    @rule(name=names, call=st.sampled_from(("renew", "renew-token", "drop", "release")))
+    def call(self, name: str, call: str) -> None:
+        self.run(f"{call} {name}")
 
-    @rule(holder=consumes(holders))
-    def drop(self, holder: ReadCapability | None) -> None:
-        if holder is None:
-            return
-        self.both(lambda: self.held(holder), holder.drop)
-        with suppress(CapabilityError):
-            self.held(holder)
-            del self.live[holder.id]
+    @rule(target=names, at=TIMES)
+    def acquire_elsewhere(self, at: int) -> MultipleResults[str]:
+        return self.named(f"elsewhere {{}} {at}") if not self.model.held else multiple()
 
-    @rule(by=st.integers(0, 3))
-    def seal(self, by: int) -> None:
-        self.upper += by
-        self.model.seal(Antichain.of(self.upper))
-        self.lake.seal(self.upper)
+    # --- the collection
+
+    @rule(seconds=st.sampled_from((1, 9, 11, 61, -30)))
+    def wait(self, seconds: int) -> None:
+        self.run(f"wait {seconds}")
 
     @rule(keep=st.integers(0, 4))
     def compact(self, keep: int) -> None:
-        target = max(min(self.upper - keep, self.upper - 1), 0)
-        self.critical = self.critical.join(Antichain.of(target))
-        own = MemoryCapability("critical", "critical", self.critical, "")
-        self.model.compact(self.model.since.join(meet_of([own, *self.live.values()])))
-        self.lake.compact(keep)
+        self.run(f"compact {keep}")
 
+    @precondition(lambda self: self.shelf.collection.upper)
+    @rule(
+        by=st.integers(0, 3),
+        updates=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3), st.sampled_from((1, -1)))),
+    )
+    def advance(self, by: int, updates: list[tuple[int, int, int]]) -> None:
+        (upper,) = self.shelf.collection.upper
+        if updates:
+            self.run("append " + " ".join(f"[{row},{upper + after},{diff}]" for row, after, diff in updates))
+        self.run(f"seal {upper + by}")
+
+    @precondition(lambda self: self.shelf.collection.upper and self.shelf.collection.upper[0] > 8)
+    @rule()
+    def close_the_stream(self) -> None:
+        self.run("seal []")
+
+    @precondition(lambda self: self.shelf.collection.last > 10)
     @rule()
     def become_unreadable(self) -> None:
-        """Nothing can be held any more; holds that exist can only be given up."""
-        if self.live or self.upper < 9:
-            return
-        self.model.compact(Antichain())
-        self.lake.catalog.update(NAME, lambda entry: entry.model_copy(update={"since": ()}))
+        self.run("forget")
+
+    # --- readers, if there is a session
+
+    @precondition(lambda self: self.spark is not None)
+    @rule(as_of=TIMES)
+    def read(self, as_of: int) -> None:
+        self.run(f"read {as_of}")
+
+    @precondition(lambda self: self.spark is not None)
+    @rule(after=st.one_of(st.just("since"), TIMES), through=st.one_of(st.just("last"), TIMES))
+    def changes(self, after: Any, through: Any) -> None:
+        self.run(f"changes {after} {through}")
+
+    @precondition(lambda self: self.spark is not None)
+    @rule(
+        as_of=st.one_of(st.none(), TIMES),
+        how=st.sampled_from(("", " no-snapshot", " no-hold", " no-snapshot lease=10", " until=8")),
+    )
+    def subscribe(self, as_of: int | None, how: str) -> None:
+        name = f"s{next(self.numbers)}"
+        self.run(f"subscribe {name}{'' if as_of is None else f' as_of={as_of}'}{how}")
+
+    @precondition(lambda self: self.spark is not None)
+    @rule(name=names, as_of=st.one_of(st.none(), TIMES))
+    def subscribe_with(self, name: str, as_of: int | None) -> None:
+        self.run(f"subscribe s{next(self.numbers)} with={name}{'' if as_of is None else f' as_of={as_of}'}")
+
+    @precondition(lambda self: self.model.subscriptions)
+    @rule(data=st.data(), call=st.sampled_from(("next", "next", "next", "close")))
+    def follow(self, data: st.DataObject, call: str) -> None:
+        self.run(f"{call} {data.draw(st.sampled_from(sorted(self.model.subscriptions)))}")
 
     @invariant()
-    def the_store_agrees_with_the_model(self) -> None:
-        entry = self.lake.stored.entry
-        assert entry.since_frontier == self.model.since
-        held = {each.id: Antichain(each.since) for each in entry.capabilities if each.kind == "read"}
-        assert held == {id: capability.since for id, capability in self.live.items()}
-        assert all(entry.since_frontier.less_equal_frontier(since) for since in held.values())
-
-    def _note(self, capability: ReadCapability | None, since: Antichain) -> ReadCapability | None:
-        if capability is not None:
-            self.live[capability.id] = MemoryCapability(capability.id, "read", since, capability.token)
-        return capability
+    def the_frontiers_and_the_holds_are_the_same(self) -> None:
+        self.run("frontiers")
+        self.run("holds")
 
 
-@pytest.mark.parametrize("examples", [3, pytest.param(150, marks=pytest.mark.sweep)])
-def test_holders_and_compactions_agree_with_the_model(tmp_path: Path, examples: int) -> None:
-    Holds.template = HeldLake.create(tmp_path / "template", upper=1)
+def check_twins(root: Path, spark: SparkSession | None, examples: int) -> None:
+    # Copies of one lake would be one collection, and no capability would be foreign to it.
+    Twins.templates, Twins.spark = (HeldLake.create(root / "lake"), HeldLake.create(root / "other")), spark
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     run_state_machine_as_test(
-        Holds,
+        Twins,
         settings=settings(
             max_examples=examples,
             stateful_step_count=25,
@@ -158,3 +178,14 @@ def test_holders_and_compactions_agree_with_the_model(tmp_path: Path, examples: 
             phases=[Phase.generate],  # a store is too slow for shrinking
         ),
     )
+
+
+@pytest.mark.parametrize("examples", [3, pytest.param(150, marks=pytest.mark.sweep)])
+def test_holders_and_compactions_agree_with_the_model(tmp_path: Path, examples: int) -> None:
+    check_twins(tmp_path, None, examples)
+
+
+@pytest.mark.spark
+@pytest.mark.sweep
+def test_holders_readers_and_merges_agree_with_the_model(tmp_path: Path, interpreted: SparkSession) -> None:
+    check_twins(tmp_path, interpreted, 30)

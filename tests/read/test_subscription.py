@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -14,27 +13,35 @@ from pyspark.sql import SparkSession
 
 from tests.lakes.early_sweeps import sweep_early
 from tests.lakes.generated import FORMS, Tide, text_of
+from tests.lakes.held import HeldLake
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.positioned_table import NAMES, Table
 from tests.lakes.raw_lake import RawLake
+from tests.lakes.ticking import TICKING
+from tests.lakes.ticking import text_of as text_of_tick
 from tests.lakes.upserts import ITEM, gone, item
 from tests.model.sources import Ticks, random_source
-from tests.read.change_laws import Rows, Updates, add_until, updates_of
+from tests.read.change_laws import Rows, Updates, add_until, check_laws, updates_of
 from tests.sweeps import seeds
 from tidelake import open_lake
 from tidelake.compact import compaction
 from tidelake.errors import (
     ArgumentRefused,
     CapabilityExpired,
+    CapabilityForeign,
     CapabilityTaken,
     KeysInError,
     SinceError,
     SubscriptionLapsed,
+    UnknownCollection,
     UpperError,
 )
 from tidelake.lake import LakeCollection
 from tidelake.model.positioned import contents
+from tidelake.read import subscription as followed
+from tidelake.read.holding import acquire
 from tidelake.read.subscription import Batch, Bounds, Selection, Subscription, subscribe, whole_times
+from tidelake.store import holds
 from tidelake.store.catalog import Catalog
 from tidelake.store.files import RunFile
 from tidelake.store.handles import read_handles
@@ -191,44 +198,48 @@ def test_followers_of_positioned_statements_get_each_time_once_and_whole(
     check_source(tmp_path, interpreted, f"{seed}/{source}", 16)
 
 
-def check_records(root: Path, spark: SparkSession, seed: str, ticks: int) -> None:
-    """Follow a reclocked topic, whose times are minted, with idle ticks among the others."""
-    rng = Random(seed)
-    lake = RawLake(root, spark, keep=rng.choice(("all", 0)), timeline="web")
-    rows: Counter[str] = Counter()
-    at: dict[int, Rows] = {}
-    collection = collection_of(lake)
+def check_ticks(root: Path, spark: SparkSession, kind: str, seed: str, ticks: int) -> None:
+    """Follow a collection whose times are minted, or are those of transactions, with idle ticks among the others."""
+    rng = Random(f"{kind}/{seed}")
+    more = {"timeline": "web"} if kind == "reclocked records" else {}
+    ticking = TICKING[kind](root, spark, rng, keep=rng.choice(("all", 0)), **more)
+    collection = collection_of(ticking.lake)
 
     def begin(token: int | None) -> Subscription:
         return collection.subscribe(spark, token, snapshot=token is None, rows_max=rng.choice((1, 1_000_000)))
 
     follower = Follower(begin, rng, repr)
     for _ in range(ticks):
-        values = [{"id": rng.randrange(3), "page": None} for _ in range(rng.choice((0, 1, 4)))]
-        lake.put(*values)
-        lake.ingest()
-        rows += Counter(map(repr, values))
-        at[(lake.table.value("upper") or 0) - 1] = dict(rows)
-        follower.take(lake.compact if rng.random() < 0.4 else lambda: None)
+        ticking.tick()
+        if ticking.at:
+            follower.take(ticking.lake.compact if rng.random() < 0.4 else lambda: None)
+    if not ticking.at:
+        return
     follower.take_all()
-    assert follower.token == max(at)
+    assert follower.token == ticking.last
     assert follower.start is not None
-    for time, expected in at.items():
+    for time, expected in ticking.at.items():
         if time >= follower.start:
             assert add_until(follower.delivered, time) == expected, time
+    if times := ticking.times:
+        check_laws(spark, ticking.lake.collection, times, ticking.at.__getitem__, rng, text_of_tick)
 
 
-def test_a_follower_of_minted_times_gets_each_time_once_and_whole(tmp_path: Path, spark: SparkSession) -> None:
-    check_records(tmp_path, spark, "every day", 6)
+@pytest.mark.parametrize("kind", TICKING)
+def test_changes_and_a_follower_of_ticks_get_each_time_once_and_whole(
+    tmp_path: Path, spark: SparkSession, kind: str
+) -> None:
+    check_ticks(tmp_path, spark, kind, "every day", 5)
 
 
 @pytest.mark.sweep
+@pytest.mark.parametrize("kind", TICKING)
 @pytest.mark.parametrize("history", range(30))
 @pytest.mark.parametrize("seed", seeds())
-def test_followers_of_minted_times_get_each_time_once_and_whole(
-    tmp_path: Path, interpreted: SparkSession, seed: int, history: int
+def test_followers_of_ticks_get_each_time_once_and_whole(
+    tmp_path: Path, interpreted: SparkSession, seed: int, history: int, kind: str
 ) -> None:
-    check_records(tmp_path, interpreted, f"{seed}/{history}", 10)
+    check_ticks(tmp_path, interpreted, kind, f"{seed}/{history}", 10)
 
 
 # --- holds
@@ -269,6 +280,7 @@ def test_the_hold_follows_what_was_processed_and_goes_with_the_subscription(lake
         assert (held.since, held.purpose) == (2, "a mirror")  # the last batch is not processed yet
         assert subscription.next() is None
         assert (subscription.token, subscription.is_complete) == (3, False)
+        assert [held.since for held in collection.holds()] == [3]  # although no batch came, the last one is processed
     assert collection.holds() == []
     assert lake.compact().since == (3,)
     subscription.close()
@@ -344,6 +356,89 @@ def test_a_subscription_without_a_hold_is_passed_by_compaction(lake: Lake) -> No
         subscription.next()
 
 
+def test_a_hold_of_another_collection_is_refused_and_left_alone(lake: Lake) -> None:
+    other = HeldLake.create(lake.root / "other", upper=10)
+    held = other.collection.acquire(at=1)
+    before = other.stored.entry
+    with pytest.raises(CapabilityForeign, match="it belongs to a collection other than 'prices'"):
+        collection_of(lake).subscribe(lake.spark, as_of=3, capability=held)
+    assert other.stored.entry == before
+
+
+def test_a_subscription_does_not_go_on_with_another_collection_of_the_same_name(lake: Lake) -> None:
+    collection = collection_of(lake)
+    subscription = collection.subscribe(lake.spark, as_of=2, snapshot=False)
+    lake.catalog.drop(NAME)
+    lake.catalog.open_or_create(collection.settings.spec())
+    lake.send(updates((9, 3, 1)), progress([0], [4], {3: 1}))
+    with pytest.raises(UnknownCollection):
+        subscription.next()
+    subscription.close()
+    assert collection.holds() == []
+
+
+def test_a_subscription_stays_with_a_collection_that_is_renamed(lake: Lake) -> None:
+    collection = collection_of(lake)
+    with collection.subscribe(lake.spark, as_of=2, snapshot=False) as subscription:
+        lake.catalog.rename(NAME, "costs")
+        lake.catalog.open_or_create(collection.settings.spec())
+        assert ids(subscription.next()) == [(3, 3, 1)]
+        assert subscription.next() is None
+
+
+def test_a_hold_whose_name_is_bound_to_another_collection_meanwhile_is_not_acquired(lake: Lake) -> None:
+    stored = lake.collection
+    lake.catalog.drop(NAME)
+    fresh = lake.catalog.open_or_create(collection_of(lake).settings.spec())
+    with pytest.raises(UnknownCollection):
+        acquire(lake.catalog, stored, 3, timedelta(hours=1), "")
+    assert not read_handles(fresh.paths).is_held
+
+
+def test_the_hold_of_the_caller_is_at_the_last_batch_when_the_loop_ends(lake: Lake) -> None:
+    collection = collection_of(lake)
+    held = collection.acquire(at=1)
+    with collection.subscribe(lake.spark, snapshot=False, capability=held, until=2) as subscription:
+        assert [ids(batch) for batch in subscription] == [[(2, 2, 1)]]
+    assert held.since == 2
+    with collection.subscribe(lake.spark, snapshot=False, capability=held) as subscription:
+        assert [ids(batch) for batch in subscription] == [[(3, 3, 1)]]
+    assert held.since == 3
+
+
+def test_a_lease_that_ended_long_ago_ends_a_subscription_as_any_other(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holds, "ENDED_MAX", 1)  # the entry soon forgets how the leases ended
+    collection = collection_of(lake)
+    subscription = collection.subscribe(lake.spark, as_of=2, snapshot=False, lease=timedelta(milliseconds=1))
+    passed = collection.subscribe(lake.spark, as_of=1, snapshot=False, lease=timedelta(milliseconds=1))
+    closed = collection.subscribe(lake.spark, lease=timedelta(milliseconds=1))
+    keeper = collection.acquire(at=2)
+    lapse(lake)
+    keeper.clone().drop()
+    assert ids(subscription.next()) == [(3, 3, 1)]
+    with pytest.raises(SubscriptionLapsed, match=r"was at time 1, and since of 'prices' is \[2\] now"):
+        passed.next()
+    closed.close()
+    subscription.close()
+
+
+def test_a_batch_whose_rows_a_merge_moves_is_not_empty(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    subscription = collection_of(lake).subscribe(lake.spark, as_of=1, snapshot=False, until=2, lease=None)
+    reading = followed.changes
+
+    def overtaken(*arguments: Any, **more: Any) -> Any:
+        found = reading(*arguments, **more)
+        lake.compact()  # moves since, and the row at time 2, to time 3
+        return found
+
+    monkeypatch.setattr(followed, "changes", overtaken)
+    batch = subscription.next()
+    assert ids(batch) == [(2, 2, 1)]
+    assert batch is not None and not batch.progress.is_empty
+
+
 # --- where it begins and ends
 
 
@@ -379,10 +474,20 @@ def test_columns_and_a_predicate_apply_to_the_snapshot_and_to_the_changes(lake: 
 
 def test_arguments_out_of_their_ranges_are_refused(lake: Lake, tmp_path: Path) -> None:
     collection = collection_of(lake)
-    for wrong in ({"wait_s": -1}, {"poll_s": 0}, {"rows_max": 0}, {"until": -1}, {"as_of": -1}):
+    wrongs: list[dict[str, Any]] = [
+        *({"wait_s": value} for value in (-1, float("nan"), "1", True)),
+        *({"poll_s": value} for value in (0, "1")),
+        *({"rows_max": value} for value in (0, 1.5)),
+        *({name: value} for name in ("until", "as_of") for value in (-1, 1.5, "3", True, 2**63)),
+        *({"lease": value} for value in (3600, timedelta(0))),
+    ]
+    for wrong in wrongs:
         with pytest.raises(ArgumentRefused):
-            collection.subscribe(lake.spark, **wrong)  # type: ignore[arg-type]
+            collection.subscribe(lake.spark, **wrong)
+    with pytest.raises(ArgumentRefused, match="until is 2, but must not be before the time of the snapshot, 3"):
+        collection.subscribe(lake.spark, until=2)
     assert collection.holds() == []
+    assert list(collection.subscribe(lake.spark, as_of=3, snapshot=False, until=2)) == []
     empty = Lake(tmp_path / "empty", lake.spark)
     empty.send(updates((1, 0, 1)))
     empty.run()

@@ -25,6 +25,7 @@ from tidelake.read.snapshot import last_time, refuse_errors, snapshot
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile
+from tidelake.store.holds import check_time
 from tidelake.store.layout import DIFF, ERROR, TIME
 from tidelake.store.runs import read_files, spark_schema
 
@@ -87,6 +88,7 @@ def changes(
     columns: Sequence[str] = (),
     where: str | None = None,
     skip_errors: bool = False,
+    table: OpenTable | None = None,
 ) -> Changes:
     """Read the changes of a range of times.
 
@@ -98,11 +100,12 @@ def changes(
         columns: columns of the contents; all if empty. Diffs of rows that are equal in these columns are summed.
         where: a Spark SQL predicate on the columns of the contents; other rows are left out.
         skip_errors: treat keys in error as keys without a row, so that their rows are retracted.
+        table: the version of the table to read; by default the newest.
 
     Raises:
         SinceError: `after` or `through` is before `since`.
         UpperError: `through` is at or after upper, or nothing is sealed yet.
-        ArgumentRefused: `after` is later than `through`.
+        ArgumentRefused: `after` is later than `through`, or one of them is not a time.
         KeysInError: there are keys in error at `after` or at a time in the range, and `skip_errors` is false.
         UnknownColumn, PredicateRefused: as for `snapshot`.
 
@@ -110,7 +113,10 @@ def changes(
     with a semi-join by the keys in the range, and one exchange of the rows of these keys. A barrier in the range costs
     an exchange of all rows.
     """
-    table = OpenTable(collection.paths.updates)
+    for argument, given in (("after", after), ("through", through)):
+        if given is not None:
+            check_time(argument, given)
+    table = table if table is not None else OpenTable(collection.paths.updates)
     since, upper, closed = collection.readable_range(table)
     end = through if through is not None else max(last_time(upper, closed), since[0] if since else 0)
     shown = MintedTime if collection.entry.mints_times else int

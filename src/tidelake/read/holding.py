@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
-from tidelake.errors import CapabilityForeign, SinceError
+from tidelake.errors import ArgumentRefused, CapabilityForeign, SinceError, UnknownCollection
 from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.iso_times import iso_to_the_second
 from tidelake.read.words import duration
@@ -136,6 +136,15 @@ class ReadCapability:
     def __repr__(self) -> str:
         return f"ReadCapability({self._name!r}, id={self.id!r}, since={self.since})"
 
+    def check_collection(self, collection: Collection) -> None:
+        """Check that it holds a time of this collection.
+
+        Raises:
+            CapabilityForeign: it belongs to another one.
+        """
+        if self._token.collection_id != collection.entry.id:
+            raise CapabilityForeign(self.id, f"it belongs to a collection other than '{collection.name}'")
+
     def _call(self, change: Callable[[Entry], Entry]) -> Entry:
         entry = change_handles(self._paths, change)  # its name may have changed since
         self._set(entry)
@@ -152,6 +161,8 @@ def acquire(catalog: Catalog, collection: Collection, at: int | None, lease: tim
     lowest, newest = table.value(SINCE) or 0, max(0, (table.value(UPPER) or 0) - 1)
 
     def add(entry: Entry) -> Entry:
+        if entry.id != token.collection_id:  # the name was bound to another collection in the meantime
+            raise UnknownCollection(str(collection.paths.store.root), collection.name)
         if not entry.since:
             raise SinceError(newest if at is None else at, entry.since)
         low = max(entry.since[0], lowest)
@@ -299,6 +310,8 @@ def _between(table: Location, files: list[RunFile], after: int, through: int) ->
 
 
 def _milliseconds(lease: timedelta) -> int:
+    if not isinstance(lease, timedelta):
+        raise ArgumentRefused("lease", lease, "but must be a `timedelta`", "write `timedelta(hours=1)`")
     lease_ms = lease // timedelta(milliseconds=1)
     holds.check_lease(lease_ms)
     return lease_ms

@@ -19,6 +19,7 @@ from tidelake.read.predicate import check_predicate
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile
+from tidelake.store.holds import check_time
 from tidelake.store.layout import TIME, UNAVAILABLE
 from tidelake.store.runs import read_files, spark_schema
 
@@ -73,9 +74,12 @@ def snapshot(
         KeysInError: there are keys in error at that time, and `skip_errors` is false.
         SinceError: `as_of` is before `since`.
         UpperError: `as_of` is at or after upper, or nothing is sealed yet.
+        ArgumentRefused: `as_of` is not a time.
         UnknownColumn: the collection has no such column.
         PredicateRefused: the predicate does not fit the columns, or something else could change its value.
     """
+    if as_of is not None:
+        check_time("as_of", as_of)
     table = table if table is not None else OpenTable(collection.paths.updates)
     since, upper, closed = collection.readable_range(table)
     at = as_of if as_of is not None else max(last_time(upper, closed), since[0] if since else 0)

@@ -18,10 +18,13 @@ from pyspark.sql import functions as F
 
 from tidelake.errors import (
     ArgumentRefused,
+    CapabilityError,
     CapabilityExpired,
+    CapabilityUnknown,
     KeysInError,
     SinceError,
     SubscriptionLapsed,
+    UnknownCollection,
     UpperError,
     show_frontier,
 )
@@ -34,6 +37,7 @@ from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile
+from tidelake.store.handles import read_handles
 from tidelake.store.holds import check_time
 from tidelake.store.layout import DIFF, TIME
 from tidelake.store.state import CLOSED, UPPER
@@ -42,6 +46,8 @@ ROWS_MAX = 1_000_000
 """The maximum number of stored rows that the changes in one batch come from, unless a single time has more."""
 POLL_S = 1.0
 WAIT_S_MAX = 366 * 86_400.0
+_ENDED = (CapabilityExpired, CapabilityUnknown)
+"""How the hold of a subscription ends by itself. If many others ended after it, the entry has forgotten how."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +101,13 @@ class Bounds:
         Raises:
             ArgumentRefused: one of them is out of its range.
         """
-        if self.wait_s is not None and not 0 <= self.wait_s <= WAIT_S_MAX:
+        if self.wait_s is not None and not (_is_number(self.wait_s) and 0 <= self.wait_s <= WAIT_S_MAX):
             rule = "but must be between 0 and 31622400 seconds, or None to wait for ever"
             raise ArgumentRefused("wait_s", self.wait_s, rule, "give a number of seconds")
-        if not 0.001 <= self.poll_s <= 86_400:
+        if not (_is_number(self.poll_s) and 0.001 <= self.poll_s <= 86_400):
             raise ArgumentRefused("poll_s", self.poll_s, "but must be between 0.001 and 86400", "give a second or so")
-        if self.rows_max < 1:
-            raise ArgumentRefused("rows_max", self.rows_max, "but must be at least 1", "leave it out")
+        if not isinstance(self.rows_max, int) or self.rows_max < 1:
+            raise ArgumentRefused("rows_max", self.rows_max, "but must be an integer of at least 1", "leave it out")
         if self.until is not None:
             check_time("until", self.until)
 
@@ -111,14 +117,15 @@ class Subscription:
 
     Iterating ends when nothing new was sealed for `wait_s` seconds, when `until` is reached, or when the stream is
     closed; another loop continues where the last one ended. As a context manager, the subscription is closed at the
-    end. It is for one thread, but any thread may close it.
+    end. It is for one thread, but any thread may close it. It stays with its collection if that is renamed, and never
+    goes on with another collection that gets its name.
     """
 
     def __init__(
         self,
         spark: SparkSession,
         catalog: Catalog,
-        name: str,
+        collection: Collection,
         start: int,
         takes_snapshot: bool,
         selection: Selection,
@@ -127,11 +134,12 @@ class Subscription:
         owns: bool,
     ) -> None:
         """Take what `subscribe` has checked."""
-        self._spark, self._catalog, self._name = spark, catalog, name
+        self._spark, self._catalog = spark, catalog
+        self._name, self._paths = collection.name, collection.paths
         self._selection, self._bounds = selection, bounds
         self._capability, self._owns = capability, owns
         self._through, self._needs_snapshot = start, takes_snapshot
-        self._is_over, self._has_begun, self._closed = False, False, Event()
+        self._is_over, self._closed = False, Event()
         self._renewed_s = clock.monotonic()
 
     @property
@@ -160,6 +168,7 @@ class Subscription:
             SinceError: the subscription holds nothing, and compaction has passed the token.
             UpperError: the time of the snapshot is still not sealed.
             KeysInError: there are keys in error at the next time, and `skip_errors` is not set.
+            UnknownCollection: the collection was dropped.
             UnknownColumn, PredicateRefused: as for `snapshot`.
         """
         waits = self._bounds.wait_s
@@ -168,6 +177,7 @@ class Subscription:
             batch = self._advance()
             if batch is not None:
                 return batch
+            self._let_go()
             left_s = end_s - clock.monotonic()
             if self.is_complete or left_s <= 0:
                 break
@@ -178,6 +188,8 @@ class Subscription:
             upper = OpenTable(collection.paths.updates).value(UPPER) or 0
             shown = MintedTime if collection.entry.mints_times else int
             raise UpperError(shown(self._through), [shown(upper)])
+        if self._is_over and not self._owns and not self._closed.is_set():
+            self._let_go()
         return None
 
     def __iter__(self) -> Iterator[Batch]:
@@ -192,7 +204,7 @@ class Subscription:
         if self._owns and self._capability is not None:
             try:
                 self._capability.drop()
-            except CapabilityExpired:
+            except _ENDED:
                 return
 
     def __enter__(self) -> Subscription:
@@ -239,6 +251,8 @@ class Subscription:
 
     def _changes(self, through: int, closed: bool) -> Batch:
         after, collection, asked = self._through, self._collection(), self._selection.as_arguments()
+        # One version for both: without a hold, a merge may move the rows of this batch to a later time.
+        asked["table"] = table = OpenTable(collection.paths.updates)
         try:
             found = changes(self._spark, collection, after, through, **asked)
         except KeysInError as error:
@@ -246,14 +260,25 @@ class Subscription:
                 raise
             through, closed = error.as_of - 1, False  # the times before the error are good
             found = changes(self._spark, collection, after, through, **asked)
-        files = OpenTable(collection.paths.updates).files()
-        is_empty = not any(file.reach[0] <= through and file.reach[1] > after for file in files)
+        is_empty = not any(file.reach[0] <= through and file.reach[1] > after for file in table.files())
         updates = found.updates if is_empty or through == after + 1 else found.updates.orderBy(TIME)
         self._through, self._is_over = through, closed
         return Batch(updates, Progress(after, through, closed, is_empty))
 
     def _collection(self) -> Collection:
-        return self._catalog.find(self._name)
+        """Return the collection as it is now; its name may belong to another one.
+
+        Raises:
+            UnknownCollection: it was dropped.
+        """
+        found = self._catalog.get(self._name)
+        if found is not None and found.paths == self._paths:
+            return found
+        entry = read_handles(self._paths)
+        if entry.dropped is not None:
+            raise UnknownCollection(str(self._catalog.store.root), entry.name)
+        self._name = entry.name
+        return Collection(entry, self._paths)
 
     # --- its hold
 
@@ -267,13 +292,19 @@ class Subscription:
             return
         try:
             self._capability.pin(seq, max(self._through, self._capability.since))
-        except CapabilityExpired as error:
+        except _ENDED as error:
             if not self._owns:
                 raise
             self._hold_again(seq, self._capability, error)
         self._renewed_s = clock.monotonic()
 
-    def _hold_again(self, seq: int, ended: ReadCapability, error: CapabilityExpired) -> None:
+    def _let_go(self) -> None:
+        """Move the hold although there is no next batch: the batch before counts as processed."""
+        if self._capability is None or self._needs_snapshot or self._capability.since >= self._through:
+            return
+        self._hold_at(OpenTable(self._collection().paths.updates).seq)
+
+    def _hold_again(self, seq: int, ended: ReadCapability, error: CapabilityError) -> None:
         """Acquire a new hold after the lease has ended; that is as good as the old one if nothing was forgotten."""
         try:
             self._capability = acquire(self._catalog, self._collection(), self._through, ended.lease, ended.purpose)
@@ -290,7 +321,7 @@ class Subscription:
             return
         try:
             self._capability.renew()
-        except CapabilityExpired:
+        except _ENDED:
             if not self._owns:
                 raise  # otherwise, the next batch finds out whether anything was forgotten
         self._renewed_s = clock.monotonic()
@@ -312,24 +343,38 @@ def subscribe(
     bounds.check()
     if as_of is not None:
         check_time("as_of", as_of)
+    collection = catalog.find(name)
     if capability is not None:
+        capability.check_collection(collection)
         if as_of is not None and as_of < capability.since:
             rule = f"but must not be before the since of the capability, {capability.since}"
             raise ArgumentRefused("as_of", as_of, rule, "leave it out: the capability says where to continue")
         start = capability.since if as_of is None else as_of
-        return Subscription(spark, catalog, name, start, takes_snapshot, selection, bounds, capability, False)
-    collection = catalog.find(name)
+        _check_end(start, takes_snapshot, bounds)
+        return Subscription(spark, catalog, collection, start, takes_snapshot, selection, bounds, capability, False)
     table = OpenTable(collection.paths.updates)
     since, upper, closed = collection.readable_range(table)
     if as_of is None and not takes_snapshot and not upper and not closed:
         raise UpperError(0, [upper])
+    start = max(upper - 1, *since, 0) if as_of is None else as_of
+    _check_end(start, takes_snapshot, bounds)
     if lease is not None:
         held = acquire(catalog, collection, as_of, lease, purpose)
-        return Subscription(spark, catalog, name, held.since, takes_snapshot, selection, bounds, held, True)
-    start = max(upper - 1, *since, 0) if as_of is None else as_of
+        return Subscription(spark, catalog, collection, held.since, takes_snapshot, selection, bounds, held, True)
     if not since or start < since[0]:
         raise SinceError(start, since)
-    return Subscription(spark, catalog, name, start, takes_snapshot, selection, bounds, None, False)
+    return Subscription(spark, catalog, collection, start, takes_snapshot, selection, bounds, None, False)
+
+
+def _check_end(start: int, takes_snapshot: bool, bounds: Bounds) -> None:
+    """Check that the snapshot is not after the last time to deliver; raises `ArgumentRefused`."""
+    if takes_snapshot and bounds.until is not None and bounds.until < start:
+        rule = f"but must not be before the time of the snapshot, {start}"
+        raise ArgumentRefused("until", bounds.until, rule, "give an earlier `as_of`, or take no snapshot")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def whole_times(files: Sequence[RunFile], after: int, last: int, rows_max: int) -> int:

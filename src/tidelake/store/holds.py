@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
+from unicodedata import category
 
 from tidelake.errors import (
     ArgumentRefused,
@@ -32,6 +33,7 @@ from tidelake.store.entry import Capability, Ended, Entry, Hold, Sighting
 LEASE_MS_MAX = 366 * 86_400_000
 """The longest lease."""
 PURPOSE_CHARACTERS_MAX = 200
+_UNSHOWN = ("Cc", "Cs")
 HOLDS_MAX = 1_000
 """Maximum number of holds of one collection: each commit to the handles writes all of them."""
 ENDED_MAX = 64
@@ -316,11 +318,14 @@ def check_lease(lease_ms: int) -> None:
 
 
 def check_purpose(purpose: str) -> None:
-    """Check the length of a purpose.
+    """Check that a purpose can be stored, and shown in a line.
 
     Raises:
-        ArgumentRefused: it is too long.
+        ArgumentRefused: it is too long, is not a text, or has control characters or lone surrogates.
     """
+    if not isinstance(purpose, str) or any(category(character) in _UNSHOWN for character in purpose):
+        rule = "but must be a text in one line, without control characters"
+        raise ArgumentRefused("purpose", repr(purpose), rule, "say it in a few words")
     if len(purpose) > PURPOSE_CHARACTERS_MAX:
         rule = f"but must have at most {PURPOSE_CHARACTERS_MAX} characters"
         raise ArgumentRefused("purpose", purpose, rule, "say it in a few words")
