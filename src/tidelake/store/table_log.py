@@ -36,7 +36,7 @@ from tidelake.store.acknowledged import (
     read_markers,
 )
 from tidelake.store.failpoints import reach
-from tidelake.store.log_state import LogState, checkpoint_state, entry_steps
+from tidelake.store.log_state import LogState, checkpoint_state, entry_steps, parsed_entry
 from tidelake.store.notices import warn
 
 LOG = "_delta_log"
@@ -224,9 +224,9 @@ class Tip:
         return dict(enumerate(self.entries, start=self.version - len(self.entries) + 1))
 
     def newest_entries(self) -> tuple[Entry | None, Entry]:
-        """The second newest entry (None unless it is past the checkpoint) and the newest entry."""
-        before = _parse(self.entries[-2]) if len(self.entries) > 1 else None
-        return before, _parse(self.entries[-1])
+        """The second newest entry (None unless it is past the checkpoint) and the newest entry; both are cached."""
+        before = parsed_entry(self.entries[-2]) if len(self.entries) > 1 else None
+        return before, parsed_entry(self.entries[-1])
 
     def state(self) -> LogState:
         """The state of the table at this entry.
