@@ -27,6 +27,7 @@ from tidelake.spark.jar_error import JarError
 from tidelake.spark.session import start_session
 from tidelake.storage import blobs
 from tidelake.store.entry import Collection
+from tidelake.store.head_start import leave_head_start
 from tidelake.telemetry.start import start_telemetry
 from tidelake.telemetry.steps import stop_listening
 
@@ -78,7 +79,11 @@ def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> R
 
     def work(name: str) -> None:
         try:
-            report.results[name] = step(lake.open(spark, name), settings.collection(name), report)
+            collection = lake.open(spark, name)
+            try:
+                report.results[name] = step(collection, settings.collection(name), report)
+            finally:
+                leave_head_start(collection)
         except Exception as error:  # an engine's error stops only this collection, like Tidelake's own
             if is_interrupted():
                 raise KeyboardInterrupt from error

@@ -58,10 +58,14 @@ def check_lake(settings: Settings) -> CheckedLake:
     from tidelake.ingest.new_topics import check_new_topics
     from tidelake.settings.lake import check_topics
     from tidelake.store.catalog import Catalog
+    from tidelake.store.head_start import use_head_start
     from tidelake.store.layout import Store
 
     check_topics(settings)
-    catalog = Catalog(Store(settings.store), settings.writer)
+    store = Store(settings.store)
+    for collection in settings.collections:
+        use_head_start(store, collection.name)
+    catalog = Catalog(store, settings.writer)
     known = catalog.check((collection.spec() for collection in settings.collections), settings.names)
     return CheckedLake(settings, catalog, known, check_new_topics(known, settings))
 

@@ -13,15 +13,12 @@ Importing the package is fast: settings, tables and Spark are imported when they
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
-
-from tidelake import errors
-
+TYPE_CHECKING = False  # importing `typing` for it would take half of the time
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any
 
+    from tidelake import errors
     from tidelake.lake import Lake as OpenedLake
 
 __all__ = ["errors", "open_lake"]
@@ -63,10 +60,15 @@ def open_lake(file: str | Path | None = None, *, skip_invalid: bool = False, rea
 
 
 def __getattr__(name: str) -> Any:
-    """Return the Dagster component `tidelake.Lake`; it and Dagster are imported only when a `defs.yaml` names it.
+    """Return `tidelake.errors`, or the Dagster component `tidelake.Lake`, which are imported when they are first used.
 
     In a wheel, the application folders are in `tidelake.app`; in a checkout, they are beside `src`.
     """
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    if name == "errors":
+        return import_module("tidelake.errors")
     if name == "Lake":
         module = "tidelake.app.orchestration" if find_spec("tidelake.app") is not None else "orchestration"
         return import_module(f"{module}.component").Lake

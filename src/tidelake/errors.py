@@ -729,8 +729,9 @@ class SparkLacksStore(InvalidUsage):
     detail: str
     fact = "this Spark session cannot read {store}: {detail}"
     hint = (
-        "start the session with `start_session(jar_sets=settings.jar_sets)`, or give spark-submit the jars in "
-        "`.jars/s3` as well"
+        "a JVM takes jars only when it starts: in a new process, call `start_session(jar_sets=['s3'])` before it opens "
+        "a lake (lakes on a disk can use this session, too); or give spark-submit the jars in `.jars/s3`, which "
+        "`python -m tidelake.spark.jars --set s3` fetches"
     )
 
 

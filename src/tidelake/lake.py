@@ -39,6 +39,7 @@ from tidelake.store.bindings import read_bindings
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
+from tidelake.store.head_start import use_head_start
 from tidelake.store.late_notes import LateContradiction, LateNotes, late_verdicts
 from tidelake.store.layout import RUN, Store
 from tidelake.store.quarantine import explanation_of, quarantine_rows
@@ -166,6 +167,16 @@ class Lake:
         return self._status_of(chosen) | refused
 
     def _status_of(self, chosen: Sequence[CollectionSettings]) -> dict[str, CollectionStatus | TidelakeError | None]:
+        store = Store(self.settings.store)
+        if store.root.is_local:
+            return self._read_status(chosen)
+        found: dict[str, CollectionStatus | TidelakeError | None] = {}
+        for settings in chosen:  # one by one, as a process remembers a bounded number of logs
+            use_head_start(store, settings.name, follows=True)
+            found |= self._read_status([settings])
+        return found
+
+    def _read_status(self, chosen: Sequence[CollectionSettings]) -> dict[str, CollectionStatus | TidelakeError | None]:
         try:
             with _engine_errors():
                 stored = self.catalog.lookup(settings.name for settings in chosen)
@@ -629,6 +640,7 @@ class LakeCollection:
             TidelakeError: the store cannot be read, or is damaged.
         """
         with _engine_errors():
+            use_head_start(self._catalog.store, self.name, follows=True)
             return _status_with_topics(self.settings, self._catalog.get(self.name))
 
     def explain(self, time: int | None = None) -> Explanation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,12 @@ def test_a_topic_comes_back_from_files_as_it_was(tmp_path: Path, broker: Broker,
             call(config, "record", first, str(folder), "--format", form)
         return
     broker.produce(first, [Record(b"more", None, 1)])
+    killed, at_work = folder / "_unfinished-0", folder / "_unfinished-1"
+    for left in (killed, at_work):
+        left.write_bytes(b"PAR1")
+    os.utime(killed, (0, 0))
     assert call(config, "record", first, str(folder)) == {"messages": 1, "offsets": {"1": [4, 5]}}
+    assert (killed.exists(), at_work.exists()) == (False, True), "what a killed recording has left is deleted"
     assert call(config, "play", str(folder), second)["messages"] == 1
     assert broker.consume(second)[1][-1][1].value == b"more"
     broker.delete_topic(first)

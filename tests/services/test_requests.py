@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +15,16 @@ from tests.lakes.raw_lake import RawLake
 from tests.services.counted_lake import CountedLake
 from tests.services.faulty_proxy import faulty_proxy
 from tests.services.object_store import ObjectStore
+from tidelake.errors import DamagedLog
+from tidelake.read.status import CollectionStatus
+from tidelake.storage import blobs
+from tidelake.storage.location import Location
 from tidelake.store import runs
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.followed import forget_all
+from tidelake.store.put_files import forget_files
 from tidelake.store.state import HAS_LATE, HAS_QUARANTINE
-from tidelake.store.table_log import check_log
+from tidelake.store.table_log import check_log, entry_path
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 
@@ -25,6 +32,8 @@ TICK, SEAL, STATUS = 40, 20, 6
 """The budgets of ingest and seal together, of a seal without copies, and of a status."""
 SMALL_TABLES = 2
 """What a status adds if both `quarantine` and `late` have rows."""
+NEW_PROCESSES = 22
+"""What a tick adds if ingest and seal each have a new process, which lists each log once more."""
 COMMIT, CHECKPOINT = 3, 16
 """A commit without files, and what every 32nd of them adds, for a checkpoint and the clean-up behind it."""
 CLUSTER = 40
@@ -81,11 +90,27 @@ def test_a_checkpoint_takes_as_many_requests_whatever_the_length_of_the_log(
     assert check_log(path) <= 10, "old entries are deleted"
 
 
-def test_a_process_that_sees_a_collection_for_the_first_time_opens_each_log_once(lake: CountedLake) -> None:
+def test_a_new_process_takes_no_more_requests_whatever_the_length_of_the_logs(lake: CountedLake) -> None:
+    lake.tick()
+    young = lake.count_afresh(lake.status)
+    lake.lengthen_logs(7)
+    lake.tick()
+    old = lake.count_afresh(lake.status)
+    for status in (young, old):
+        assert len(status) <= STATUS, "\n".join(request.target for request in status.served)
+        assert not status.lists_of_files
     lake.send()
+    ingested, sealed = lake.count_afresh(lake.lake.ingest), lake.count_afresh(lake.lake.seal)
+    assert len(ingested) + len(sealed) <= TICK + NEW_PROCESSES, (ingested.served, sealed.served)
+
+
+def test_without_its_head_start_a_new_process_opens_each_log_once(lake: CountedLake) -> None:
+    lake.send()
+    remove_head_starts(lake)
     ingested = lake.count_afresh(lake.lake.ingest)
     sealed = lake.count(lake.lake.seal)
     assert len(sealed) <= SEAL, sealed.served
+    remove_head_starts(lake)
     status = lake.count_afresh(lake.status)
     assert not status.lists_of_files
     for step in (ingested, status):
@@ -93,6 +118,67 @@ def test_a_process_that_sees_a_collection_for_the_first_time_opens_each_log_once
         assert len(opened) == len(set(opened))
         entries = sum(request.verb == "get" for request in step.served)
         assert len(step) - entries <= TICK
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a ZIP file", b"PK\x03\x04 cut"])
+def test_a_damaged_head_start_is_not_used(lake: CountedLake, damage: bytes) -> None:
+    lake.tick()
+    blob = head_start(lake)
+    blobs.replace(blob, damage)
+    status = status_afresh(lake)
+    assert (status.upper, status.damaged) == (lake.times, None)
+
+
+def test_nothing_in_a_head_start_is_believed(lake: CountedLake) -> None:
+    lake.tick()
+    blob = head_start(lake)
+    upper = b'"upper","version":%d' % lake.times
+    replaced = 0
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(blobs.read(blob))) as archive, zipfile.ZipFile(packed, "w") as other:
+        for name in archive.namelist():
+            data = archive.read(name)
+            replaced += upper in data
+            other.writestr(name, data.replace(upper, b'"upper","version":999'))
+    assert replaced
+    blobs.replace(blob, packed.getvalue())
+    assert status_afresh(lake).upper == lake.times
+    blobs.replace(blob, packed.getvalue())
+    lake.send()
+    lake.count_afresh(lake.lake.ingest)
+    lake.count_afresh(lake.lake.seal)
+    assert status_afresh(lake).upper == lake.times
+
+
+def test_a_tick_of_a_new_process_names_a_lost_entry_in_spite_of_its_head_start(
+    tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake
+) -> None:
+    own = CountedLake(tmp_path, spark, lake.proxy, object_store.settings(endpoint=lake.proxy.endpoint))
+    own.tick()
+    path = own.lake.collection.paths.updates
+    blobs.delete(entry_path(path, OpenTable(path).version))
+    forget_all()
+    forget_files()
+    own.send()
+    with pytest.raises(DamagedLog, match="its entry is missing"):
+        own.lake.ingest()
+
+
+def status_afresh(lake: CountedLake) -> CollectionStatus:
+    forget_all()
+    forget_files()
+    return lake.status()
+
+
+def head_start(lake: CountedLake) -> Location:
+    store = lake.lake.collection.paths.store
+    (name,) = blobs.list_names(store.head_starts)
+    return store.head_starts / name
+
+
+def remove_head_starts(lake: CountedLake) -> None:
+    folder = lake.lake.collection.paths.store.head_starts
+    blobs.delete_all(folder / name for name in blobs.list_names(folder))
 
 
 def test_reclocked_ticks_stay_within_the_budget(
@@ -134,6 +220,7 @@ def flags_of(lake: CountedLake) -> tuple[bool, bool]:
 
 
 def test_a_cluster_puts_files_under_their_final_names(lake: CountedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.tick()  # so that this process has seen the collection, whatever the test before has forgotten
     monkeypatch.setattr(runs, "runs_here", lambda _: False)
     lake.send()
     ingested = lake.count(lake.lake.ingest)

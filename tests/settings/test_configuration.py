@@ -170,6 +170,7 @@ def test_a_schema_may_be_in_a_file_and_may_be_a_whole_cdcv2_schema(tmp_path: Pat
         (("family: plain", "family: !!bool maybe"), r"line 6: 'maybe' is not a valid bool"),
         (("family: plain", "family: !!timestamp x"), r"line 6: 'x' is not a valid timestamp"),
         (("store: lake", "store: " + "[" * 20_000), r"line \d+|is nested too deeply"),
+        (("store: lake", "store: " + "[" * 20_000 + "]" * 20_000), r"is nested too deeply"),
         (("store: lake", "store: ''"), r"store: is not a path: ''"),
         (("store: lake", "store: ' lake'"), r"store: is not a path: ' lake'"),
         (("store: lake", 'store: "la\\0ke"'), r"store: is not a path: 'la\\x00ke'"),

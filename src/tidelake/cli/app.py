@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Annotated, Any
 
 import typer
 
@@ -87,7 +89,7 @@ def main() -> None:
     """
     with interruptible():
         try:
-            app()
+            _app_for(sys.argv[1:])()
         except BrokenPipeError:  # whoever reads our output closed the pipe, as `head` does
             sys.stderr.close()
             sys.exit(0)
@@ -95,6 +97,25 @@ def main() -> None:
             if is_interrupted():
                 raise KeyboardInterrupt from error
             sys.exit(_report(error))
+
+
+def _app_for(arguments: Sequence[str]) -> typer.Typer:
+    """Return the application with no other command than the one that the arguments name; all of it if they name none.
+
+    Typer inspects the options of each command that it has, which takes as long as a small command itself.
+    """
+    name = next((argument for argument in arguments if not argument.startswith("-")), None)
+    commands = [each for each in app.registered_commands if name == (each.name or _name_of(each.callback))]
+    groups = [each for each in app.registered_groups if name == (each.typer_instance or app).info.name]
+    if len(commands) + len(groups) != 1:
+        return app
+    chosen = copy(app)
+    chosen.registered_commands, chosen.registered_groups = commands, groups
+    return chosen
+
+
+def _name_of(function: Callable[..., Any] | None) -> str:
+    return "" if function is None else function.__name__.replace("_", "-")
 
 
 def _report(error: Exception) -> int:

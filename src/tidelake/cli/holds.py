@@ -13,7 +13,6 @@ from tidelake.cli.render import print_json, print_rows, say
 from tidelake.cli.times import check_not_negative, read_time, seconds_of, shown_time
 from tidelake.errors import OptionRefused
 from tidelake.protocol.iso_times import iso_to_the_second
-from tidelake.store.holds import LEASE_MS_MAX
 
 
 def hold(
@@ -46,6 +45,8 @@ def hold(
         collection.renew(renew)
         say(f"{name}: the lease is renewed")
         return
+    from tidelake.store.holds import LEASE_MS_MAX  # imported late: it takes as long as the rest of the command line
+
     duration = timedelta(seconds=seconds_of("--lease", lease, max_s=LEASE_MS_MAX / 1000))
     time = None if at is None else read_time("--at", at, name, mints_times)
     held = collection.acquire(time, duration, purpose)

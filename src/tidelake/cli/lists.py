@@ -11,7 +11,6 @@ from tidelake.cli.options import CONFIG, ROWS_SHOWN, ConfigOption, JsonOption, N
 from tidelake.cli.render import late_note, print_json, print_rows, say
 from tidelake.errors import OptionRefused, hint_for_name
 from tidelake.protocol.iso_times import iso_of
-from tidelake.settings.terms import framing_terms
 
 
 def quarantine(
@@ -51,6 +50,8 @@ def times(
 
     Starts no JVM.
     """
+    from tidelake.settings.terms import framing_terms  # imported late: it looks for plug-ins
+
     collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
     columns = ["time", "iso", "offsets", "records", "rows", "quarantined", "at_ms"]
     if framing_terms(collection.settings.framing).counts_positions:

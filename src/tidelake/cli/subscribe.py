@@ -19,7 +19,6 @@ from tidelake.cli.render import printable, say
 from tidelake.cli.rows import names_in, spark_errors, with_bytes
 from tidelake.cli.times import check_not_negative, read_time, seconds_of, shown_time
 from tidelake.errors import OptionRefused
-from tidelake.store.holds import LEASE_MS_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from tidelake.lake import LakeCollection
     from tidelake.read.subscription import Progress, Subscription
 
-_YEAR_S = LEASE_MS_MAX / 1000
 _TERMINATED = 128 + signal.SIGTERM
 
 
@@ -92,8 +90,11 @@ def subscribe(
     from tidelake.spark.session import LOG, start_session
 
     _check_together(as_of, after, no_snapshot, hold, no_hold)
-    wait_s = 0.0 if wait is None else seconds_of("--wait", wait, max_s=_YEAR_S)
-    poll_s, lease_s = seconds_of("--poll", poll), seconds_of("--lease", lease, max_s=_YEAR_S)
+    from tidelake.store.holds import LEASE_MS_MAX  # imported late: it takes as long as the rest of the command line
+
+    year_s = LEASE_MS_MAX / 1000
+    wait_s = 0.0 if wait is None else seconds_of("--wait", wait, max_s=year_s)
+    poll_s, lease_s = seconds_of("--poll", poll), seconds_of("--lease", lease, max_s=year_s)
     collection = open_lake(config, skip_invalid=True, read_only=no_hold).collection(name)
     mints_times = collection.settings.mints_times
     start, last = (

@@ -433,7 +433,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.SparkLacksStore: Entry(
         "The session was started for lakes on a disk, or by spark-submit without the jars for S3.",
-        "Start the session with these jars. Nothing was written.",
+        "End this process. Start another one, and in it a session with these jars before any lake is opened: it serves "
+        "lakes on disks and in S3. Nothing was written.",
     ),
     errors.ClockAhead: Entry(
         "The clock of the machine that runs ingest is wrong, or a topic with old timestamps is read rarely.",

@@ -33,6 +33,7 @@ from tidelake.store.decision import Acknowledge, Decision, Offsets, replaces, ti
 from tidelake.store.drop import drop
 from tidelake.store.entry import Capability, Collection, Entry
 from tidelake.store.failpoints import reach
+from tidelake.store.followed import last_seen
 from tidelake.store.format import CATALOG_VERSION, DIVIDED, FORMAT, FORMAT_VERSION
 from tidelake.store.handles import ENTRIES_SCHEMA, change_handles, create_handles, read_handles
 from tidelake.store.layout import CollectionPaths, Store
@@ -140,7 +141,7 @@ class Catalog:
 
         A name is rebound only if its collection has another name, so the newest handles prove such a binding.
         """
-        if self.store.root.is_local:
+        if last_seen(self.store.names / folder_of_name(name)) is None:  # on a disk, logs are not followed
             return None
         binding = NameLog.of(self.store, name, may_be_stale=True).binding
         return None if binding is None or binding.publication is None else self._entry_of(binding)

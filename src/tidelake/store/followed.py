@@ -16,7 +16,7 @@ from functools import cached_property
 from threading import Lock
 
 from tidelake.storage.location import Location
-from tidelake.store.acknowledged import digest_of, read_markers
+from tidelake.store.acknowledged import Markers, digest_of, read_markers
 from tidelake.store.log_state import LogState, entry_steps
 from tidelake.store.table_log import Tip, entry_path, read_or_none, settle, stated_before
 
@@ -72,6 +72,12 @@ class _Kept:
             while self._bytes > _KEPT_BYTES_MAX:
                 self._drop(next(iter(self._logs)))
 
+    def pop(self, path: Location) -> Followed | None:
+        with self._lock:
+            found = self._logs.get(path)
+            self._drop(path)
+            return found
+
     def drop(self, path: Location) -> None:
         with self._lock:
             self._drop(path)
@@ -87,6 +93,8 @@ class _Kept:
 
 
 _kept = _Kept()
+_suggested, _suggested_to_show = _Kept(), _Kept()
+"""Logs that this process has not verified; the markers have to prove them. The second are followed at once."""
 
 
 def newest(path: Location) -> Followed:
@@ -99,11 +107,14 @@ def newest(path: Location) -> Followed:
     """
     if path.is_local:
         return Followed(settle(path))
-    found = _kept.get(path)
-    followed = None if found is None else _follow(path, found)
+    found, to_show, seen = _kept.get(path), _suggested_to_show.pop(path), _suggested.pop(path)
+    if found is not None:
+        followed = _follow(path, found)
+    else:
+        followed = None if to_show is None else _proven(path, to_show)
     if followed is None:
         forget(path)
-        followed = Followed(settle(path))
+        followed = Followed(settle(path, seen=None if seen is None else seen.tip))
     remember(path, followed)
     return followed
 
@@ -122,6 +133,28 @@ def refresh(path: Location) -> None:
         newest(path)
 
 
+def last_seen(path: Location) -> Followed | None:
+    """Return a log as this process has verified it last; None if it follows no such log."""
+    return _kept.get(path)
+
+
+def is_followed(path: Location) -> bool:
+    """Return whether this process follows a log, or was told what it may be."""
+    return any(logs.get(path) is not None for logs in (_kept, _suggested, _suggested_to_show))
+
+
+def suggest(path: Location, tip: Tip, *, follows: bool) -> None:
+    """Tell what a log in an object store may be; what the markers do not prove is read when the log is opened.
+
+    Args:
+        path: the table's folder.
+        tip: the log, which nobody has verified.
+        follows: whether the log is followed from there, with one listing, if the markers prove it. If not, it is opened
+            afresh, which also shows that an entry is missing.
+    """
+    (_suggested_to_show if follows else _suggested).put(path, Followed(tip))
+
+
 def remember(path: Location, followed: Followed) -> None:
     """Follow a log from here on, unless it is on a disk, or not acknowledged up to its end."""
     tip = followed.tip
@@ -136,16 +169,39 @@ def forget(path: Location) -> None:
 
 def forget_all() -> None:
     """Open every log from scratch the next time, as a new process does."""
-    _kept.clear()
+    for logs in (_kept, _suggested, _suggested_to_show):
+        logs.clear()
 
 
 def _follow(path: Location, followed: Followed) -> Followed | None:
     """Return a log with the entries that were acknowledged since; None if it must be opened from scratch."""
     tip = followed.tip
     markers = read_markers(path, tip.version)
-    if markers.entries.get(tip.version) != tip.digest or markers.newest - tip.version > _FOLLOWED_ENTRIES_MAX:
+    return None if markers.entries.get(tip.version) != tip.digest else _continued(path, followed, markers)
+
+
+def _proven(path: Location, suggested: Followed) -> Followed | None:
+    """Return a suggested log, with the entries that were acknowledged since, if the markers prove all of it."""
+    tip = suggested.tip
+    texts = tip.numbered()
+    has_checkpoint = tip.checkpoint is not None
+    if min(texts) > (tip.checkpoint_version + 1 if has_checkpoint else 0):
         return None
-    for version in range(tip.version + 1, markers.newest + 1):
+    markers = read_markers(path, tip.checkpoint_version if has_checkpoint else 0)
+    stated = markers.checkpoints.get(tip.checkpoint_version, ())
+    if tip.checkpoint is not None and digest_of(tip.checkpoint) not in stated:
+        return None
+    if any(markers.entries.get(version) != digest_of(text) for version, text in texts.items()):
+        return None
+    return _continued(path, suggested, markers)
+
+
+def _continued(path: Location, followed: Followed, markers: Markers) -> Followed | None:
+    """Return a verified log with the later entries that markers name; None if one of them does not fit."""
+    start = followed.tip.version
+    if markers.newest - start > _FOLLOWED_ENTRIES_MAX:
+        return None
+    for version in range(start + 1, markers.newest + 1):
         text, digest = read_or_none(entry_path(path, version)) or b"", markers.entries.get(version)
         if digest is None or digest_of(text) != digest or stated_before(text) != followed.tip.digest:
             return None

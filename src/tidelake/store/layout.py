@@ -3,6 +3,7 @@
 <store>/catalog/                   the store's id and format; before format 4, what is now in `names/` and `handles/`
     _names/<name>                  which names were ever bound, so that a lost name is noticed
 <store>/names/<name>/              a log: which collection has the name, and where its contents are published
+<store>/head_starts/<name>.zip     object stores only: what a new process begins with; can be deleted at any time
 <store>/tables/<name>/             the contents just before upper, as a plain Delta table with a writer of its own
 <store>/c/<collection_id>/
     handles/                       one row: schema, `since`, capabilities, epoch, decisions
@@ -256,6 +257,11 @@ class Store:
     def collections(self) -> Location:
         """The folder of all collections."""
         return self.root / "c"
+
+    @property
+    def head_starts(self) -> Location:
+        """The folder of what new processes begin with, in object stores; it can be deleted at any time."""
+        return self.root / "head_starts"
 
     def publication(self, folder: str) -> Location:
         """Return the location of published contents, by the folder of their publication."""

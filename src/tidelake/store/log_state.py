@@ -99,10 +99,30 @@ def entry_steps(text: bytes) -> list[Step]:
     return _cached_entry_steps(text) if len(text) <= _CACHED_BYTES_MAX else _entry_steps(text)
 
 
+def parsed_entry(text: bytes) -> list[dict[str, dict[str, Any]]]:
+    """Return the actions of an entry. Callers must not change the result: small entries are cached.
+
+    Raises:
+        ValueError: the text is not JSON lines.
+    """
+    return _cached_entry(text) if len(text) <= _CACHED_BYTES_MAX else _parsed_entry(text)
+
+
+def _parsed_entry(text: bytes) -> list[dict[str, dict[str, Any]]]:
+    try:  # strings may contain other line separators
+        return [json.loads(line) for line in text.split(b"\n") if line.strip()]
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+@lru_cache(maxsize=256)
+def _cached_entry(text: bytes) -> list[dict[str, dict[str, Any]]]:
+    return _parsed_entry(text)
+
+
 def _entry_steps(text: bytes) -> list[Step]:
-    # Strings may contain other line separators.
     try:
-        return steps_of(json.loads(line) for line in text.split(b"\n") if line.strip())
+        return steps_of(parsed_entry(text))
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 

@@ -92,7 +92,7 @@ def sweep(table: Location, retention_s: float = RETENTION_S, pinned_seq: int | N
         discard_run(table, run)
         reach("sweep.after_folder")
     left = [*listing.blobs, *(blob for name in (LOG, ACKED) for blob in blobs.list_folder(table / name).blobs)]
-    _delete_unfinished(left, horizon_s)
+    delete_unfinished(left, horizon_s)
     return len(given_up)
 
 
@@ -110,13 +110,14 @@ def sweep_names(store: Store, names: Iterable[str], retention_s: float = RETENTI
         return
     logs = [store.names / folder_of_name(name) for name in names]
     folders = [store.bound_names, *(log / below for log in logs for below in (LOG, ACKED))]
-    _delete_unfinished(
+    delete_unfinished(
         (blob for folder in folders for blob in blobs.list_folder(folder).blobs),
         blobs.now_s(store.catalog) - retention_s,
     )
 
 
-def _delete_unfinished(left: Iterable[Blob], horizon_s: float) -> None:
+def delete_unfinished(left: Iterable[Blob], horizon_s: float) -> None:
+    """Delete those blobs that a killed process was writing, and that have not changed since a time of their store."""
     for blob in left:
         if blob.location.name.startswith(UNFINISHED) and blob.changed_s < horizon_s:
             blobs.delete(blob.location)

@@ -36,7 +36,7 @@ from tidelake.store.acknowledged import (
     read_markers,
 )
 from tidelake.store.failpoints import reach
-from tidelake.store.log_state import LogState, checkpoint_state, entry_steps
+from tidelake.store.log_state import LogState, checkpoint_state, entry_steps, parsed_entry
 from tidelake.store.notices import warn
 
 LOG = "_delta_log"
@@ -219,10 +219,14 @@ class Tip:
         """The tip of the log after one more entry."""
         return Tip(version, digest, self.checkpoint, (*self.entries, text), self.checkpoint_version, self.is_newest)
 
+    def numbered(self) -> dict[int, bytes]:
+        """The entries by version, in order."""
+        return dict(enumerate(self.entries, start=self.version - len(self.entries) + 1))
+
     def newest_entries(self) -> tuple[Entry | None, Entry]:
-        """The second newest entry (None unless it is past the checkpoint) and the newest entry."""
-        before = _parse(self.entries[-2]) if len(self.entries) > 1 else None
-        return before, _parse(self.entries[-1])
+        """The second newest entry (None unless it is past the checkpoint) and the newest entry; both are cached."""
+        before = parsed_entry(self.entries[-2]) if len(self.entries) > 1 else None
+        return before, parsed_entry(self.entries[-1])
 
     def state(self) -> LogState:
         """The state of the table at this entry.
@@ -240,13 +244,14 @@ class Tip:
 # --- opening ---------------------------------------------------------------------------------------------------------
 
 
-def settle(path: Location, takes_over: bool = False) -> Tip:
+def settle(path: Location, takes_over: bool = False, seen: Tip | None = None) -> Tip:
     """Prepare a log for use: verify what was acknowledged, and finish or set aside what was not.
 
     Args:
         path: the table's folder.
         takes_over: whether the log of an earlier release, which acknowledges nothing, gets markers. If not, such a log
             is read as it is.
+        seen: what the log may be. Bytes of it whose SHA-256 a marker names are not read again.
 
     Returns:
         The newest entry; version -1 if there is none.
@@ -258,12 +263,12 @@ def settle(path: Location, takes_over: bool = False) -> Tip:
     damaged.
     """
     try:
-        return _settle(path, takes_over)
+        return _settle(path, takes_over, seen)
     except DamagedLog:  # or this process slept while two checkpoints were written and the entries before them deleted
         return _settle(path, takes_over)
 
 
-def _settle(path: Location, takes_over: bool) -> Tip:
+def _settle(path: Location, takes_over: bool, seen: Tip | None = None) -> Tip:
     markers = read_markers(path)  # first: an entry is there before its marker
     names = blobs.list_names(path / LOG)
     written = _matching(path, _CHECKPOINT, names)
@@ -284,7 +289,7 @@ def _settle(path: Location, takes_over: bool) -> Tip:
         markers = Markers()  # an upgrade was interrupted, and the earlier release went on committing
     acknowledged = markers.newest  # once: it is the greatest of all markers
     marks = takes_over if is_earlier else bool(markers.entries)  # nothing is written to a log that lost its markers
-    start, checkpoint = _verified_checkpoint(path, written, markers, versions, marks)
+    start, checkpoint = _verified_checkpoint(path, written, markers, versions, marks, seen)
     past = [version for version in versions if version > start]
     gap = next((version for version, due in zip(past, range(start + 1, newest + 1), strict=False) if version != due), 0)
     if gap and _versions(path) != versions:  # a listing may miss a name that was just added, and yet show a later one
@@ -294,7 +299,7 @@ def _settle(path: Location, takes_over: bool) -> Tip:
     # Read the newest acknowledged entry even if the checkpoint sums it up: the next entry states its SHA-256.
     read = [version for version in versions if version >= min(start, acknowledged)] or versions[-1:]
     tip = Tip(-1, None, checkpoint, checkpoint_version=start)
-    tip = _verify_entries(path, markers, tip, [version for version in read if version <= acknowledged])
+    tip = _verify_entries(path, markers, tip, [version for version in read if version <= acknowledged], seen)
     if not markers.entries:
         if is_earlier and takes_over:
             forget_before(path, start)  # delete the markers of an interrupted upgrade, which would leave a gap
@@ -324,10 +329,13 @@ def _is_of_earlier_release(path: Location, markers: Markers, written: list[Locat
     return bool(texts) and all(is_whole(text) and before_of(_parse(text)) is None for text in texts)
 
 
-def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[int]) -> Tip:
+def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[int], seen: Tip | None = None) -> Tip:
     """Compare acknowledged entries with their markers; return the tip of the log after these entries."""
     first = min(markers.entries, default=0)
-    texts = {version: text or b"" for version, text in _texts_of(path, versions).items()}
+    known = {} if seen is None else seen.numbered()
+    known = {version: text for version, text in known.items() if markers.entries.get(version) == digest_of(text)}
+    read = _texts_of(path, [version for version in versions if version not in known])
+    texts = {version: known.get(version) or read.get(version) or b"" for version in versions}
     digests = {version: digest_of(text) for version, text in texts.items()}
     for version, digest in digests.items():
         stated = markers.entries.get(version)
@@ -492,7 +500,12 @@ def is_whole(text: bytes) -> bool:
 
 
 def _verified_checkpoint(
-    path: Location, written: list[Location], markers: Markers, versions: list[int], marks: bool = True
+    path: Location,
+    written: list[Location],
+    markers: Markers,
+    versions: list[int],
+    marks: bool = True,
+    seen: Tip | None = None,
 ) -> tuple[int, bytes | None]:
     """Return the version and the bytes of the newest checkpoint that can be trusted; set aside those that cannot.
 
@@ -504,12 +517,15 @@ def _verified_checkpoint(
         markers: its markers.
         versions: the versions of the entries in its log.
         marks: whether a checkpoint that can be trusted gets a marker.
+        seen: what the log may be; its checkpoint is not read again if a marker names its SHA-256.
     """
+    known = None if seen is None or seen.checkpoint is None else seen.checkpoint
+    known_digest = None if known is None else digest_of(known)
     for location in reversed(written):
         version = version_of(location)
         if version > versions[-1]:  # another process has just written it
             continue
-        data = read_or_none(location)
+        data = known if known_digest in markers.checkpoints.get(version, ()) else read_or_none(location)
         if data is None:  # another process has just set it aside
             continue
         if digest_of(data) in markers.checkpoints.get(version, ()):

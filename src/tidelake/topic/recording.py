@@ -23,6 +23,7 @@ from tidelake.protocol.intervals import Interval
 from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, Place
+from tidelake.store.sweep import delete_unfinished
 from tidelake.topic.cluster import KafkaCluster
 from tidelake.topic.consuming import consume
 from tidelake.topic.files import FileTopic, open_listed
@@ -32,6 +33,8 @@ from tidelake.topic.shape import TOPIC_SCHEMA
 
 Format = Literal["parquet", "jsonl"]
 MESSAGES_PER_FILE = 50_000
+_UNFINISHED_S = 3600
+"""How long ago an unfinished file was last written to if its recording was killed. A file takes seconds."""
 _BUFFER_BYTES = 1 << 20
 _PART_NAME = re.compile(r"part-.*\.parquet", re.DOTALL)
 
@@ -59,6 +62,7 @@ def record_topic(cluster: KafkaCluster, name: str, place: Place | ObjectStorePla
     """
     folder = blobs.root_of(place)
     blobs.make_folder(folder)
+    _sweep(folder)
     facts = cluster.topic(name)
     recorded = {} if blobs.is_empty(folder) else FileTopic(folder).end_offsets()
     if form == "jsonl" and recorded:
@@ -81,6 +85,12 @@ def record_topic(cluster: KafkaCluster, name: str, place: Place | ObjectStorePla
             copied.messages += _write_parquet(folder, name, partition, messages, (start, end), facts.identity)
         copied.intervals[partition] = (start, end)
     return copied
+
+
+def _sweep(folder: Location) -> None:
+    """Delete the unfinished files of recordings that were killed. An object store has none."""
+    if folder.is_local:
+        delete_unfinished(blobs.list_folder(folder).blobs, blobs.now_s(folder) - _UNFINISHED_S)
 
 
 def _write_parquet(
