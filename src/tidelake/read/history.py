@@ -15,7 +15,7 @@ from typing import Any
 
 from tidelake.protocol.binding import Binding
 from tidelake.protocol.iso_times import iso_to_the_second
-from tidelake.read.events import CREATED, DECISION, DROPPED, RENAMED, SEAL, TICK, Event
+from tidelake.read.events import CREATED, DECISION, DROPPED, RENAMED, RETENTION, SEAL, TICK, Event
 from tidelake.read.log_events import CommittedSeal, EntryLog, TableLog, read_entry_log, read_table_log
 from tidelake.read.noted_events import ProvenSeal, noted_events, proven_seals
 from tidelake.read.words import counted
@@ -23,6 +23,7 @@ from tidelake.store.bindings import read_bindings
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import described
 from tidelake.store.entry import Collection, Entry
+from tidelake.store.retention import read_departures
 from tidelake.store.state import UPPER
 
 
@@ -76,6 +77,7 @@ def read_history(collection: Collection, limit: int | None = None, kinds: Names[
         *table.events,
         *changes.events,
         *_decisions(collection, changes),
+        *_departures(collection),
         *(_ticks(collection) if collection.entry.mints_times else _seals(collection, table)),
     ]
     starts = [start for start in (table.start_ms, changes.start_ms) if start is not None]
@@ -121,6 +123,13 @@ def _decisions(collection: Collection, changes: EntryLog) -> Iterator[Event]:
         kind, about = described(decision)
         facts = {"decision": kind, "about": about, "reason": decision.reason}
         yield Event(decision.at_ms, DECISION, f"{kind}, {about}: {decision.reason}", facts)
+
+
+def _departures(collection: Collection) -> Iterator[Event]:
+    """Yield the times at which rows have left the contents by retention."""
+    for departure in read_departures(collection, OpenTable(collection.paths.updates)):
+        what = f"{departure.sentence} at time {departure.time}"
+        yield Event(departure.at_ms, RETENTION, what, departure.as_json())
 
 
 def _ticks(collection: Collection) -> Iterator[Event]:
