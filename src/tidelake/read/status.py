@@ -15,6 +15,7 @@ from tidelake.forms.key_errors import KeyErrors, keys_in_error
 from tidelake.ingest.position import unread
 from tidelake.integrity.verification import missing_files
 from tidelake.read.publication import publication_of
+from tidelake.read.stored_topics import retired_topics
 from tidelake.read.verdict import PROBLEM, Verdict, verdict_of
 from tidelake.read.waiting import Waiting, read_waiting
 from tidelake.read.waiting_events import waiting_events
@@ -101,6 +102,8 @@ class CollectionStatus:
     held: str | None = None
     """Why `since` cannot move: which hold keeps it; None if no hold does."""
 
+    retired_topics: dict[str, dict[int, int]] = field(default_factory=dict)
+    """The next offset of each partition of the topics that were read once, and that the settings no longer name."""
     rows_left: int = 0
     """Append-only: how many rows have ever left the contents by retention."""
     left_at: int | None = None
@@ -248,6 +251,7 @@ def read_status(
         waiting_transactions=_waiting_transactions(collection, table, topics),
         asserted_times=asserted_times(table) if collection.entry.counts_positions else [],
         held=held_text(collection.entry),
+        retired_topics=retired_topics(table, [topic.name for topic in topics]) if topics else {},
         rows_left=table.value(ROWS_LEFT) or 0,
         left_at=table.value(LEFT_AT),
         waiting=read_waiting(collection, table, files, may_be_stale=True) if may_wait else None,

@@ -61,7 +61,7 @@ class CollectionSettings(Frozen):
     envelope: str
     """What a statement means; fixed once the collection exists."""
     topics: tuple[str, ...]
-    """The names of the topics; only reclocked collections may have more than one."""
+    """The names of the topics. A table with transactions has one with its events; all others may have several."""
     topics_folder: FolderPlace
     source: Source = "files"
     """Where the topics are: in folders below `topics`, or in Kafka."""

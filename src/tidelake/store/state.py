@@ -64,6 +64,11 @@ def partitions_value(topic: str) -> str:
     return f"partitions/{topic}"
 
 
+def read_topics(table: OpenTable) -> list[str]:
+    """Return the names of all topics that were ever read, at a version of the updates table, sorted."""
+    return table.names(partitions_value(""))
+
+
 def topic_identity_value(topic: str) -> str:
     """Return the name of the value that holds the identity of the topic that was read."""
     return f"topic_identity/{topic}"
