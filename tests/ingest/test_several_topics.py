@@ -212,3 +212,20 @@ def test_a_random_stream_in_several_topics_equals_the_stream_in_one(
     tmp_path: Path, spark: SparkSession, seed: int
 ) -> None:
     history(tmp_path, spark, seed, times=25)
+
+
+def test_a_damaged_file_of_a_tick_of_several_topics_comes_back(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Streams(tmp_path, spark, "a", "b")
+    lake.put("a", updates((1, 0, 1)), progress([0], [2], {0: 2, 1: 1}))
+    lake.put("b", updates((2, 0, 1), (3, 1, 1)))
+    lake.run()
+    file = min(lake.table.files(), key=lambda file: file.path)  # each topic has one
+    path = (lake.table.path / file.path).local
+    good = path.read_bytes()
+    path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    restored, left = open_lake(lake.file).collection(NAME).repair_files(spark)
+    assert (len(restored), left) == (1, []) and path.read_bytes() == good
+    lake.read_from("b")
+    path.unlink()
+    _, (damage,) = open_lake(lake.file).collection(NAME).repair_files(spark)
+    assert not damage.is_restorable

@@ -316,3 +316,25 @@ def test_the_status_of_a_lake_has_what_left(tmp_path: Path, spark: SparkSession)
     assert (
         document["rows_left"] == 1 and document["left_at"] == OpenTable(lake.collection.paths.updates).value(UPPER) - 1
     )
+
+
+def test_what_is_published_and_subscribed_follows_the_rows_that_leave(tmp_path: Path, spark: SparkSession) -> None:
+    lake = records(tmp_path, spark)
+    lake.put({"id": 1, "at": OLD}, {"id": 2, "at": RECENT})
+    with clocks_at(NOW_MS):
+        lake.ingest()
+    lake.current()
+    collection = open_lake(lake.file).collection(NAME)
+    with collection.subscribe(spark, as_of=NOW_MS, snapshot=True) as subscription:
+        batch = next(iter(subscription))
+        assert sum(row[DIFF] for row in batch.updates.collect()) == 2
+        with clocks_at(NOW_MS):
+            assert lake.seal().left is not None
+        batch = next(iter(subscription))
+        (gone,) = batch.updates.collect()
+        assert (gone["id"], gone[DIFF], gone[TIME]) == (1, -1, NOW_MS + 1)
+    lake.current()
+    published = collection.places().published
+    assert published is not None
+    rows = spark.read.format("delta").load(str(published.path)).collect()
+    assert [row["id"] for row in rows] == [2]

@@ -71,14 +71,19 @@ def read_history(collection: Collection, limit: int | None = None, kinds: Names[
         still have.
     """
     table, changes = read_table_log(collection), read_entry_log(collection)
+    departures = list(_departures(collection))
+    if collection.entry.mints_times:
+        steps = _ticks(collection, {event.facts["time"] for event in departures})
+    else:
+        steps = _seals(collection, table)
     events = [
         *_life(collection.entry),
         *noted_events(collection),
         *table.events,
         *changes.events,
         *_decisions(collection, changes),
-        *_departures(collection),
-        *(_ticks(collection) if collection.entry.mints_times else _seals(collection, table)),
+        *departures,
+        *steps,
     ]
     starts = [start for start in (table.start_ms, changes.start_ms) if start is not None]
     return _history(collection.name, events, limit, kinds, max(starts, default=None))
@@ -132,9 +137,11 @@ def _departures(collection: Collection) -> Iterator[Event]:
         yield Event(departure.at_ms, RETENTION, what, departure.as_json())
 
 
-def _ticks(collection: Collection) -> Iterator[Event]:
-    """Yield the ticks of a reclocked collection; consecutive idle ticks count as one."""
+def _ticks(collection: Collection, others: set[int]) -> Iterator[Event]:
+    """Yield the ticks of a reclocked collection, without the times at which rows left; idle ticks count as one."""
     for binding in read_bindings(collection, OpenTable(collection.paths.updates)):
+        if binding.time in others:
+            continue
         yield Event(binding.at_ms, TICK, _described(binding), binding.as_json())
 
 

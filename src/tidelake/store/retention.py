@@ -17,6 +17,7 @@ from tidelake.protocol.iso_times import iso_to_the_second
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import read_rows
+from tidelake.store.format import FORMAT, RETENTION_VERSION
 from tidelake.store.layout import PROOFS_SCHEMA, RETENTION_RUN, TIME
 from tidelake.store.state import LEFT_AT, ROWS_LEFT
 
@@ -48,7 +49,7 @@ class Departure:
     @property
     def values(self) -> dict[str, int]:
         """What the commit that lets the rows leave sets."""
-        return {LEFT_AT: self.time, ROWS_LEFT: self.total}
+        return {LEFT_AT: self.time, ROWS_LEFT: self.total, FORMAT: RETENTION_VERSION}
 
     @property
     def note(self) -> dict[str, Any]:
