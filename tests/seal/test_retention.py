@@ -20,7 +20,6 @@ from tidelake.read.changes import changes
 from tidelake.read.snapshot import snapshot
 from tidelake.read.status import read_status
 from tidelake.seal.retention import may_hold_old
-from tidelake.store.commit import OpenTable
 from tidelake.store.failpoints import on_reach
 from tidelake.store.files import write_run
 from tidelake.store.layout import DIFF, RUN, TIME, new_run
@@ -313,9 +312,7 @@ def test_the_status_of_a_lake_has_what_left(tmp_path: Path, spark: SparkSession)
         lake.seal()
     status = open_lake(lake.file).status()[NAME]
     document = json.loads(json.dumps(status.as_json()))  # type: ignore[union-attr]
-    assert (
-        document["rows_left"] == 1 and document["left_at"] == OpenTable(lake.collection.paths.updates).value(UPPER) - 1
-    )
+    assert document["rows_left"] == 1 and document["left_at"] == (lake.table.value(UPPER) or 0) - 1
 
 
 def test_what_is_published_and_subscribed_follows_the_rows_that_leave(tmp_path: Path, spark: SparkSession) -> None:
@@ -336,5 +333,5 @@ def test_what_is_published_and_subscribed_follows_the_rows_that_leave(tmp_path: 
     lake.current()
     published = collection.places().published
     assert published is not None
-    rows = spark.read.format("delta").load(str(published.path)).collect()
+    rows = spark.read.format("delta").load(str(published.table)).collect()
     assert [row["id"] for row in rows] == [2]
