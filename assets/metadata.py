@@ -62,6 +62,9 @@ def seal_metadata(sealed: SealReport, seconds: float) -> Metadata:
     }
     if sealed.sealed_by_ingest:
         metadata["sealed_by"] = "ingest: each tick mints a time, and its binding to offsets is the proof"
+    if sealed.left is not None:
+        metadata["rows_left"] = sealed.left.rows
+        metadata["rows_left_by"] = sealed.left.sentence
     if sealed.decided_times:
         metadata["decided"] = listed([f"time {time}, sealed by decision: {why}" for time, why in sealed.decided_times])
     if sealed.contradictions:

@@ -233,7 +233,7 @@ def _seal(context: OpExecutionContext, names: Names, name: str) -> tuple[Metadat
     lake = lake_of(context, names)
     settings, collection = lake.settings_of(name), lake.open(name)
     started = clock.monotonic()
-    sealed = seal_collection(lake.session(), collection)
+    sealed = seal_collection(lake.session(), collection, settings)
     numbers = seal_metadata(sealed, clock.monotonic() - started)
     status = read_status(collection, (), settings.stalled_after_s, counts_waiting=False)
     numbers |= status_metadata(collection, settings, status, sealed.upper)

@@ -11,6 +11,7 @@ from jobs.job import Report, log, run_main, run_step
 from tidelake.integrity.verification import check_intact
 from tidelake.seal.report import SealReport
 from tidelake.seal.seal import seal
+from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
 from tidelake.store.entry import Collection
 from tidelake.telemetry.steps import observed
@@ -22,14 +23,24 @@ def run(spark: SparkSession, settings: Settings) -> Report:
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
     """
-    return run_step(spark, settings, "seal", lambda collection, *_: seal_collection(spark, collection))
+    return run_step(spark, settings, "seal", lambda collection, own, _: seal_collection(spark, collection, own))
 
 
 @observed("seal")
-def seal_collection(spark: SparkSession, collection: Collection) -> SealReport:
-    """Seal one collection. Its report lists the contradictions, which keep their own times and later ones unsealed."""
+def seal_collection(
+    spark: SparkSession, collection: Collection, settings: CollectionSettings | None = None
+) -> SealReport:
+    """Seal one collection. Its report lists the contradictions, which keep their own times and later ones unsealed.
+
+    Args:
+        spark: the session.
+        collection: the collection.
+        settings: its settings, which say how long rows are kept; without them, all rows stay.
+    """
     check_intact(collection)
-    sealed = seal(spark, collection)
+    sealed = seal(spark, collection, settings)
+    if sealed.left is not None:
+        log.info("rows left", collection=collection.name, **sealed.left.as_json())
     if sealed.sealed_by_ingest:
         log.info("nothing to seal: each tick of ingest seals its own time", collection=collection.name)
         return sealed

@@ -31,6 +31,7 @@ from orchestration.resources import LakeResource
 from orchestration.schedules import Selection, build_schedules, build_sensors
 from orchestration.sensors import build_new_offsets_sensor
 from orchestration.settings import Environment
+from orchestration.store_sensor import build_store_sensor
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import LoadedSettings, load_valid_settings
 
@@ -91,7 +92,11 @@ def _location(environment: Environment, loaded: LoadedSettings) -> Definitions:
             *(refused_check(key, name, environment.config_file) for name, key in invalid.items()),
         ],
         schedules=build_schedules(environment, _selections(names, collections)),
-        sensors=[*build_sensors(environment), build_new_offsets_sensor(names, environment, settings)],
+        sensors=[
+            *build_sensors(environment),
+            build_new_offsets_sensor(names, environment, settings),
+            build_store_sensor(names, environment, settings),
+        ],
         resources={
             names.resource: LakeResource(config_file=str(environment.config_file), master=environment.spark_master),
             names.options: RunOptions(),

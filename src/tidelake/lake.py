@@ -198,6 +198,31 @@ class Lake:
         """
         return read_orphaned(Store(self.settings.store), self._names)
 
+    def history(self, name: str, limit: int | None = None, kinds: Sequence[str] = ()) -> History:
+        """Return what was done to a collection of the store, also if it is orphaned or was dropped. Starts no JVM.
+
+        Args:
+            name: its name; the settings do not have to name it.
+            limit: as for `LakeCollection.history`.
+            kinds: as for `LakeCollection.history`.
+
+        Raises:
+            ConfigurationError: neither the settings nor the store know the name.
+            UnknownCollection: the settings name it, but it was never ingested.
+
+        Cost: that of `LakeCollection.history`; of a dropped collection, only its handles are read.
+        """
+        from tidelake.read.history import read_dropped_history, read_history
+
+        with _engine_errors():
+            stored = self.catalog.get(name)
+            if stored is not None:
+                return read_history(stored, limit, kinds)
+            dropped = self.catalog.dropped(name)
+            if dropped is not None:
+                return read_dropped_history(dropped, limit, kinds)
+        return self.collection(name).history(limit, kinds)
+
     def rename(self, name: str, other: str) -> None:
         """Give a collection of the store another name, which the settings must use from then on. Starts no JVM.
 

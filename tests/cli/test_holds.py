@@ -54,6 +54,15 @@ def test_holds_are_shown_as_a_table(lake: HeldLake) -> None:
     assert token.split(".")[2] not in shown
 
 
+def test_the_pin_of_a_hold_is_shown_with_its_cost(lake: HeldLake) -> None:
+    held = lake.collection.acquire(at=4, purpose="subscription")
+    hold(lake, "--at", "5")
+    held.pin(2, to=4)
+    first, second = listed(lake)
+    assert (first["pinned_seq"], first["pinned_bytes"], second["pinned_seq"]) == (2, 0, None)
+    assert "0 bytes" in call("holds", NAME, "--config", str(lake.file))
+
+
 def test_a_hold_in_json_has_the_token(lake: HeldLake) -> None:
     document = json.loads(hold(lake, "--json", "--lease", "90s"))
     assert (document["name"], document["since"], document["lease_s"]) == (NAME, 9, 90.0)

@@ -13,7 +13,7 @@ from jobs.lake import check_lake
 from tests.cli.commands import call, invoke, run
 from tests.report.published import configure
 from tidelake import open_lake
-from tidelake.errors import ArgumentRefused, CollectionRenamed, NameTaken, UnknownCollection
+from tidelake.errors import ArgumentRefused, CollectionRenamed, ConfigurationError, NameTaken, UnknownCollection
 from tidelake.settings.lake import load_settings
 from tidelake.store.catalog import Catalog
 from tidelake.store.layout import Store
@@ -99,6 +99,24 @@ def test_a_drop_says_first_what_would_go(config: str) -> None:
     call("release", "prices", held.token, "--config", config)
     with pytest.raises(UnknownCollection):
         call("drop", "orders", "--config", config)
+
+
+def test_the_history_shows_renamings_and_the_drop_even_after_the_settings_have_forgotten_the_name(config: str) -> None:
+    call("rename", "prices", "costs", "--config", config)
+    call("rename", "costs", "old_costs", "--config", config)
+    (first, second) = json.loads(call("history", "old_costs", "--kind", "renamed", "--json", "--config", config))[
+        "events"
+    ]
+    assert first["what"] == "'prices' was renamed to 'costs'"
+    assert (second["name_before"], second["name"]) == ("costs", "old_costs")
+    call("drop", "old_costs", "--apply", "--config", config)
+    events = json.loads(call("history", "old_costs", "--json", "--config", config))["events"]
+    kinds = [event["kind"] for event in events]
+    assert kinds[0] == "created" and kinds.count("renamed") == 2 and kinds.count("dropped") == 1
+    with pytest.raises(ConfigurationError, match="orders"):
+        call("history", "orders", "--config", config)
+    with pytest.raises(UnknownCollection):  # it has had this name, but not last
+        call("history", "prices", "--config", config)
 
 
 def test_gc_shows_what_goes_and_why_the_rest_stays(config: str) -> None:

@@ -98,4 +98,4 @@ def test_a_webhook_receives_each_change_once_and_its_url_is_never_shown(
 
 def test_without_the_setting_there_is_no_sensor(lakes: Lakes) -> None:
     repository = build_location(Environment(config_file=lakes.config)).get_repository_def()
-    assert {sensor.name for sensor in repository.sensor_defs} == {"clear_dead_runs", "new_offsets"}
+    assert {sensor.name for sensor in repository.sensor_defs} == {"clear_dead_runs", "new_offsets", "watch_store"}

@@ -358,10 +358,6 @@ def test_a_raw_collection_has_its_envelope_topics_and_metadata(tmp_path: Path) -
             r"clicks.framing: input should be 'cdcv2', 'reclock' or 'transactions'",
         ),
         (("    framing: reclock\n", ""), r"clicks.format: is not allowed for CDCv2 messages"),
-        (
-            ("    framing: reclock\n", "", "    format: json\n", "", "    metadata: [topic, offset]\n", ""),
-            r"clicks.topic: is a list, but a CDCv2 stream is one topic",
-        ),
         (("format: json", "format: xml"), r"clicks.format: input should be 'avro' or 'json'"),
         (("format: json", "format: json\n    encoding: confluent"), r"clicks.encoding: is not allowed for JSON"),
         (("topic: [eu, us]", "topic: []"), r"clicks.topic: names no topic"),

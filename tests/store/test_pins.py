@@ -18,6 +18,7 @@ from tidelake.store.entry import Entry
 from tidelake.store.files import write_run
 from tidelake.store.holds import oldest_pin
 from tidelake.store.layout import RUN, new_run
+from tidelake.store.sweep import pinned_bytes
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
 
@@ -64,6 +65,17 @@ def test_a_run_that_was_noted_before_its_commit_stays_for_readers_after_it(table
     swap(table, run)
     assert sweep_early(table, pinned_seq=pinned_seq) == 0
     assert run in runs_in(table)
+
+
+def test_a_pin_costs_the_replaced_runs_that_stay_only_for_it(table: Location) -> None:
+    first = swap(table)
+    pinned_seq = OpenTable(table).seq
+    swap(table, first)
+    assert pinned_bytes(table, pinned_seq) == 0  # nobody has noted the run yet: it stays in any case
+    sweep_early(table, pinned_seq=pinned_seq)
+    size = sum(blob.size for blob in blobs.list_blobs(table / f"{RUN}={first}"))
+    assert pinned_bytes(table, pinned_seq) == size > 0
+    assert pinned_bytes(table, OpenTable(table).seq) == 0
 
 
 def test_a_note_of_an_earlier_version_is_written_again_with_its_seq(table: Location) -> None:

@@ -54,7 +54,9 @@ def names_of(catalog: Catalog) -> dict[str, str]:
 def test_a_renamed_collection_keeps_its_id_and_its_earlier_name_is_free(catalog: Catalog) -> None:
     before = catalog.find("prices").entry
     after = catalog.rename("prices", "old_prices")
-    assert after == before.model_copy(update={"name": "old_prices"})
+    (earlier,) = after.earlier_names
+    assert earlier.name == "prices"
+    assert after == before.model_copy(update={"name": "old_prices", "earlier_names": (earlier,)})
     assert names_of(catalog) == {"old_prices": before.id}
     assert catalog.get("prices") is None
     catalog.decide("old_prices", Count(time=1, count=0, reason="tested", at_ms=0))

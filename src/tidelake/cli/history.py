@@ -29,7 +29,7 @@ def history(
     from tidelake.protocol.json_values import to_text
 
     shown = limit if limit is not None else (None if as_json else ROWS_SHOWN)
-    found = open_lake(config, skip_invalid=True, read_only=True).collection(name).history(shown, kind or ())
+    found = open_lake(config, skip_invalid=True, read_only=True).history(name, shown, kind or ())
     if as_json:
         typer.echo(to_text(found.as_json()))
         return

@@ -62,7 +62,7 @@ def hold(
 
 
 def holds(name: NameArgument, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
-    """Show who holds which time, since when, until when, and what that costs. Starts no JVM."""
+    """Show who holds which time, since when, until when, which files it pins, and what that costs. Starts no JVM."""
     collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
     found = collection.holds()
     if as_json:
@@ -78,10 +78,11 @@ def holds(name: NameArgument, config: ConfigOption = CONFIG, as_json: JsonOption
             "until": "released" if held.until_ms is None else iso_to_the_second(held.until_ms),
             "rows": f"{held.rows:,}",
             "bytes": f"{held.bytes:,}",
+            "pinned": "" if held.pinned_seq is None else f"{held.pinned_bytes:,} bytes",
         }
         for held in found
     ]
-    print_rows(f"{name}: holds", ["id", "purpose", "since", "acquired", "until", "rows", "bytes"], rows)
+    print_rows(f"{name}: holds", ["id", "purpose", "since", "acquired", "until", "rows", "bytes", "pinned"], rows)
     if not found:
         say(f"nobody holds a time of '{name}'")
 

@@ -41,6 +41,8 @@ def _ingest(result: Any, show: Callable[[int], str]) -> str:
 
 
 def _seal(result: Any, show: Callable[[int], str]) -> str:
+    if result.sealed_by_ingest and result.left is not None:
+        return f"{result.left.sentence} at time {show(result.left.time)}"
     if result.sealed_by_ingest:
         return "nothing to do: each tick of ingest seals its own time"
     sealed = f"{counted(result.times_sealed, 'time')} sealed, " if result.times_sealed else "nothing new, "
@@ -48,6 +50,8 @@ def _seal(result: Any, show: Callable[[int], str]) -> str:
     text = f"{sealed}upper is {upper}"
     if result.copies_cancelled:
         text += f", {counted(result.copies_cancelled, 'copy')} cancelled"
+    if result.left is not None:
+        text += f"; {result.left.sentence}"
     waiting = [place for place in result.waiting_for if place[1] is not None or place[2]]
     if waiting:
         time, announced, here = waiting[0]

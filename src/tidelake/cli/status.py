@@ -189,6 +189,14 @@ def _notes(status: CollectionStatus) -> list[str]:
         )
     if status.held is not None:
         notes.append(f"{status.held}; see `tidelake holds {status.name}`")
+    for topic, offsets in status.retired_topics.items():
+        ends = ", ".join(f"{partition}:{offset}" for partition, offset in sorted(offsets.items()))
+        notes.append(f"retired: the settings no longer name the topic {topic}, which was read up to {ends}")
+    if status.rows_left:
+        notes.append(
+            f"recorded retention: {status.rows_left:,} rows have left the contents, the last ones at time "
+            f"{status.left_at}; see `tidelake history {status.name} --kind retention`"
+        )
     notes += [f"key in error: {text}" for text in status.keys_in_error_first[:_TIMES_SHOWN]]
     if status.keys_in_error > _TIMES_SHOWN:
         notes.append(

@@ -31,8 +31,8 @@ class Cdcv2(Framing):
     def tick(
         self, spark: SparkSession, collection: Collection, settings: CollectionSettings, topics: Sequence[Topic]
     ) -> Tick:
-        """Make a tick of the topic. Its messages state the times, and seal proves that they are complete."""
-        return StreamTick(spark, collection, settings, topics[0], refusals_of(settings.envelope))
+        """Make a tick of all topics. Their messages state the times, and seal proves that they are complete."""
+        return StreamTick(spark, collection, settings, topics, refusals_of(settings.envelope))
 
     def proofs(self, collection: Collection, lower: int) -> dict[int, dict[str, Any]]:
         """Read what seal has proven; only files that reach `lower` are opened."""

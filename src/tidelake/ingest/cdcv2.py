@@ -1,4 +1,8 @@
-"""A tick of a CDCv2 stream: a range of offsets becomes a commit of a run and the next offsets."""
+"""A tick of a CDCv2 stream: ranges of offsets of its topics become a commit of a run and the next offsets.
+
+What several topics state is one stream: an update is what it says, wherever it was read, so copies are found across
+topics as they are within one, and counts announce what all topics have together.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from tidelake.decode.writers import SourceSchemas
 from tidelake.errors import NotRewritable
 from tidelake.forms.refusals import Refusal, reason_against
 from tidelake.ingest.announced import bounds_of_future, statements_overlap
-from tidelake.ingest.position import plan_next, range_read_by, values_after
+from tidelake.ingest.position import plan_topics, range_read_by, values_after
 from tidelake.ingest.stream_schemas import resolve_stream
 from tidelake.plugins.tick import PastTick, Tick, TickReport
 from tidelake.protocol.order import INT64_MAX
@@ -84,10 +88,10 @@ class StreamTick(Tick):
         spark: SparkSession,
         collection: Collection,
         settings: CollectionSettings,
-        topic: Topic,
+        topics: Sequence[Topic],
         refusals: Sequence[Refusal],
     ) -> None:
-        self.spark, self.collection, self.settings, self.topic = spark, collection, settings, topic
+        self.spark, self.collection, self.settings, self.topics = spark, collection, settings, topics
         self.refusals, self.schema = refusals, collection.entry.record_schema
         self.table = OpenTable(collection.paths.updates, may_be_stale=True)
         self.sealed = _Sealed(self.table.value(UPPER) or 0, bool(self.table.value(CLOSED)))
@@ -96,17 +100,20 @@ class StreamTick(Tick):
         self.lengths_insufficient = False
         """Whether all messages turned out to be good although their lengths did not prove it."""
         self.files: list[RunFile] = []
+        self.ranges: list[tuple[Topic, OffsetRange]] = []
+        self.decoded: list[tuple[Topic, DataFrame]] = []
+        """The messages of the ranges, share by share; each frame has one partition."""
 
     def plan(self) -> bool:
         """See `Tick.plan`."""
-        self.offsets, self.report.gaps = plan_next(
-            self.topic, self.table, self.collection, self.settings.messages_per_tick_max
+        self.ranges, self.report.gaps = plan_topics(
+            self.table, self.collection, self.topics, self.settings.messages_per_tick_max
         )
-        self.report.messages = self.offsets.messages
-        return bool(self.offsets.intervals)
+        self.report.messages = sum(offsets.messages for _, offsets in self.ranges)
+        return bool(self.ranges)
 
     def read(self) -> None:
-        """Read the schemas of the range and its progress statements."""
+        """Read the schemas of the ranges and their progress statements."""
         # The registry is asked after the end offsets, so it knows the schema id of every message before them.
         self.decoder = decoder_of(resolve_stream(self.settings, self.schema))
         self.reading = self.decoder.readings[0]
@@ -116,9 +123,13 @@ class StreamTick(Tick):
         self.progress = self._read_progress()
 
     def decode(self) -> None:
-        """Decode the range share by share, with the current reading."""
-        shares = _shares(self.offsets, self.spark.sparkContext.defaultParallelism)
-        self.decoded = [self.decoder.updates(self._raw(share).coalesce(1), self.reading) for share in shares]
+        """Decode the ranges share by share, with the current reading."""
+        tasks, messages = self.spark.sparkContext.defaultParallelism, sum(each.messages for _, each in self.ranges)
+        self.decoded = [
+            (topic, self.decoder.updates(topic.read(self.spark, share).coalesce(1), self.reading))
+            for topic, offsets in self.ranges
+            for share in _shares(offsets, max(1, tasks * offsets.messages // messages))
+        ]
 
     def write(self) -> None:
         """Write the updates, the quarantine, the progress statements and the late updates."""
@@ -136,26 +147,32 @@ class StreamTick(Tick):
 
     def write_again(self, past: PastTick) -> list[RunFile]:
         """See `Tick.write_again`."""
-        offsets = range_read_by(past, self.topic, self.collection)
-        if offsets is None:
-            fact = f"the topic has been accepted under another name, {self.topic.name}, since the file was made"
+        ranges = [(topic, range_read_by(past, topic, self.collection)) for topic in self.topics]
+        self.ranges = [(topic, offsets) for topic, offsets in ranges if offsets is not None]
+        if not self.ranges:
+            names = ", ".join(topic.name for topic in self.topics)
+            fact = f"its topic has been accepted under another name, or was retired, since it was made; now: {names}"
             raise NotRewritable(str(past.table.path), fact)
-        self.table, self.offsets = past.table, offsets
+        self.table = past.table
         self.sealed = _Sealed(past.table.value(UPPER) or 0, bool(past.table.value(CLOSED)))
         self.read()
         self.decode()
         return self._write_updates(_bounds_of(past.files), drops_copies=statements_overlap(self.progress))
 
     def _read_progress(self) -> pa.Table:
-        """Read the good progress statements of the range on the driver, and count the bad ones."""
-        read = read_on_driver(self.topic, self.offsets, self.decoder)
-        if read is None:
-            decoded = self.decoder.progress(self._raw(self.offsets)).select("reason", *COLUMNS).toArrow()
-            good = decoded.filter(pa.compute.is_null(decoded["reason"])).drop_columns(["reason"])
-            read = Statements(good, decoded.num_rows - good.num_rows)
-        self.report.quarantined += read.bad
-        self.report.progress_statements = read.good.num_rows
-        return read.good.append_column("topic", pa.array([self.topic.name] * read.good.num_rows, pa.string()))
+        """Read the good progress statements of the ranges on the driver, and count the bad ones."""
+        tables = []
+        for topic, offsets in self.ranges:
+            read = read_on_driver(topic, offsets, self.decoder)
+            if read is None:
+                decoded = self.decoder.progress(topic.read(self.spark, offsets)).select("reason", *COLUMNS).toArrow()
+                good = decoded.filter(pa.compute.is_null(decoded["reason"])).drop_columns(["reason"])
+                read = Statements(good, decoded.num_rows - good.num_rows)
+            self.report.quarantined += read.bad
+            tables.append(read.good.append_column("topic", pa.array([topic.name] * read.good.num_rows, pa.string())))
+        progress = pa.concat_tables(tables)
+        self.report.progress_statements = progress.num_rows
+        return progress
 
     def _write_updates(self, bounds: tuple[int, int] | None, drops_copies: bool) -> list[RunFile]:
         """Write the rows at unsealed times as a run; rewrite it with a closer reading if anything is wrong."""
@@ -186,7 +203,7 @@ class StreamTick(Tick):
         observed: list[Observed] = []
         frames = []
         columns = _row_columns(self.decoder, self.refusals, self.reading)
-        for decoded in self.decoded:
+        for _, decoded in self.decoded:
             messages = decoded.select(*_message_columns(self.refusals, self.reading))
             rows = self._observe(explode_messages(messages, self.schema, self.reading, columns), observed)
             stored = rows.where(_has(_ACCEPTED) & self.sealed.misses(F.col(TIME))).drop("_offset", "_excess", "_flags")
@@ -219,54 +236,27 @@ class StreamTick(Tick):
         return explode_updates(messages, self.schema, refused=refused)
 
     def _exploded(self, between: tuple[int, int] | None = None) -> DataFrame:
-        """Return the updates of the range, or of its messages between two offsets, in any partition."""
-        messages = reduce(DataFrame.unionAll, self.decoded)
-        if between is not None:
-            first, last = (parameter(offset, F.col("offset")) for offset in between)
-            messages = messages.where(F.col("offset").between(first, last))
-        if self.reading is not Reading.CAREFUL:  # no statement is broken or refused
-            return explode_updates(messages, self.schema, self.reading)
-        return self._explode(messages)
+        """Return the updates of the ranges, or of their messages between two offsets, in any partition.
+
+        Out: the data's columns, _time, _diff, _partition, _offset, _topic.
+        """
+        by_topic = []
+        for topic, _ in self.ranges:
+            messages = reduce(DataFrame.unionAll, (decoded for each, decoded in self.decoded if each is topic))
+            if between is not None:
+                first, last = (parameter(offset, F.col("offset")) for offset in between)
+                messages = messages.where(F.col("offset").between(first, last))
+            if self.reading is not Reading.CAREFUL:  # no statement is broken or refused
+                rows = explode_updates(messages, self.schema, self.reading)
+            else:
+                rows = self._explode(messages)
+            by_topic.append(rows.withColumn("_topic", F.lit(topic.name)))
+        return reduce(DataFrame.unionAll, by_topic)
 
     def _quarantine(self) -> None:
         """Quarantine unusable messages with their place. A repeated tick writes the same rows again."""
-        raw = self._raw(self.offsets)
-        messages = self.decoder.updates(raw)
-        breach, times = F.lit(None).cast("string"), F.col("times")
-        if self.refusals:
-            refused = F.filter("updates", self._is_refused)
-            breach = F.when(F.size(refused) > 0, reason_against(self.refusals, refused[0]))
-            times = F.when(
-                F.col("reason").isNull(), F.array_distinct(F.transform(refused, lambda update: update["time"]))
-            ).otherwise(times)
-        bad_updates = messages.select(
-            "partition",
-            "offset",
-            "timestamp_ms",
-            F.coalesce("reason", breach).alias("reason"),
-            times.alias("times"),
-            "key",
-            "value",
-        )
-        bad_progress = self.decoder.progress(raw).select(
-            "partition",
-            "offset",
-            "timestamp_ms",
-            "reason",
-            F.lit(None).cast("array<bigint>").alias("times"),
-            "key",
-            "value",
-        )
-        rows = (
-            bad_updates.unionAll(bad_progress)
-            .where(F.col("reason").isNotNull())
-            .select(
-                F.lit(self.topic.name).alias("topic"),
-                "*",
-                F.coalesce(self._detail(), self.decoder.detail_of_refusal()).alias("detail"),
-            )
-            .coalesce(1)
-        )
+        parts = (self._unusable(topic, topic.read(self.spark, offsets)) for topic, offsets in self.ranges)
+        rows = reduce(DataFrame.unionAll, parts).coalesce(1)
         path = self.collection.paths.quarantine
         files = append_run(
             path,
@@ -276,6 +266,32 @@ class StreamTick(Tick):
         )
         reasons = read_rows(path, files, QUARANTINE_SCHEMA)["reason"].value_counts()
         self.report.count_reasons({row["values"]: row["counts"] for row in reasons.to_pylist()})
+
+    def _unusable(self, topic: Topic, raw: DataFrame) -> DataFrame:
+        """Return the rows of the quarantine for a topic's messages."""
+        messages = self.decoder.updates(raw)
+        breach, times = F.lit(None).cast("string"), F.col("times")
+        if self.refusals:
+            refused = F.filter("updates", self._is_refused)
+            breach = F.when(F.size(refused) > 0, reason_against(self.refusals, refused[0]))
+            times = F.when(
+                F.col("reason").isNull(), F.array_distinct(F.transform(refused, lambda update: update["time"]))
+            ).otherwise(times)
+        place = ("partition", "offset", "timestamp_ms")
+        bad_updates = messages.select(
+            *place, F.coalesce("reason", breach).alias("reason"), times.alias("times"), "key", "value"
+        )
+        no_times = F.lit(None).cast("array<bigint>").alias("times")
+        bad_progress = self.decoder.progress(raw).select(*place, "reason", no_times, "key", "value")
+        return (
+            bad_updates.unionAll(bad_progress)
+            .where(F.col("reason").isNotNull())
+            .select(
+                F.lit(topic.name).alias("topic"),
+                "*",
+                F.coalesce(self._detail(), self.decoder.detail_of_refusal()).alias("detail"),
+            )
+        )
 
     def _detail(self) -> Column:
         """Return the detail of a reason that the envelope gives; null for any other reason."""
@@ -292,7 +308,7 @@ class StreamTick(Tick):
 
     def _set_late_aside(self, rows: DataFrame, sealed: _Sealed) -> int:
         """Store statements about sealed times in `late/`, with their place; return how many there are."""
-        late = rows.where(sealed.holds(F.col(TIME))).withColumn("_topic", F.lit(self.topic.name)).coalesce(1)
+        late = rows.where(sealed.holds(F.col(TIME))).coalesce(1)
         path = self.collection.paths.late
         schema = late_schema(self.schema)
         files = append_run(path, "late", lambda run: write_frame(late, path, run, schema), self.collection.entry.epoch)
@@ -308,7 +324,9 @@ class StreamTick(Tick):
             self.sealed = now
 
         def commit(table: OpenTable) -> None:
-            values = values_after(table, self.topic.name, self.offsets)
+            values: dict[str, int] = {}
+            for topic, offsets in self.ranges:
+                values |= values_after(table, topic.name, offsets)
             flags = {
                 LENGTHS_INSUFFICIENT: self.lengths_insufficient,
                 HAS_QUARANTINE: self.report.quarantined,
@@ -345,11 +363,12 @@ class StreamTick(Tick):
         self.report.updates_stored -= late
         return left
 
-    def _offsets_of(self, table: OpenTable) -> dict[str, int]:
-        return table.values(f"offset/{self.topic.name}/", [str(partition) for partition in self.offsets.intervals])
-
-    def _raw(self, offsets: OffsetRange) -> DataFrame:
-        return self.topic.read(self.spark, offsets)
+    def _offsets_of(self, table: OpenTable) -> dict[str, dict[str, int]]:
+        """Return the next offsets of the partitions that the tick reads, by topic."""
+        return {
+            topic.name: table.values(f"offset/{topic.name}/", [str(partition) for partition in offsets.intervals])
+            for topic, offsets in self.ranges
+        }
 
 
 def _closer_reading(reading: Reading, written: WrittenRun) -> Reading | None:

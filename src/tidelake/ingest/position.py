@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tidelake.errors import NotRewritable, TopicChanged, TopicGap
 from tidelake.plugins.tick import PastTick
@@ -38,6 +38,26 @@ def plan_next(
         TopicChanged(topic.name, partition, 0, end, RECREATED) for partition, end in sorted((read or {0: 0}).items())
     ]
     return OffsetRange({}, identity=offsets.identity), recreated
+
+
+def plan_topics(
+    table: OpenTable, collection: Collection, topics: Sequence[Topic], messages_max: int
+) -> tuple[list[tuple[Topic, OffsetRange]], list[TopicGap]]:
+    """Plan the ranges of topics with new messages, at most `messages_max` in total, and find the gaps of all topics.
+
+    Raises: what `plan_next` raises.
+    """
+    ranges: list[tuple[Topic, OffsetRange]] = []
+    gaps: list[TopicGap] = []
+    left = messages_max
+    for index, topic in enumerate(topics):
+        share = max(1, -(-left // (len(topics) - index)))
+        planned, topic_gaps = plan_next(topic, table, collection, share)
+        gaps += topic_gaps
+        if planned.intervals:
+            ranges.append((topic, planned))
+            left -= planned.messages
+    return ranges, gaps
 
 
 def range_read_by(past: PastTick, topic: Topic, collection: Collection) -> OffsetRange | None:

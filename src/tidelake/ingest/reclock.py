@@ -14,8 +14,8 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelake.errors import ClockAhead, NotRewritable, TopicGap
-from tidelake.ingest.position import plan_next, range_read_by, values_after
+from tidelake.errors import ClockAhead, NotRewritable
+from tidelake.ingest.position import plan_topics, range_read_by, values_after
 from tidelake.ingest.source_schemas import resolve_records
 from tidelake.plugins.envelope import Envelope, RecordBatch, WrittenRecords
 from tidelake.plugins.tick import PastTick, Tick, TickReport
@@ -33,7 +33,7 @@ from tidelake.store.notices import warn
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import append_run, write_frame
 from tidelake.store.state import CLOSED, HAS_QUARANTINE, IDLE_LOWER, IDLE_UPPER, SEALED_AT_MS, UPPER, idle_lower
-from tidelake.topic.topic import OffsetRange, Topic
+from tidelake.topic.topic import Topic
 
 _MESSAGES_PER_TASK_MIN = 2_000
 
@@ -43,23 +43,6 @@ def _open(collection: Collection, settings: ReclockSettings) -> tuple[Collection
     if settings.evolves:
         return open_newest(collection)
     return collection, OpenTable(collection.paths.updates, may_be_stale=True)
-
-
-def _plan(
-    table: OpenTable, collection: Collection, topics: Sequence[Topic], messages_max: int
-) -> tuple[dict[str, OffsetRange], list[TopicGap]]:
-    """Plan the ranges of topics with new messages, at most `messages_max` in total, and find the gaps of all topics."""
-    ranges: dict[str, OffsetRange] = {}
-    gaps: list[TopicGap] = []
-    left = messages_max
-    for index, topic in enumerate(topics):
-        share = max(1, -(-left // (len(topics) - index)))
-        planned, topic_gaps = plan_next(topic, table, collection, share)
-        gaps += topic_gaps
-        if planned.intervals:
-            ranges[topic.name] = planned
-            left -= planned.messages
-    return ranges, gaps
 
 
 def unusable_rows(decoded: DataFrame) -> DataFrame:
@@ -114,8 +97,9 @@ class RecordTick(Tick):
 
     def plan(self) -> bool:
         """See `Tick.plan`."""
-        ranges, self.report.gaps = _plan(self.table, self.collection, self.topics, self.settings.messages_per_tick_max)
-        self.ranges = [(topic, ranges[topic.name]) for topic in self.topics if topic.name in ranges]
+        self.ranges, self.report.gaps = plan_topics(
+            self.table, self.collection, self.topics, self.settings.messages_per_tick_max
+        )
         self.report.messages = sum(offsets.messages for _, offsets in self.ranges)
         return bool(self.ranges)
 

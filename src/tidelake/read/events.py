@@ -10,6 +10,7 @@ from tidelake.protocol.iso_times import iso_to_the_second
 CREATED, TICK, SEAL, VALIDATION, DAMAGE = "created", "tick", "seal", "validation", "damage"
 CONTRADICTION, LATE, DECISION, WITHDRAWAL = "contradiction", "late", "decision", "withdrawal"
 COMPACTION, MERGE, SINCE_MOVED, COLUMNS, FENCE, FORMAT = "compaction", "merge", "since", "columns", "fence", "format"
+RENAMED, DROPPED, RETENTION = "renamed", "dropped", "retention"
 KINDS = (
     CREATED,
     TICK,
@@ -26,6 +27,9 @@ KINDS = (
     COLUMNS,
     FENCE,
     FORMAT,
+    RENAMED,
+    DROPPED,
+    RETENTION,
 )
 
 

@@ -25,6 +25,7 @@ from tidelake.store.late_notes import LateNotes
 from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, TIME
 from tidelake.store.proof_log import read_proof_log
 from tidelake.store.quarantine import explanation_of, quarantine_rows
+from tidelake.store.retention import read_departures
 
 _SHOWN_MAX = 5
 
@@ -83,6 +84,9 @@ def explain(collection: Collection, time: int | None = None) -> Explanation:
         _explain_binding(collection, table, found)
     else:
         _explain_proof(collection, found)
+    if found.state == "sealed":
+        departures = read_departures(collection, table)
+        found.facts += [f"recorded retention: {each.sentence} at this time" for each in departures if each.time == time]
     if found.state == "sealed" and (not since or time < since[0]):
         low = f"reads begin at since, {since[0]}" if since else "no time of this collection can be read"
         found.facts.append(f"its contents can no longer be distinguished from later ones: {low}")

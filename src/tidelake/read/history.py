@@ -1,28 +1,29 @@
 """What was done to a collection, with wall-clock times, without a JVM.
 
 The small tables keep some events for good: seals of times with updates, validations, contradictions, full compactions,
-the ticks of reclocked collections, and the decisions in force. All others are known only as long as the logs have their
-entries, for some hours: ticks of CDCv2 streams, seals of times without updates, merges, moves of `since`, withdrawn
-decisions, fences, new columns and formats.
+the ticks of reclocked collections, recorded retention, and the decisions in force; and the handles keep renamings and a
+drop. All others are known only as long as the logs have their entries, for some hours: ticks of CDCv2 streams, seals of
+times without updates, merges, moves of `since`, withdrawn decisions, fences, new columns and formats.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection as Names
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from tidelake.protocol.binding import Binding
 from tidelake.protocol.iso_times import iso_to_the_second
-from tidelake.read.events import CREATED, DECISION, SEAL, TICK, Event
+from tidelake.read.events import CREATED, DECISION, DROPPED, RENAMED, RETENTION, SEAL, TICK, Event
 from tidelake.read.log_events import CommittedSeal, EntryLog, TableLog, read_entry_log, read_table_log
 from tidelake.read.noted_events import ProvenSeal, noted_events, proven_seals
 from tidelake.read.words import counted
 from tidelake.store.bindings import read_bindings
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import described
-from tidelake.store.entry import Collection
+from tidelake.store.entry import Collection, Entry
+from tidelake.store.retention import read_departures
 from tidelake.store.state import UPPER
 
 
@@ -70,18 +71,55 @@ def read_history(collection: Collection, limit: int | None = None, kinds: Names[
         still have.
     """
     table, changes = read_table_log(collection), read_entry_log(collection)
+    departures = list(_departures(collection))
+    if collection.entry.mints_times:
+        steps = _ticks(collection, {event.facts["time"] for event in departures})
+    else:
+        steps = _seals(collection, table)
     events = [
-        Event(collection.entry.created_at_ms, CREATED, "the collection was created"),
+        *_life(collection.entry),
         *noted_events(collection),
         *table.events,
         *changes.events,
         *_decisions(collection, changes),
-        *(_ticks(collection) if collection.entry.mints_times else _seals(collection, table)),
+        *departures,
+        *steps,
     ]
-    chosen = sorted((event for event in events if not kinds or event.kind in kinds), key=lambda event: event.at_ms)
     starts = [start for start in (table.start_ms, changes.start_ms) if start is not None]
+    return _history(collection.name, events, limit, kinds, max(starts, default=None))
+
+
+def read_dropped_history(collection: Collection, limit: int | None = None, kinds: Names[str] = ()) -> History:
+    """Read what the handles of a dropped collection say about it; its tables may be gone.
+
+    Args:
+        collection: the collection, with the entry of its tombstone.
+        limit: as for `read_history`.
+        kinds: as for `read_history`.
+    """
+    changes = read_entry_log(collection)
+    events = [*_life(collection.entry), *changes.events, *_decisions(collection, changes)]
+    return _history(collection.name, events, limit, kinds, changes.start_ms)
+
+
+def _history(
+    name: str, events: Iterable[Event], limit: int | None, kinds: Names[str], complete_from_ms: int | None
+) -> History:
+    chosen = sorted((event for event in events if not kinds or event.kind in kinds), key=lambda event: event.at_ms)
     shown = chosen if limit is None else chosen[max(0, len(chosen) - limit) :]
-    return History(collection.name, shown, len(chosen), max(starts, default=None))
+    return History(name, shown, len(chosen), complete_from_ms)
+
+
+def _life(entry: Entry) -> Iterator[Event]:
+    """Yield the creation of a collection, its renamings, and its end."""
+    yield Event(entry.created_at_ms, CREATED, "the collection was created")
+    names = [earlier.name for earlier in entry.earlier_names] + [entry.name]
+    for earlier, after in zip(entry.earlier_names, names[1:], strict=True):
+        facts = {"name_before": earlier.name, "name": after}
+        yield Event(earlier.until_ms, RENAMED, f"'{earlier.name}' was renamed to '{after}'", facts)
+    if entry.dropped is not None:
+        what = "the collection was dropped: nobody can read it or write to it any more"
+        yield Event(entry.dropped.at_ms, DROPPED, what, {"storage": entry.dropped.storage})
 
 
 def _decisions(collection: Collection, changes: EntryLog) -> Iterator[Event]:
@@ -92,9 +130,18 @@ def _decisions(collection: Collection, changes: EntryLog) -> Iterator[Event]:
         yield Event(decision.at_ms, DECISION, f"{kind}, {about}: {decision.reason}", facts)
 
 
-def _ticks(collection: Collection) -> Iterator[Event]:
-    """Yield the ticks of a reclocked collection; consecutive idle ticks count as one."""
+def _departures(collection: Collection) -> Iterator[Event]:
+    """Yield the times at which rows have left the contents by retention."""
+    for departure in read_departures(collection, OpenTable(collection.paths.updates)):
+        what = f"{departure.sentence} at time {departure.time}"
+        yield Event(departure.at_ms, RETENTION, what, departure.as_json())
+
+
+def _ticks(collection: Collection, others: set[int]) -> Iterator[Event]:
+    """Yield the ticks of a reclocked collection, without the times at which rows left; idle ticks count as one."""
     for binding in read_bindings(collection, OpenTable(collection.paths.updates)):
+        if binding.time in others:
+            continue
         yield Event(binding.at_ms, TICK, _described(binding), binding.as_json())
 
 

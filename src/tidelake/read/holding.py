@@ -27,6 +27,7 @@ from tidelake.store.handles import change_handles, read_handles
 from tidelake.store.holds import Token
 from tidelake.store.layout import COLLECTION_ID, TIME, CollectionPaths, Store
 from tidelake.store.state import SINCE, UPPER
+from tidelake.store.sweep import pinned_bytes
 
 
 class ReadCapability:
@@ -229,6 +230,10 @@ class HeldTime:
     """Number of stored rows after its since whose times compaction could merge if no hold existed."""
     bytes: int
     """The size of these rows: whole files, and a share of the files that have other rows as well."""
+    pinned_seq: int | None = None
+    """From which `seq` of `updates/` on it keeps the files of all versions; None if it pins no files."""
+    pinned_bytes: int = 0
+    """The size of the files that are in no version any more, and stay because of the pin."""
 
     @property
     def until_ms(self) -> int | None:
@@ -246,7 +251,10 @@ def held_times(collection: Collection) -> list[HeldTime]:
     A hold costs the rows after its since, up to the time to which `since` would move if there were no holds, as the
     last compaction computed it. Several holds may keep the same rows.
 
-    Cost: the log of the table, and one column of the files that have both kinds of rows.
+    A hold that pins files, such as a subscription's, also costs those that merges have replaced since.
+
+    Cost: the log of the table, one column of the files that have both kinds of rows, and the listings of the table's
+        folder and of the runs that are only pinned, if a hold pins files.
     """
     entry, table = collection.entry, OpenTable(collection.paths.updates)
     own = Antichain()
@@ -259,7 +267,7 @@ def held_times(collection: Collection) -> list[HeldTime]:
     for capability in entry.capabilities:
         if capability.kind == "read":
             rows, size = _between(collection.paths.updates, table.files(), capability.since[0], last)
-            found.append(_held(entry, capability, rows, size))
+            found.append(_held(entry, capability, rows, size, collection.paths.updates))
     return sorted(found, key=lambda held: (held.since, held.acquired_at_ms))
 
 
@@ -277,8 +285,9 @@ def held_too_long(collection: Collection, age_max_s: int) -> list[str]:
     return sentences
 
 
-def _held(entry: Entry, capability: Capability, rows: int, size: int) -> HeldTime:
+def _held(entry: Entry, capability: Capability, rows: int, size: int, updates: Location) -> HeldTime:
     hold = capability.hold
+    pin = None if hold is None else hold.pinned_seq
     return HeldTime(
         id=capability.id,
         purpose="" if hold is None else hold.purpose,
@@ -288,6 +297,8 @@ def _held(entry: Entry, capability: Capability, rows: int, size: int) -> HeldTim
         lease_s=None if hold is None else hold.lease_ms / 1000,
         rows=rows,
         bytes=size,
+        pinned_seq=pin,
+        pinned_bytes=0 if pin is None else pinned_bytes(updates, pin),
     )
 
 

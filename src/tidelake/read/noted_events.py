@@ -18,7 +18,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, read_rows
 from tidelake.store.late_notes import CONTRADICTED_RUN, LATE_COUNT, kind_of
-from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, TIME
+from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, RETENTION_RUN, TIME
 from tidelake.store.proof_log import COMPACTED
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
@@ -92,7 +92,7 @@ def noted_events(collection: Collection) -> list[Event]:
     """Return the validations, contradictions, late facts and full compactions."""
     files: defaultdict[bool, list[RunFile]] = defaultdict(list)
     for file in OpenTable(collection.paths.proofs).files():
-        if not file.run.startswith(PROOF_RUN):
+        if not file.run.startswith((PROOF_RUN, RETENTION_RUN)):
             files[kind_of(file.run) == CONTRADICTED_RUN].append(file)
     path = collection.paths.proofs
     notes = read_rows(path, files[False], PROOFS_SCHEMA).to_pylist()

@@ -15,6 +15,7 @@ from tidelake.forms.key_errors import KeyErrors, keys_in_error
 from tidelake.ingest.position import unread
 from tidelake.integrity.verification import missing_files
 from tidelake.read.publication import publication_of
+from tidelake.read.stored_topics import retired_topics
 from tidelake.read.verdict import PROBLEM, Verdict, verdict_of
 from tidelake.read.waiting import Waiting, read_waiting
 from tidelake.read.waiting_events import waiting_events
@@ -32,7 +33,7 @@ from tidelake.store.late_notes import VERDICTS, LateNotes, late_verdicts
 from tidelake.store.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIME
 from tidelake.store.proof_log import read_proof_log
 from tidelake.store.quarantine import quarantine_reasons
-from tidelake.store.state import HAS_LATE, HAS_QUARANTINE, SEALED_AT_MS
+from tidelake.store.state import HAS_LATE, HAS_QUARANTINE, LEFT_AT, ROWS_LEFT, SEALED_AT_MS
 from tidelake.store.transactions import asserted_times
 from tidelake.topic.topic import Topic
 
@@ -100,6 +101,13 @@ class CollectionStatus:
     """Transactions: the times of snapshots, which are asserted to be complete, and not proven."""
     held: str | None = None
     """Why `since` cannot move: the hold that keeps it, as a sentence; None if no hold does."""
+
+    retired_topics: dict[str, dict[int, int]] = field(default_factory=dict)
+    """The next offset of each partition of the topics that were read once, and that the settings no longer name."""
+    rows_left: int = 0
+    """Append-only: how many rows have ever left the contents by retention."""
+    left_at: int | None = None
+    """Append-only: the last time at which rows have left; None if none ever has."""
 
     waiting: Waiting | None = None
     """What the next seal would find; None if that is not known, or if there is nothing to seal."""
@@ -243,6 +251,9 @@ def read_status(
         waiting_transactions=_waiting_transactions(collection, table, topics),
         asserted_times=asserted_times(table) if collection.entry.counts_positions else [],
         held=held_text(collection.entry),
+        retired_topics=retired_topics(table, [topic.name for topic in topics]) if topics else {},
+        rows_left=table.value(ROWS_LEFT) or 0,
+        left_at=table.value(LEFT_AT),
         waiting=read_waiting(collection, table, files, may_be_stale=True) if may_wait else None,
         upper_age_s=age_of_upper_s(collection, closed, lag, lag_s),
         stalled_after_s=stalled_after_s,

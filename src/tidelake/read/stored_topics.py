@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tidelake.store.commit import OpenTable
 from tidelake.store.decision import AcceptTopic, Decision
+from tidelake.store.state import next_offsets, read_topics
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,20 @@ class StoredTopic:
     topic: str
     starts: Mapping[int, int] = field(default_factory=dict)
     later: tuple[AcceptTopic, ...] = ()
+
+
+def retired_topics(table: OpenTable, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+    """Return the next offsets of the topics that were read once, and that the settings no longer name, by name.
+
+    A name under which a topic was accepted again, such as `orders#1`, counts as the topic's.
+
+    Args:
+        table: the updates table.
+        topics: the names of the topics, or names under which they were accepted again.
+    """
+    known = {name.partition("#")[0] for name in topics}
+    retired = [name for name in read_topics(table) if name.partition("#")[0] not in known]
+    return {name: next_offsets(table, name) for name in retired}
 
 
 def stored_topics(asked: str, topics: Sequence[str], decisions: Sequence[Decision]) -> list[StoredTopic]:

@@ -29,7 +29,7 @@ from tidelake.read.fates import (
     UPDATES,
     Fate,
 )
-from tidelake.read.stored_topics import StoredTopic, stored_topics
+from tidelake.read.stored_topics import StoredTopic, retired_topics, stored_topics
 from tidelake.read.traced_event import describe_message
 from tidelake.read.traced_record import TracedRecord, is_tombstone
 from tidelake.read.traced_stream import TracedStream
@@ -67,11 +67,13 @@ def trace_message(
     Cost: reads the small tables, and from `updates/` the rows at the times that the message states.
     """
     decisions = () if collection is None else collection.entry.decisions
+    table = None if collection is None else OpenTable(collection.paths.updates)
+    retired = () if table is None else {name.partition("#")[0] for name in retired_topics(table, settings.topics)}
+    settings = settings.model_copy(update={"topics": (*settings.topics, *sorted(retired))})
     names = stored_topics(asked, settings.topics, decisions)
     if not names:
         return []
     open_by_name = dict(zip(settings.topics, open_topics(settings, decisions), strict=True))
-    table = None if collection is None else OpenTable(collection.paths.updates)
     traces = [
         _Trace(collection, settings, table, open_by_name[stored.topic], stored, partition, offset) for stored in names
     ]

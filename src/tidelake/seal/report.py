@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidelake.errors import Contradiction
+from tidelake.store.retention import Departure
 
 
 @dataclass
@@ -26,5 +27,7 @@ class SealReport:
     """The first outstanding times: (time, announced or None if no statement covers the time, counted)."""
     committed: bool = False
     version: int = -1
+    left: Departure | None = None
+    """The rows that left the contents by retention; None if none did."""
     sealed_by_ingest: bool = False
     """Whether each tick of ingest seals its own time; then nothing is left to prove."""

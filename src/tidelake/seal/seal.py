@@ -7,6 +7,7 @@ copies and discarded statements, record the proof, commit. The pure `Ledger` dec
 from __future__ import annotations
 
 import time as clock
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
@@ -20,7 +21,12 @@ from tidelake.seal.open_rows import OpenRows
 from tidelake.seal.pending import Pending
 from tidelake.seal.proof import record_contradictions, record_proof
 from tidelake.seal.report import SealReport
+from tidelake.seal.retention import Written, due_cutoff, note_departure, write_departures
+from tidelake.seal.retention_tick import let_rows_leave
 from tidelake.seal.rulings import Rulings
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.reclock import ReclockSettings
+from tidelake.settings.row_retention import RowRetention
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
@@ -29,20 +35,29 @@ from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit, retry_wor
 from tidelake.store.state import CLOSED, SEALED_AT_MS, UPPER
 
 
-def seal(spark: SparkSession, collection: Collection) -> SealReport:
+def seal(spark: SparkSession, collection: Collection, settings: CollectionSettings | None = None) -> SealReport:
     """Move upper as far as the proof reaches; leave it where it is if the proof reaches no further.
+
+    Args:
+        spark: the session.
+        collection: the collection.
+        settings: its settings, which say how long rows are kept; without them, all rows stay.
 
     Raises:
         Conflict: other writers won every attempt; nothing was sealed.
         Fenced: the epoch was raised in the meantime.
     """
+    rule = None if settings is None else settings.keep_rows
     if collection.entry.mints_times:
-        return _nothing_to_seal(collection)
+        report = _nothing_to_seal(collection)
+        if rule is not None and isinstance(settings, ReclockSettings):
+            let_rows_leave(spark, collection, rule, settings.clock_ahead_max_s, report)
+        return report
     end: int | None = None
 
     def attempt() -> SealReport:
         nonlocal end
-        current = _Seal(spark, collection, end)
+        current = _Seal(spark, collection, end, rule)
         try:
             return current.run()
         except LostRace:
@@ -62,7 +77,9 @@ def _nothing_to_seal(collection: Collection) -> SealReport:
 class _Seal:
     """One attempt, from one state of the table. If `end` is given, only times before `end` are counted and sealed."""
 
-    def __init__(self, spark: SparkSession, collection: Collection, end: int | None) -> None:
+    def __init__(
+        self, spark: SparkSession, collection: Collection, end: int | None, rule: RowRetention | None = None
+    ) -> None:
         self.spark, self.collection, self.paths = spark, collection, collection.paths
         self.table = OpenTable(self.paths.updates, may_be_stale=True)
         self.upper = self.table.value(UPPER) or 0
@@ -72,6 +89,9 @@ class _Seal:
         self.report = SealReport(self.upper, self.upper, bool(self.table.value(CLOSED)))
         self.settled: list[int] = []
         """The times with updates that this seal proves, and those that a decision covers."""
+        self.rule = rule
+        self.left = Written([], None, {})
+        """The rows that leave by retention, at the last time that this seal proves."""
         self.overtaken = False
         """Whether an ingest has added rows at the first open time in the meantime."""
 
@@ -136,7 +156,19 @@ class _Seal:
         report.decided = len(report.decided_times)
 
     def _change_rows(self, counts: OpenCounts, end: int) -> Changes:
-        """Write the changes for copies and discarded statements at times before `end`."""
+        """Write the changes for copies and discarded statements at times before `end`, and the rows that leave."""
+        changes = self._change_statements(counts, end)
+        if self.rule is None or not self.upper or self.report.upper <= self.upper:
+            return changes
+        cutoff_ms, last = due_cutoff(self.collection, self.table, self.rule), self.report.upper - 1
+        if cutoff_ms is None:
+            return changes
+        self.left = write_departures(self.spark, self.collection, self.table, self.rule, cutoff_ms, self.upper, last)
+        if self.left.departure is not None:
+            note_departure(self.collection, self.left.departure)
+        return replace(changes, added=[*changes.added, *self.left.files])
+
+    def _change_statements(self, counts: OpenCounts, end: int) -> Changes:
         if not self.form.cancels_copies:
             discards = self.rulings.discards_within(self.upper, end)
             return leave_out(self.spark, self.collection, self.table, discards)
@@ -154,9 +186,10 @@ class _Seal:
                 UPPER: self.report.upper,
                 CLOSED: int(self.report.closed),
                 SEALED_AT_MS: max(now_ms, table.value(SEALED_AT_MS) or 0),  # a clock may run backwards, a value may not
+                **self.left.values,
             }
             done = table.commit(values, changes.added, changes.removed, epoch=self.collection.entry.epoch)
-            self.report.committed, self.report.version = True, done.version
+            self.report.committed, self.report.version, self.report.left = True, done.version, self.left.departure
 
         def check_still_valid(table: OpenTable) -> None:
             nonlocal changes
@@ -187,6 +220,7 @@ class _Seal:
         self.report.upper, self.report.closed = upper, False
         self._settle([time for time in self.settled if time < upper], counts)
         changes.discard(self.paths.updates)
+        self.left = Written([], None, {})
         return self._change_rows(counts, upper)
 
     def earlier_end(self) -> int | None:

@@ -13,7 +13,7 @@ from tidelake.settings.terms import EnvelopeTerms
 
 
 class Cdcv2Settings(CollectionSettings):
-    """A stream of CDCv2 messages, which state times, diffs, and the number of updates at each time."""
+    """A stream of CDCv2 messages, in one topic or in several, which state times, diffs, and counts of updates."""
 
     framing: Literal["cdcv2"] = "cdcv2"
     before: Literal["whole", "key"] = "whole"
@@ -34,8 +34,6 @@ class Cdcv2Settings(CollectionSettings):
     @classmethod
     def read(cls, block: Block, terms: EnvelopeTerms, looks_up_ids: bool) -> dict[str, Any]:
         """Read the schema, the schemas by id, and the key; see `CollectionSettings.read`."""
-        if isinstance(block.get("topic"), list):
-            block.child("topic").fail("is a list, but a CDCv2 stream is one topic", "give the name of one topic")
         if block.get("subject", "topic") != "topic":
             block.child("subject").fail("names a record, but a CDCv2 message is a union", "leave it out")
         if "schema" not in block:

@@ -10,10 +10,12 @@ from typing import Any, ClassVar, Literal, NoReturn
 from pydantic import Field, field_validator
 
 from tidelake.settings.block import Block, Frozen
+from tidelake.settings.durations import duration_of
 from tidelake.settings.expectations import OwnExpectation
 from tidelake.settings.kafka import KafkaSettings
 from tidelake.settings.object_store import FolderPlace
 from tidelake.settings.registry import RegistrySettings, Subject
+from tidelake.settings.row_retention import RowRetention
 from tidelake.settings.source import read_topics
 from tidelake.settings.terms import EnvelopeTerms, envelope_terms, framing_terms
 
@@ -24,8 +26,6 @@ WALL_CLOCK = "wall clock"
 _TIMELINE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _OWNER = re.compile(r"team:[A-Za-z0-9_.-]+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
 STALLED_AFTER_S = 86_400
-_DURATION = re.compile(r"([1-9][0-9]{0,5}) ?(s|m|h|d)")
-_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class CollectionSettings(Frozen):
     envelope: str
     """What a statement means; fixed once the collection exists."""
     topics: tuple[str, ...]
-    """The names of the topics; only reclocked collections may have more than one."""
+    """The names of the topics. A table with transactions has one with its events; all others may have several."""
     topics_folder: FolderPlace
     source: Source = "files"
     """Where the topics are: in folders below `topics`, or in Kafka."""
@@ -82,6 +82,8 @@ class CollectionSettings(Frozen):
     keep: Literal["all"] | int | timedelta = "all"
     """The retention rule: all times stay readable, or those at most this far before upper, or what could be read within
     a duration before now, such as 7d."""
+    keep_rows: RowRetention | None = None
+    """For append-only collections: how long rows stay in the contents, by a column that states a point in time."""
     timeline: str | None = None
     """A name shared by collections whose times mean the same, so that they can be read at one time: streams of one
     source, or reclocked topics to which each run of ingest gives the same time."""
@@ -105,7 +107,7 @@ class CollectionSettings(Frozen):
     """What is expected of the contents, besides the checks that every collection has."""
 
     READ_APART: ClassVar[frozenset[str]] = frozenset(
-        {"family", "envelope", "topic", "schema", "schema_ids", "key", "expectations"}
+        {"family", "envelope", "topic", "schema", "schema_ids", "key", "expectations", "keep_rows"}
     )
     """The keys whose values need more than a check of their type."""
 
@@ -206,8 +208,8 @@ class CollectionSettings(Frozen):
     def _keep_is_a_distance_or_a_duration(cls, keep: Any) -> Any:
         if isinstance(keep, timedelta) or keep == "all" or (type(keep) is int and keep >= 0):
             return keep
-        match = _DURATION.fullmatch(keep) if isinstance(keep, str) else None
-        if match is None:
+        duration = duration_of(keep)
+        if duration is None:
             rule = "a distance before upper (a whole number, 0 or more), or a duration such as 12h or 7d"
             raise ValueError(f"should be 'all', {rule}")
-        return timedelta(seconds=int(match[1]) * _UNITS_S[match[2]])
+        return duration

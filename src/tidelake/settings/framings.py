@@ -14,6 +14,7 @@ from tidelake.settings.kafka import KafkaSettings
 from tidelake.settings.object_store import FolderPlace
 from tidelake.settings.reclock import ReclockSettings
 from tidelake.settings.registry import RegistrySettings, uses_registry
+from tidelake.settings.row_retention import read_row_retention
 from tidelake.settings.terms import ENVELOPES, EnvelopeTerms, framing_terms, load_plugin, one_of
 from tidelake.settings.transactions import TransactionSettings
 
@@ -83,6 +84,11 @@ def read_collection(name: str, block: Block, sources: Sources) -> CollectionSett
             block.child("source").fail("is 'kafka', but no cluster is given", "add a `kafka:` block")
         values["kafka"] = sources.kafka
     settings = block.validate(kind, values, _FIX)
+    if "keep_rows" in block:
+        rule = read_row_retention(
+            block.child("keep_rows"), settings.record_schema, settings.keep, terms.name, settings.mints_times
+        )
+        settings = settings.model_copy(update={"keep_rows": rule})
     if "expectations" not in block:
         return settings
     own = read_expectations(block.child("expectations"), _columns_of(settings), _check_names(settings))

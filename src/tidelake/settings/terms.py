@@ -56,6 +56,7 @@ class EnvelopeTerms:
         needs_diff: whether a statement needs a diff, which the records of reclocked topics do not state.
         checks: the names of the expectations of collections without a key, besides the framing's.
         warnings: the checks whose failure is only a warning.
+        only_adds: whether no statement takes a row away; rows may still leave by retention, which is recorded.
     """
 
     name: str
@@ -65,6 +66,7 @@ class EnvelopeTerms:
     needs_diff: bool = False
     checks: tuple[str, ...] = (_SUMS,)
     warnings: frozenset[str] = frozenset()
+    only_adds: bool = False
 
 
 _ANNOUNCED = (
@@ -116,7 +118,9 @@ ENVELOPES = {
     "none": EnvelopeTerms(
         "none", family="plain", needs_diff=True, checks=(_SUMS, _BELOW_ZERO), warnings=frozenset({_BELOW_ZERO})
     ),
-    "append_only": EnvelopeTerms("append_only", family="append_only", checks=(_SUMS, "contents_never_fall")),
+    "append_only": EnvelopeTerms(
+        "append_only", family="append_only", checks=(_SUMS, "contents_never_fall"), only_adds=True
+    ),
     "upsert": EnvelopeTerms("upsert", family="upsert", key="required"),
     "debezium": EnvelopeTerms(
         "debezium", family="debezium", key="optional", of_changes=True, checks=(_SUMS, _BELOW_ZERO)

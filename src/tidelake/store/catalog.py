@@ -225,6 +225,14 @@ class Catalog:
         entry = bound_entry(self.store, NameLog.of(self.store, name).binding)
         return None if entry is None or entry.dropped is not None or entry.name == name else entry.name
 
+    def dropped(self, name: str) -> Collection | None:
+        """Return the dropped collection that had this name last; None if the name has another one, or had none.
+
+        Cost: two logs are opened.
+        """
+        entry = bound_entry(self.store, NameLog.of(self.store, name).binding)
+        return None if entry is None or entry.dropped is None or entry.name != name else self._collection(entry)
+
     def orphans(self) -> list[str]:
         """Return the ids of collections that have a folder but no name, although nobody dropped them.
 

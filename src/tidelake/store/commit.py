@@ -219,6 +219,10 @@ class OpenTable:
         values = {name: self.value(prefix + name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
 
+    def names(self, prefix: str) -> list[str]:
+        """The rest of the name of each value whose name has this prefix, sorted."""
+        return sorted(name.removeprefix(prefix) for name in self._state.values if name.startswith(prefix))
+
     def may_have(self, flag: str) -> bool:
         """Return False if no commit has set a flag; True if one has, or if an earlier release may have left it out."""
         return self.value(FLAGGED) != self.seq or bool(self.value(flag))

@@ -79,6 +79,16 @@ class Renaming(BaseModel):
     """Random: tells two renamings to the same name apart."""
 
 
+class EarlierName(BaseModel):
+    """A name that the collection had before."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    until_ms: int
+    """When it got the next name, by the clock of the process that renamed it: for people."""
+
+
 class Dropped(BaseModel):
     """The end of a collection; the entry stays forever, so that its id is never taken for another collection."""
 
@@ -123,6 +133,8 @@ class Entry(BaseModel):
     created_at_ms: int
     tables_made: bool = False
     """Whether all tables were created. From then on a missing table is damage and is never recreated."""
+    earlier_names: tuple[EarlierName, ...] = Field(default=(), exclude_if=lambda names: not names)
+    """The names that it had last, the oldest first; see `rename.EARLIER_NAMES_MAX`."""
     renaming: Renaming | None = Field(default=None, exclude_if=lambda renaming: renaming is None)
     """The name that it is about to get; until then, it has its earlier name."""
     dropped: Dropped | None = Field(default=None, exclude_if=lambda dropped: dropped is None)

@@ -98,6 +98,15 @@ TRANSACTION_FAILPOINTS: tuple[str, ...] = (
 )
 """Only collections with transactions reach these: they have the table `transactions` as well."""
 
+RETENTION_FAILPOINTS: tuple[str, ...] = (
+    "retention.after_write",
+    "retention.after_binding",
+    "retention.after_note",
+    "retention.after_conflict",
+    "retention.after_commit",
+)
+"""Only collections whose rows are kept for a while reach these; the second and the last two only if reclocked."""
+
 EVOLUTION_FAILPOINTS: tuple[str, ...] = ("columns.after_catalog", "columns.after_commit")
 """Only collections that get a new column reach these."""
 

@@ -4,8 +4,8 @@ Format 2 comes with markers (`acknowledged`), digests and sweep floors, which ea
 Earlier releases do not check the format either, but they refuse a table with `delta.setTransactionRetentionDuration`.
 Formats 3 and 4 are the catalog's alone. Format 3 has publications, which earlier releases would take for collections;
 in format 4, names and collections have logs of their own. Format 5 is for the handles of collections that were ever
-held, renamed or dropped, which earlier releases do not know. Earlier releases refuse the later format. See
-docs/decisions/format.md.
+held, renamed or dropped, and for updates from which rows have left by retention, which earlier releases do not know.
+Earlier releases refuse the later format. See docs/decisions/format.md.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ CATALOG_VERSION = 4
 """The format of a catalog that no commit adds rows to."""
 HANDLES_VERSION = NEWEST_VERSION = 5
 """The format of handles from the first hold, renaming or drop on. This release knows no later format."""
+RETENTION_VERSION = 5
+"""The format of `updates/` from the first row on that leaves by retention: earlier releases would call it damaged."""
 DIVIDED = "divided"
 """The value of a catalog that says that it has no rows any more: all of them were copied to names and collections."""
 REFUSED_PROPERTY = "delta.setTransactionRetentionDuration"

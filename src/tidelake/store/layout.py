@@ -44,6 +44,9 @@ of a snapshot, place in the log, 0, partition and offset. The second row of an e
 PROOF_RUN = "proof-"
 """Prefix of the runs in `proofs/` that hold proofs. Other runs hold notes."""
 
+RETENTION_RUN = "retention-"
+"""Prefix of the runs in `proofs/` that note which rows leave by retention, and of those in `updates/` that do it."""
+
 _source = [
     pa.field("topic", pa.string()),
     pa.field("partition", pa.int32()),
@@ -83,8 +86,10 @@ PROOFS_SCHEMA = pa.schema(
 recount that agreed: its range is `[lower, upper)`, and `diff_sum` is the sum of all diffs before `upper`), `damaged`
 (a recount that did not agree; `detail` says where), `late_update` (a late statement that contradicts what was
 published at `_time`), `late_count` (a late progress statement that contradicts the proofs of one or more times:
-`counted` says how many, and `_time` is the first) or `compacted` (see `proof_log.COMPACTED`). For the late kinds,
-`detail` is JSON: the place, and what was stated and published."""
+`counted` says how many, and `_time` is the first), `compacted` (see `proof_log.COMPACTED`) or `retention` (see
+`store.retention`: `counted` rows that state a moment before `upper`, in milliseconds, left at `_time`; `announced` is
+how many have left in all, and `lower` is the time at which some left before). For the late kinds, `detail` is JSON: the
+place, and what was stated and published."""
 
 BINDINGS_SCHEMA = pa.schema(
     [

@@ -11,7 +11,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import read_rows
 from tidelake.store.late_notes import CONTRADICTED_RUN
-from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, TIME
+from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, RETENTION_RUN, TIME
 
 DAMAGED_FILES = "damaged_files"
 """A value of `proofs/`: an odd number if the newest validation found damaged files, else even. Values only rise."""
@@ -80,7 +80,7 @@ def notes_damaged_files(proofs: OpenTable) -> bool:
 def read_proof_log(collection: Collection) -> ProofLog:
     """Read the notes in `proofs/`, but no proofs. A note that was repeated after an interruption counts once."""
     table = OpenTable(collection.paths.proofs)
-    skipped = (PROOF_RUN, f"{CONTRADICTED_RUN}-")
+    skipped = (PROOF_RUN, f"{CONTRADICTED_RUN}-", RETENTION_RUN)
     notes = [file for file in table.files() if not file.run.startswith(skipped)]
     log = ProofLog(has_damaged_files=notes_damaged_files(table))
     blocked: dict[tuple[int, str], dict[str, Any]] = {}

@@ -10,14 +10,18 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import suppress
+from typing import Any
 
 from tidelake.errors import CollectionRenamed, Conflict, NameTaken, UnknownCollection
-from tidelake.store.entry import Entry, Renaming
+from tidelake.store.entry import EarlierName, Entry, Renaming
 from tidelake.store.failpoints import reach
 from tidelake.store.handles import change_handles, read_handles
 from tidelake.store.layout import CollectionPaths, Store
 from tidelake.store.name_log import Binding, NameLog
 from tidelake.store.retry import ATTEMPTS_MAX
+
+EARLIER_NAMES_MAX = 64
+"""How many earlier names an entry remembers, for `tidelake history`."""
 
 
 def bound_entry(store: Store, binding: Binding | None) -> Entry | None:
@@ -95,7 +99,7 @@ def finish_renaming(store: Store, entry: Entry) -> None:
             time.sleep(min(0.002 * attempt, 0.1))
             continue
         reach("rename.after_name")
-        change_handles(paths, lambda newest: _without(newest, intent, name=intent.to))
+        change_handles(paths, lambda newest: _renamed(newest, intent))
         reach("rename.after_handles")
         return
     raise Conflict(str(store.names), -1, f"{ATTEMPTS_MAX} attempts to bind '{intent.to}' failed")
@@ -135,6 +139,13 @@ def _intend(paths: CollectionPaths, name: str, intent: Renaming) -> Entry:
     return change_handles(paths, state)
 
 
-def _without(entry: Entry, intent: Renaming, **changed: str) -> Entry:
+def _renamed(entry: Entry, intent: Renaming) -> Entry:
+    """Give the collection its new name, and remember the one that it had."""
+    earlier = EarlierName(name=entry.name, until_ms=int(time.time() * 1000))
+    names = (*entry.earlier_names, earlier)[-EARLIER_NAMES_MAX:]
+    return _without(entry, intent, name=intent.to, earlier_names=names)
+
+
+def _without(entry: Entry, intent: Renaming, **changed: Any) -> Entry:
     """Remove the intent, and change what goes with it; an entry with another intent stays as it is."""
     return entry.model_copy(update={"renaming": None, **changed}) if entry.renaming == intent else entry

@@ -29,6 +29,10 @@ HAS_QUARANTINE = "has_quarantine"
 HAS_LATE = "has_late"
 """CDCv2: 1 from the commit of the first tick that set an update at a sealed time aside."""
 
+LEFT_AT = "left_at"
+"""Append-only: the last time at which rows have left the contents by retention; see `store.retention`."""
+ROWS_LEFT = "rows_left"
+"""Append-only: how many rows have ever left by retention."""
 LENGTHS_INSUFFICIENT = "searches"
 """CDCv2: 1 after a tick whose messages were all good although their lengths did not prove it; see `decode.lengths`."""
 
@@ -45,6 +49,11 @@ def idle_lower(table: OpenTable) -> int | None:
     return table.value(IDLE_LOWER) if upper and table.value(IDLE_UPPER) == upper else None
 
 
+def kept_from_value(column: str) -> str:
+    """Return the name of the value that holds the last cut-off of retention by a column, in milliseconds since 1970."""
+    return f"kept_from/{column}"
+
+
 def offset_value(topic: str, partition: int) -> str:
     """Return the name of the value that holds a partition's next offset."""
     return f"offset/{topic}/{partition}"
@@ -53,6 +62,11 @@ def offset_value(topic: str, partition: int) -> str:
 def partitions_value(topic: str) -> str:
     """Return the name of the value that is one more than the greatest partition that was read."""
     return f"partitions/{topic}"
+
+
+def read_topics(table: OpenTable) -> list[str]:
+    """Return the names of all topics that were ever read, at a version of the updates table, sorted."""
+    return table.names(partitions_value(""))
 
 
 def topic_identity_value(topic: str) -> str:

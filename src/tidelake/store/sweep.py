@@ -65,6 +65,25 @@ def dead_runs(table: Location, retention_s: float = RETENTION_S, pinned_seq: int
     return found
 
 
+def pinned_bytes(table: Location, pinned_seq: int) -> int:
+    """Return the size of the runs that are in no version of a table any more, and stay because of a pin.
+
+    Runs that no sweep has noted yet are not counted: they stay in any case. Nothing is written.
+
+    Args:
+        table: the table's folder.
+        pinned_seq: the first `seq` of the table that is pinned.
+
+    Cost: the log is opened, the table's folder and the notes are listed, and so is each run that stays.
+    """
+    notes = notes_of(table)
+    if not notes:
+        return 0
+    dead = _dead_folders(OpenTable(table), blobs.list_folder(table))
+    kept = [folder for folder in dead if folder in notes and not notes[folder].is_before(pinned_seq)]
+    return sum(blob.size for folder in kept for blob in blobs.list_blobs(table / folder))
+
+
 def _dead_folders(table: OpenTable, listing: Listing) -> list[str]:
     """Return the names of the folders of runs that are in no version of a table."""
     live = {f"{RUN}={file.run}" for file in table.files()}

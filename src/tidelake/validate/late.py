@@ -19,6 +19,7 @@ from tidelake.decode.entered_statements import statement_frame
 from tidelake.decode.landing import ROW_TEXT
 from tidelake.errors import Conflict
 from tidelake.plugins.envelope import form_of
+from tidelake.settings.terms import envelope_terms
 from tidelake.spark.equality import same_in
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.decision import discards_in
@@ -190,9 +191,12 @@ class _Comparison:
             stored = stored.join(F.broadcast(listed), TIME, "left_semi")
         # If copies are not cancelled, they must not be added up.
         effect = F.sum(F.col(DIFF).cast("decimal(38,0)")) if self.form.cancels_copies else F.max(DIFF)
-        return stored.groupBy(*(f"`{name}`" for name in self.data), TIME).agg(
+        published = stored.groupBy(*(f"`{name}`" for name in self.data), TIME).agg(
             effect.cast("decimal(38,0)").alias("_published")
         )
+        if envelope_terms(self.collection.entry.envelope).only_adds:
+            return published.where(F.col("_published") > 0)  # rows that left by retention were not stated
+        return published
 
     # --- write -----------------------------------------------------------------------------------------------------
 

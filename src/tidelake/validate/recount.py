@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelake.forms.form import Form
+from tidelake.settings.terms import envelope_terms
 from tidelake.spark.row_hash import weighted_names, weighted_sum, weighted_sums
 from tidelake.store.entry import Collection
 from tidelake.store.layout import DIFF, EVENT_POSITION_SIZES, POSITION, RUN, TIME
@@ -43,10 +44,11 @@ def recount_rows(sealed: DataFrame, collection: Collection, form: Form) -> list[
         F.sum(weight).alias("recounted"),
         F.min(weight).alias("diff_min"),
         F.sum(weight).alias("diff_sum"),
+        *_left(collection, weight, F.sum(F.when(weight < 0, weight))),
         *_hashes(statement, data if form.is_additive else None, weight),
     )
     return [
-        {"time": row[TIME], **{name: int(row[name]) for name in _NUMBERS}, **_hashes_of(row)}
+        {"time": row[TIME], **{name: int(row[name]) for name in _NUMBERS}, **_left_of(row), **_hashes_of(row)}
         for row in by_time.toArrow().to_pylist()
     ]
 
@@ -85,6 +87,7 @@ def _recount_diffs(sealed: DataFrame, collection: Collection, form: Form) -> lis
         F.count(F.lit(1)).alias("recounted"),
         F.min("_effect").alias("diff_min"),
         F.sum(F.col("_effect") * form.rows_brought()).alias("diff_sum"),
+        *_left(collection, F.col("_effect"), F.count_if(F.col("_effect") < 0)),
         *_hashes([*fields, _TIME], fields if form.is_additive else None, F.col("_effect")),
     )
     rows_by_key = form.rows_by_key(sealed, effects)
@@ -92,7 +95,8 @@ def _recount_diffs(sealed: DataFrame, collection: Collection, form: Form) -> lis
     recounted = []
     for counts in by_time.toArrow().to_pylist():
         time = counts[TIME]
-        row = {"time": time, **{name: int(counts[name]) for name in _NUMBERS}, **_hashes_of(counts)}
+        numbers = {name: int(counts[name]) for name in _NUMBERS}
+        row = {"time": time, **numbers, **_left_of(counts), **_hashes_of(counts)}
         recounted.append(row if doubled is None else row | {"doubled": doubled.get(time, 0)})
     return recounted
 
@@ -130,6 +134,28 @@ def _recount_keyed(sealed: DataFrame, collection: Collection, form: Form) -> lis
         }
         for row in by_time.toArrow().to_pylist()
     ]
+
+
+def _left(collection: Collection, effect: Column, recounted: Column) -> list[Column]:
+    """Return the aggregates for `_left_of`; none if statements may take rows away.
+
+    Args:
+        collection: the collection.
+        effect: by how much a row changes the contents.
+        recounted: what the rows with a negative effect have added to `recounted`.
+    """
+    if not envelope_terms(collection.entry.envelope).only_adds:
+        return []
+    return [
+        F.sum(F.when(effect < 0, -effect)).alias("left"),
+        recounted.alias("left_recounted"),
+        F.min(F.when(effect > 0, effect)).alias("added_min"),
+    ]
+
+
+def _left_of(counts: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many rows have left, what they have added to `recounted`, and the least effect of the others."""
+    return {name: int(counts[name] or 0) for name in ("left", "left_recounted", "added_min") if name in counts}
 
 
 def _hashes(statement: Sequence[pa.Field], contents: Sequence[pa.Field] | None, weight: Column) -> list[Column]:

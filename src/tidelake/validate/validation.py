@@ -36,8 +36,10 @@ from tidelake.store.files import write_run
 from tidelake.store.layout import DIFF, PROOFS_SCHEMA, TIME
 from tidelake.store.proof_log import DAMAGED_FILES, HashNote, ProofLog, read_proof_log
 from tidelake.store.quarantine import quarantine_reasons
+from tidelake.store.retention import read_departures
 from tidelake.store.runs import append_run, mismatched_runs, sum_runs
 from tidelake.store.state import CLOSED, SINCE, UPPER, idle_lower
+from tidelake.validate.departures import without_departures
 from tidelake.validate.hashes import (
     TimeHash,
     compare_contents,
@@ -81,6 +83,8 @@ class ValidateReport:
     """The hash of the contents just before upper; None if diffs are not summed and the validation was not full."""
     contents_as_of: int | None = None
     """The time of the contents, if diffs are not summed."""
+    rows_left: int = 0
+    """How many rows have left the contents by recorded retention at the times of the range."""
     hash_mismatches: list[str] = field(default_factory=list)
     """What no longer has the hash that it had when it was written or validated; `mismatches` includes these."""
     readable_beyond_upper: int = 0
@@ -171,6 +175,9 @@ def validate(
         if lower < upper or closed:
             in_range = sealed.where(F.col(TIME) >= lower)
             recounted = [] if is_idle else framing.recount(in_range, collection, form)
+            departures = read_departures(collection, table)
+            left = {each.time: each.rows for each in departures if each.time >= lower}
+            recounted = without_departures(report, recounted, left)
             _compare_times(report, recounted, framing.proofs(collection, lower))
             hashes = time_hashes(recounted)
             report.times_hash = hash_text(add_halves(time_hash.times for time_hash in hashes.values()))

@@ -1,0 +1,102 @@
+"""Recorded retention: which rows have left the contents of an append-only collection, when, and by which rule.
+
+A commit that lets rows leave states the time and the number of all rows that have ever left. Before it, a note with the
+same numbers is appended to `proofs/`; a note counts only if the state, or the note after it, leads to it. So a note of
+a process that was stopped before its commit counts for nothing. Needs no JVM.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidelake.errors import DamagedTable
+from tidelake.protocol.iso_times import iso_to_the_second
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.files import read_rows
+from tidelake.store.format import FORMAT, RETENTION_VERSION
+from tidelake.store.layout import PROOFS_SCHEMA, RETENTION_RUN, TIME
+from tidelake.store.state import LEFT_AT, ROWS_LEFT
+
+
+@dataclass(frozen=True)
+class Departure:
+    """Rows that have left the contents at one time."""
+
+    time: int
+    before: int | None
+    """The time at which rows have left before that; None if none had."""
+    rows: int
+    """How many rows: a row that occurs twice counts twice."""
+    total: int
+    """How many rows have ever left, including these."""
+    column: str
+    """The column that says how old a row is, or `_time`."""
+    cutoff_ms: int
+    """Which rows have left: those whose point in time is before this one, in milliseconds since 1970."""
+    at_ms: int
+    """When, by the clock of the process."""
+
+    @property
+    def sentence(self) -> str:
+        """What happened, for a person."""
+        rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
+        return f"{rows} with `{self.column}` before {iso_to_the_second(self.cutoff_ms)} left the contents"
+
+    @property
+    def values(self) -> dict[str, int]:
+        """What the commit that lets the rows leave sets."""
+        return {LEFT_AT: self.time, ROWS_LEFT: self.total, FORMAT: RETENTION_VERSION}
+
+    @property
+    def note(self) -> dict[str, Any]:
+        """The row of its note in `proofs/`."""
+        return {
+            TIME: self.time,
+            "kind": "retention",
+            "lower": self.before,
+            "upper": self.cutoff_ms,
+            "counted": self.rows,
+            "announced": self.total,
+            "detail": json.dumps({"column": self.column}),
+            "at_ms": self.at_ms,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields that people see as JSON values."""
+        names = ("time", "rows", "total", "column", "cutoff_ms", "at_ms")
+        return {name: getattr(self, name) for name in names}
+
+
+def read_departures(collection: Collection, table: OpenTable) -> list[Departure]:
+    """Return what has left the contents at a version of the updates table, oldest first.
+
+    Raises:
+        DamagedTable: a note is missing.
+
+    Cost: nothing if nothing has ever left; else the notes in `proofs/`, one for each time at which rows have left.
+    """
+    time, total = table.value(LEFT_AT), table.value(ROWS_LEFT) or 0
+    if time is None:
+        return []
+    path = collection.paths.proofs
+    files = [file for file in OpenTable(path).files() if file.run.startswith(RETENTION_RUN)]
+    rows = read_rows(path, files, PROOFS_SCHEMA).sort_by("at_ms").to_pylist()
+    # Notes with the same time and total say the same of the contents; the newest says what was committed.
+    notes = {(row[TIME], row["announced"]): row for row in rows}
+    chain: list[Departure] = []
+    while time is not None:
+        row = notes.pop((time, total), None)
+        if row is None:
+            raise DamagedTable(str(path), f"the note of the rows that left at time {time} is missing")
+        chain.append(_departure(row))
+        time, total = row["lower"], total - row["counted"]
+    return chain[::-1]
+
+
+def _departure(row: Mapping[str, Any]) -> Departure:
+    column = json.loads(row["detail"])["column"]
+    return Departure(row[TIME], row["lower"], row["counted"], row["announced"], column, row["upper"], row["at_ms"])

@@ -1,0 +1,47 @@
+"""Compares the rows that have left the contents of an append-only collection with recorded retention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+_NAMED_MAX = 10
+
+
+class _Report(Protocol):
+    """The part of a validation's report that receives the result."""
+
+    rows_left: int
+    mismatches: list[str]
+
+
+def without_departures(
+    report: _Report, recounted: Sequence[Mapping[str, Any]], recorded: Mapping[int, int]
+) -> list[dict[str, Any]]:
+    """Take recorded departures out of a recount, so that what remains are the statements of the source.
+
+    A departure that is not as recorded stays in the recount, which then contradicts what was announced, and is named in
+    the mismatches of the report.
+
+    Args:
+        report: receives the number of rows that have left, and the mismatches.
+        recounted: the rows of a recount; `left`, `left_recounted` and `added_min` are removed.
+        recorded: the number of rows that have left, by time.
+    """
+    result = []
+    found = {row["time"] for row in recounted}
+    for row in [*recounted, *({"time": time} for time in sorted(recorded) if time not in found)]:
+        time, left = row["time"], row.get("left", 0)
+        numbers = {name: value for name, value in row.items() if name not in ("left", "left_recounted", "added_min")}
+        if left != recorded.get(time, 0):
+            if len(report.mismatches) < _NAMED_MAX:
+                report.mismatches.append(
+                    f"time {time}: {left} rows have left the contents, but recorded retention says "
+                    f"{recorded.get(time, 0)}"
+                )
+        elif left:
+            report.rows_left += left
+            numbers |= {"recounted": row["recounted"] - row["left_recounted"], "diff_min": row["added_min"]}
+        if len(row) > 1:
+            result.append(numbers)
+    return result
