@@ -27,7 +27,7 @@ from dagster import (
 )
 
 import tidelake
-from assets.metadata import Metadata, current_metadata, declared_metadata
+from assets.metadata import Metadata, current_metadata, declared_metadata, published_metadata
 from assets.names import Names
 from assets.steps import build_ingest, build_seal, lake_of, options_of, step_of, topic_inputs
 from tidelake.settings.collection import CollectionSettings
@@ -176,7 +176,7 @@ def _current(names: Names, settings: CollectionSettings, family: Family) -> Asse
             lake = lake_of(context.op_execution_context, names)
             collection = lake.open(settings.name)
             rebuilt = rebuild_collection(lake.session(), collection)
-            metadata: Metadata = {"rebuilt": rebuilt.rebuilt, "contents_rows": rebuilt.contents_rows}
+            metadata: Metadata = published_metadata(rebuilt)
             metadata |= current_metadata(collection, lake.settings_of(settings.name), rebuilt.rows)
         if rebuilt.as_of is None:
             yield MaterializeResult(metadata=metadata)

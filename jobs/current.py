@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
-from tidelake.read.current import CurrentReport, rebuild_current
+from tidelake.read.current import CurrentReport, update_current
 from tidelake.settings.lake import Settings
 from tidelake.store.entry import Collection
 from tidelake.telemetry.steps import observed
@@ -26,17 +26,9 @@ def run(spark: SparkSession, settings: Settings) -> Report:
 @observed("current")
 def rebuild_collection(spark: SparkSession, collection: Collection) -> CurrentReport:
     """Rebuild `current` of one collection."""
-    rebuilt = rebuild_current(spark, collection)
-    log.info(
-        "current",
-        collection=collection.name,
-        as_of=rebuilt.as_of,
-        rows=rebuilt.rows,
-        contents_rows=rebuilt.contents_rows,
-        rebuilt=rebuilt.rebuilt,
-        path=rebuilt.path,
-    )
-    return rebuilt
+    done = update_current(spark, collection)
+    log.info("current", collection=collection.name, **done.as_json())
+    return done
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,13 +15,8 @@ from tests.stops import stop_at
 from tidelake.errors import Conflict, DamagedPublication
 from tidelake.storage.location import Location, locate
 from tidelake.store.dead_notes import DEAD
-from tidelake.store.published import (
-    RETENTION_S,
-    Published,
-    StagedRows,
-    maintain_published,
-    read_published,
-)
+from tidelake.store.published import RETENTION_S, Published, maintain_published, read_published
+from tidelake.store.staged_rows import StagedRows
 
 NOTE = Published(
     collection="prices",
