@@ -8,8 +8,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from tests.lakes.generated import FORMS, Tide, text_of
@@ -17,8 +18,9 @@ from tests.lakes.lake import Lake, progress, updates
 from tests.lakes.positioned_table import NAMES, Table
 from tests.lakes.published import rows_in_duckdb, rows_of, table_of
 from tests.model.sources import Ticks, random_source
+from tests.stops import stop_at
 from tests.sweeps import seeds
-from tidelake.errors import KeysInError
+from tidelake.errors import BagRefused, KeysInError
 from tidelake.model.positioned import contents
 from tidelake.read import following, published_files
 from tidelake.read.current import CONTENTS_AT_UPPER, CurrentReport, Wanted, update_current
@@ -157,3 +159,75 @@ def test_a_new_key_adds_a_file_and_a_changed_key_rewrites_only_its_file(lake: La
     shown = publication_of(lake.collection)
     assert shown is not None and shown.shown is not None
     assert (shown.shown.how, shown.shown.followed_from, shown.shown.rows) == ("followed", 1, 4)
+
+
+def test_a_table_that_another_engine_wrote_to_is_rebuilt_and_the_report_names_the_engine(lake: Lake) -> None:
+    path = str(table_of(lake.collection))
+    write_deltalake(path, pa.table({"id": [9], "price": pa.array([9], pa.int32())}), mode="append")
+    report = published(lake)
+    assert report.how == "rebuilt" and report.reason is not None
+    assert report.reason.startswith("delta-rs") and "has written to it" in report.reason
+    assert prices(lake) == {1: 10, 2: 20, 3: 30}
+
+
+def test_what_another_engine_compacted_is_followed(lake: Lake) -> None:
+    published(lake)
+    DeltaTable(str(table_of(lake.collection))).optimize.compact()
+    lake.send(updates(((1, 11), 2, 1)), progress([2], [3], {2: 1}))
+    lake.run()
+    assert (published(lake).how, prices(lake)) == ("followed", {1: 11, 2: 20, 3: 30})
+
+
+def test_a_table_is_rebuilt_on_request_if_a_file_is_missing_and_if_since_has_passed_it(lake: Lake) -> None:
+    assert published(lake, Wanted(rebuild=True)).reason == "somebody asked for it"
+    lake.send(updates(((1, 11), 2, 1)), progress([2], [3], {2: 1}))
+    lake.run()
+    for file in table_of(lake.collection).local.glob("publish-*/*.parquet"):
+        file.unlink()
+    assert "is missing" in str(published(lake).reason) and prices(lake) == {1: 11, 2: 20, 3: 30}
+    lake.send(updates(((1, 12), 3, 1)), progress([3], [4], {3: 1}))
+    lake.run()
+    lake.document["collections"]["prices"]["keep"] = 0
+    lake.settings = lake.written()
+    lake.compact()
+    assert published(lake).reason == "since is beyond time 2, which it shows"
+    assert prices(lake) == {1: 12, 2: 20, 3: 30}
+
+
+def test_a_table_with_many_small_files_merges_them_and_a_much_changed_table_is_rebuilt(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(published_files, "SMALL_FILES_MAX", 1)
+    assert (published(lake).files_rewritten, len(files_of(lake))) == (1, 1)
+    monkeypatch.setattr(following, "CHANGED_ROWS_FOLLOWED", 1)
+    lake.send(updates(((1, 11), 2, 1), ((2, 21), 2, 1)), progress([2], [3], {2: 2}))
+    lake.run()
+    assert published(lake).reason == "2 rows have changed, of 3"
+
+
+def test_a_bag_repeats_rows_and_refuses_negative_ones(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark, bag=True)
+    bag = Wanted(bag=True)
+    lake.send(updates(((1, 10), 0, 2), ((2, 20), 0, 1)), progress([0], [1], {0: 2}))
+    lake.run()
+    assert (published(lake, bag).rows, table_of(lake.collection)) == (3, table_of(lake.collection))
+    lake.send(updates(((1, 10), 1, 1), ((2, 20), 1, -1)), progress([1], [2], {1: 2}))
+    lake.run()
+    report = lake.current().results["prices"]
+    assert (report.how, report.rows, report.contents_rows) == ("followed", 3, 3)
+    assert rows_of(lake.collection) == 3 * [{"id": 1, "price": 10}]
+    lake.send(updates(((5, 50), 2, -4)), progress([2], [3], {2: 1}))
+    lake.run()
+    for rebuild in (False, True):
+        with pytest.raises(BagRefused, match=r'row {"id":5,"price":50} occurs -4 times'):
+            published(lake, Wanted(bag=True, rebuild=rebuild))
+    assert len(rows_of(lake.collection)) == 3
+    assert published(lake).reason == "the setting `bag` has changed"
+    assert counted(rows_of(lake.collection), lambda row: str(row["id"])) == {"1": 3, "5": -4}
+
+
+def test_a_process_that_dies_while_it_follows_leaves_the_earlier_contents(lake: Lake) -> None:
+    for place in ("current.after_changes", "current.after_scan", "current.after_files"):
+        stop_at(place, lambda: published(lake))
+        assert prices(lake) == {1: 10, 2: 20}
+    assert (published(lake).how, prices(lake)) == ("followed", {1: 10, 2: 20, 3: 30})
