@@ -759,6 +759,15 @@ class BagRefused(InvalidUsage):
     hint = "leave `bag` out, so that the column `_diff` says how often a row occurs, or have the source correct it"
 
 
+class NoView(InvalidUsage):
+    """The contents of a collection cannot be stated as a query over its stored rows."""
+
+    collection: str
+    reason: str
+    fact = "there is no view of '{collection}': {reason}"
+    hint = "use the published table, which `tidelake path {collection}` names"
+
+
 class NotPublished(InvalidUsage):
     """The contents of a collection were never published as a table for other engines."""
 

@@ -201,6 +201,12 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "have the source correct the row.",
         ("tidelake read NAME", "tidelake current NAME"),
     ),
+    errors.NoView: Entry(
+        "The rows of the contents depend on more than the stored rows of a key or on whole rows, so plain SQL would be "
+        "wrong or would leave keys out.",
+        "Read the published table, or let Tidelake read.",
+        ("tidelake path NAME", "tidelake read NAME"),
+    ),
     errors.NotPublished: Entry(
         "`current` has not run since the collection was created, or nothing is sealed yet.",
         "Seal the collection, then publish its contents.",
