@@ -30,6 +30,7 @@ from tidelake.store.layout import DIFF
 from tidelake.store.proof_log import ProofLog, read_proof_log
 from tidelake.store.publication import Publication
 from tidelake.store.published import (
+    WRITER,
     Look,
     Published,
     PublishedFile,
@@ -218,6 +219,8 @@ class _Attempt:
             return "somebody asked for it"
         if staged.version < 0:
             return "it was not published before"
+        if shown is None and look.changed_by == WRITER:
+            return "its rows were removed when its collection was dropped"
         if look.changed_by is not None:
             return f"{look.changed_by} has written to it"
         if shown is None:

@@ -29,6 +29,8 @@ from tidelake.store.table_log import Entry, checkpoints, entry_path, load_table,
 
 RETENTION_S = 7 * 24 * 3600
 """How long files stay after they were replaced: as long as Delta keeps them by default."""
+WRITER = "Tidelake"
+"""The `engineInfo` of its own commits."""
 _CHECKPOINT_EVERY_COMMITS = 10
 _FOLDER = re.compile(r"publish-([0-9]+)-[0-9a-f]{24}")
 NOTE = "userMetadata"
@@ -190,7 +192,7 @@ def empty_published(table: Location) -> bool:
         "readVersion": version,
         "isolationLevel": "Serializable",
         "isBlindAppend": False,
-        "engineInfo": "Tidelake",
+        "engineInfo": WRITER,
     }
     removes = [{"remove": removed(path, size, now_ms)} for path, size in live.items()]
     entry = put_entry(table, version + 1, [{"commitInfo": info}, *removes])

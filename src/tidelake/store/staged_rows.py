@@ -22,7 +22,16 @@ from tidelake.errors import Conflict, DamagedPublication, DamagedTable
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.failpoints import reach
-from tidelake.store.published import NOTE, Published, PublishedFile, live_files, put_entry, removed, renew_folders
+from tidelake.store.published import (
+    NOTE,
+    WRITER,
+    Published,
+    PublishedFile,
+    live_files,
+    put_entry,
+    removed,
+    renew_folders,
+)
 from tidelake.store.table_log import LOG, load_table, newest_version, read_entry
 
 
@@ -169,7 +178,7 @@ class StagedRows:
                 "numOutputBytes": str(sum(sizes)),
             },
             NOTE: note.model_dump_json(),
-            "engineInfo": "Tidelake",
+            "engineInfo": WRITER,
         }
 
     def _make_files_durable(self) -> None:
