@@ -50,8 +50,11 @@ def wanted_tables(
     names = {collection.name for collection in settings.collections}
     catalog = Catalog(Store(settings.store))
     times = times_to_publish(settings, catalog, is_published or names.__contains__)
-    alone: tuple[None, tuple[str, ...]] = (None, ())
-    return {own.name: Wanted(*times.get(own.name, alone), rebuild=rebuild, bag=own.bag) for own in settings.collections}
+    of_each = {}
+    for own in settings.collections:
+        through, together = times.get(own.name, (None, ()))
+        of_each[own.name] = Wanted(through, together, rebuild, own.bag)
+    return of_each
 
 
 @observed("current")

@@ -90,7 +90,7 @@ def run_steps(
             if observer is not None:
                 with speaking:
                     observer.begins(step, name)
-            done = (STEPS | FURTHER_STEPS | more)[step](spark, only)
+            done = {**STEPS, **FURTHER_STEPS, **more}[step](spark, only)
             if name in done.results:
                 results[step] = done.results[name]
                 if observer is not None:
