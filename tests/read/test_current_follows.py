@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -231,3 +232,15 @@ def test_a_process_that_dies_while_it_follows_leaves_the_earlier_contents(lake: 
         stop_at(place, lambda: published(lake))
         assert prices(lake) == {1: 10, 2: 20}
     assert (published(lake).how, prices(lake)) == ("followed", {1: 10, 2: 20, 3: 30})
+
+
+def test_a_table_that_an_earlier_release_published_is_followed(lake: Lake) -> None:
+    (entry,) = (table_of(lake.collection).local / "_delta_log").glob("*.json")
+    actions = [json.loads(line) for line in entry.read_text().splitlines()]
+    info = actions[0]["commitInfo"]
+    note = json.loads(info["userMetadata"])
+    new = ("how", "reason", "followed_from", "together")
+    info["userMetadata"] = json.dumps({name: value for name, value in note.items() if name not in new})
+    entry.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    report = published(lake)
+    assert (report.how, report.rows_changed, prices(lake)) == ("followed", 1, {1: 10, 2: 20, 3: 30})
