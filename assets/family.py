@@ -6,7 +6,7 @@ reopens.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypedDict
@@ -27,8 +27,9 @@ from dagster import (
 )
 
 import tidelake
-from assets.metadata import Metadata, current_metadata, declared_metadata
+from assets.metadata import Metadata, current_metadata, declared_metadata, published_metadata
 from assets.names import Names
+from assets.options import RunOptions
 from assets.steps import build_ingest, build_seal, lake_of, options_of, step_of, topic_inputs
 from tidelake.settings.collection import CollectionSettings
 
@@ -166,7 +167,7 @@ def _current(names: Names, settings: CollectionSettings, family: Family) -> Asse
         **_shared(settings, family),
     )
     def current(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
-        from jobs.current import rebuild_collection
+        from jobs.current import update_collection
 
         options = options_of(context.op_execution_context, names)
         if not options.selects(settings.name):
@@ -175,13 +176,20 @@ def _current(names: Names, settings: CollectionSettings, family: Family) -> Asse
         with step_of(context.op_execution_context, options):
             lake = lake_of(context.op_execution_context, names)
             collection = lake.open(settings.name)
-            rebuilt = rebuild_collection(lake.session(), collection)
-            metadata: Metadata = {"rebuilt": rebuilt.rebuilt, "contents_rows": rebuilt.contents_rows}
-            metadata |= current_metadata(collection, lake.settings_of(settings.name), rebuilt.rows)
-        if rebuilt.as_of is None:
+            wanted = lake.wanted_tables(options.rebuild, _publishes(context, names, options))[settings.name]
+            published = update_collection(lake.session(), collection, wanted)
+            metadata: Metadata = published_metadata(published)
+            metadata |= current_metadata(collection, lake.settings_of(settings.name), published.rows)
+        if published.as_of is None:
             yield MaterializeResult(metadata=metadata)
         else:
-            metadata["as_of"] = rebuilt.as_of
-            yield MaterializeResult(metadata=metadata, data_version=DataVersion(str(rebuilt.as_of)))
+            metadata["as_of"] = published.as_of
+            yield MaterializeResult(metadata=metadata, data_version=DataVersion(str(published.as_of)))
 
     return current
+
+
+def _publishes(context: AssetExecutionContext, names: Names, options: RunOptions) -> Callable[[str], bool]:
+    """Return whether the run publishes a collection."""
+    selected = context.run.asset_selection
+    return lambda name: options.selects(name) and (selected is None or names.current(name) in selected)

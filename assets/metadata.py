@@ -16,6 +16,7 @@ from tidelake.settings.collection import CollectionSettings
 
 if TYPE_CHECKING:
     from jobs.ingest import IngestReport
+    from tidelake.read.current import CurrentReport
     from tidelake.read.status import CollectionStatus
     from tidelake.seal.report import SealReport
     from tidelake.store.entry import Collection
@@ -153,6 +154,22 @@ def declared_metadata(settings: CollectionSettings) -> Metadata:
         return {}
     columns = table_schema(column_types(record), docs_of(settings), {})
     return {"dagster/column_schema": MetadataValue.table_schema(columns)}
+
+
+def published_metadata(report: CurrentReport) -> Metadata:
+    """Return the numbers of one publication: the plots show what it cost."""
+    metadata: Metadata = {
+        "how": report.how,
+        "contents_rows": report.contents_rows,
+        "rows_changed": report.rows_changed,
+        "rows_rewritten": report.rows_rewritten,
+        "files_rewritten": report.files_rewritten,
+    }
+    if report.reason is not None:
+        metadata["rebuilt_because"] = report.reason
+    if len(report.together) > 1:
+        metadata["together_with"] = listed(list(report.together))
+    return metadata
 
 
 def current_metadata(collection: Collection, settings: CollectionSettings, rows: int) -> Metadata:

@@ -22,6 +22,7 @@ class RunOptions(ConfigurableResource[None]):
         description="Merge the collections' data files, within a budget, if no blocking check has failed.",
     )
     compact_all: bool = Field(default=False, description="Merge all sealed rows into one set of files.")
+    rebuild: bool = Field(default=False, description="Write all rows of the `current` tables, not only what changed.")
     retries: int = Field(
         default=3,
         ge=0,

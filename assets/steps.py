@@ -1,7 +1,7 @@
 """The steps of a collection: ingest, seal and compact. Each is one operation of a run, with its own log and errors."""
 
 import time as clock
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -40,6 +40,7 @@ from tidelake.settings.collection import CollectionSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidelake.read.current import Wanted
     from tidelake.settings.lake import Settings
     from tidelake.store.entry import Collection
 
@@ -66,6 +67,9 @@ class Lake(Protocol):
         Raises:
             ConfigurationError: its block is invalid.
         """
+
+    def wanted_tables(self, rebuild: bool, is_published: Callable[[str], bool]) -> "Mapping[str, Wanted]":
+        """Return what the run publishes of each collection; the first call chooses the times for all of the run."""
 
     def open(self, name: str) -> "Collection":
         """Check the settings of a collection against its topics and the store, and open or create the collection.

@@ -15,6 +15,7 @@ from benchmarks import (
     held,
     lingering,
     many,
+    publishing,
     raw,
     reads,
     requests,
@@ -261,6 +262,18 @@ def _changes_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Li
     yield Line(row, f"{following.TICK}, {state}", following.TWO_READS, ratio, None)
 
 
+def _publishing_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row, state = targets.PUBLISHING, f"{rows / 1e6:g} M rows"
+    bound = 1.5 if rows >= 10_000_000 else None
+    for name in (publishing.BOTH, publishing.PUBLICATION):
+        ratio = 1 / samples.ratio(name, publishing.MERGE)
+        target = bound if name == publishing.BOTH else None
+        yield Line(row, f"{name}, {state}", publishing.MERGE, ratio, target, at_most=True, note=samples.cut)
+    yield Line(row, f"{publishing.PUBLICATION}, {state}", "", samples.median(publishing.PUBLICATION), None, " s")
+    rebuilt = samples.ratio(publishing.PUBLICATION, publishing.REBUILD)
+    yield Line(row, f"{publishing.PUBLICATION}, {state}", publishing.REBUILD, rebuilt, None)
+
+
 def _bytes_lines(updates: int, samples: Samples, measurement: str) -> Iterator[Line]:
     bounds = {written.CLEAN: 1.1, written.STANDARD: 1.3}
     bounds |= dict.fromkeys((written.IN_STEP, written.IN_TURN, written.APART), 2.5)
@@ -327,6 +340,7 @@ _LINES = {
     "many": _many_lines,
     "reads": _reads_lines,
     "changes": _changes_lines,
+    "publishing": _publishing_lines,
     "bytes": _bytes_lines,
     "pathway": _pathway_lines,
     "cluster": _cluster_lines,

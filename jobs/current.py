@@ -1,42 +1,68 @@
-"""Current: rebuild each collection's plain table of the contents before upper, unless data below upper is damaged."""
+"""Current: bring each collection's plain table of the contents to upper, unless data below upper is damaged."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
-from tidelake.read.current import CurrentReport, rebuild_current
+from tidelake.read.current import CurrentReport, Wanted, update_current
+from tidelake.read.together import times_to_publish
 from tidelake.settings.lake import Settings
+from tidelake.store.catalog import Catalog
 from tidelake.store.entry import Collection
+from tidelake.store.layout import Store
 from tidelake.telemetry.steps import observed
 
 
-def run(spark: SparkSession, settings: Settings) -> Report:
-    """Rebuild `current` of every collection.
+def run(
+    spark: SparkSession, settings: Settings, rebuild: bool = False, wanted: Mapping[str, Wanted] | None = None
+) -> Report:
+    """Bring `current` of every collection to upper; collections that share a timeline, to the same time.
+
+    Args:
+        spark: the session.
+        settings: the settings of the collections.
+        rebuild: whether to write all rows, even if nothing has changed.
+        wanted: the result of `wanted_tables`, if it is known already.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
     """
-    return run_step(spark, settings, "current", lambda collection, *_: rebuild_collection(spark, collection))
+    of_each = wanted if wanted is not None else wanted_tables(settings, rebuild)
+    return run_step(
+        spark, settings, "current", lambda collection, own, _: update_collection(spark, collection, of_each[own.name])
+    )
+
+
+def wanted_tables(
+    settings: Settings, rebuild: bool = False, is_published: Callable[[str], bool] | None = None
+) -> dict[str, Wanted]:
+    """Choose what is published of each collection; the times hold for a whole run.
+
+    Args:
+        settings: the settings of the collections.
+        rebuild: whether to write all rows.
+        is_published: whether the run publishes a collection; by default it publishes all.
+    """
+    names = {collection.name for collection in settings.collections}
+    catalog = Catalog(Store(settings.store))
+    times = times_to_publish(settings, catalog, is_published or names.__contains__)
+    of_each = {}
+    for own in settings.collections:
+        through, together = times.get(own.name, (None, ()))
+        of_each[own.name] = Wanted(through, together, rebuild, own.bag)
+    return of_each
 
 
 @observed("current")
-def rebuild_collection(spark: SparkSession, collection: Collection) -> CurrentReport:
-    """Rebuild `current` of one collection."""
-    rebuilt = rebuild_current(spark, collection)
-    log.info(
-        "current",
-        collection=collection.name,
-        as_of=rebuilt.as_of,
-        rows=rebuilt.rows,
-        contents_rows=rebuilt.contents_rows,
-        rebuilt=rebuilt.rebuilt,
-        path=rebuilt.path,
-    )
-    return rebuilt
+def update_collection(spark: SparkSession, collection: Collection, wanted: Wanted) -> CurrentReport:
+    """Bring `current` of one collection to a time."""
+    done = update_current(spark, collection, wanted)
+    log.info("current", collection=collection.name, **done.as_json())
+    return done
 
 
 def main(argv: Sequence[str] | None = None) -> int:

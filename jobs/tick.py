@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time as clock
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from typing import Any, Protocol
@@ -27,12 +27,15 @@ STEPS: dict[str, Callable[[SparkSession, Settings], Report]] = {
 """The steps of a tick, in order."""
 FURTHER_STEPS: dict[str, Callable[[SparkSession, Settings], Report]] = {
     "current": current.run,
+    "current_full": partial(current.run, rebuild=True),
     "validate_full": validate.run_with_pages,
     "compact_full": compact.run,
 }
 """Steps that are not part of a tick."""
 
 
+_PUBLISHING = {"current": False, "current_full": True}
+"""The steps that publish, and whether they write all rows."""
 _ALONE = {"parallel": 1, "collection_limit_s": None}
 """The thread of a collection runs its steps itself."""
 
@@ -58,7 +61,8 @@ def run_steps(
     """Run steps of every collection, `settings.parallel` collections at a time.
 
     A step that fails ends the steps of that collection, as later steps build on it. The exception is a problem with the
-    topic: what was read before is still sealed.
+    topic: what was read before is still sealed. `current` comes after all other steps of all collections, because the
+    tables of one timeline are brought to one time.
 
     Args:
         spark: the session.
@@ -79,14 +83,14 @@ def run_steps(
     one_time = {"ingest": partial(ingest.run, run_ms=int(clock.time() * 1000))}
     speaking = Lock()
 
-    def work(name: str) -> None:
+    def work(name: str, steps: Sequence[str], more: Mapping[str, Callable[..., Report]]) -> None:
         results, only = report.results[name], settings.only((name,)).model_copy(update=_ALONE)
         for step in steps:
             at_work[name] = step
             if observer is not None:
                 with speaking:
                     observer.begins(step, name)
-            done = (STEPS | FURTHER_STEPS | one_time)[step](spark, only)
+            done = {**STEPS, **FURTHER_STEPS, **more}[step](spark, only)
             if name in done.results:
                 results[step] = done.results[name]
                 if observer is not None:
@@ -95,12 +99,24 @@ def run_steps(
             if (error := done.errors.get(name)) is not None:
                 report.errors.setdefault(name, error)
                 if not isinstance(error, SourceError):
+                    stopped.add(name)
                     break
 
-    for name, late in for_each(spark, names, work, settings.parallel, settings.collection_limit_s):
-        if late is not None:
-            report.results[name] = dict(report.results[name])  # the thread may still be at work
-            report.errors[name] = timed_out(late, at_work[name], name)
+    def phase(names: Sequence[str], steps: Sequence[str], more: Mapping[str, Callable[..., Report]]) -> None:
+        do = partial(work, steps=steps, more=more)
+        for name, late in for_each(spark, names, do, settings.parallel, settings.collection_limit_s):
+            if late is not None:
+                report.results[name] = dict(report.results[name])  # the thread may still be at work
+                report.errors[name] = timed_out(late, at_work[name], name)
+                stopped.add(name)
+
+    stopped: set[str] = set()
+    publishing = [step for step in steps if step in _PUBLISHING]
+    phase(names, [step for step in steps if step not in _PUBLISHING], one_time)
+    for step in publishing:
+        left = [name for name in names if name not in stopped]
+        wanted = current.wanted_tables(settings, _PUBLISHING[step], set(left).__contains__)
+        phase(left, [step], {step: partial(current.run, wanted=wanted)})
     return report
 
 

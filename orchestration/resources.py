@@ -1,7 +1,7 @@
 """The resources that all steps of a run share: a Spark session, and the collections of a lake."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from tidelake.settings.lake import LoadedSettings, Settings, load_valid_settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidelake.read.current import Wanted
     from tidelake.store.entry import Collection
 
 
@@ -41,6 +42,7 @@ class LakeResource(SparkResource):
 
     config_file: str
     _loaded: LoadedSettings | None = PrivateAttr(default=None)
+    _wanted: "dict[str, Wanted] | None" = PrivateAttr(default=None)
 
     def setup_for_execution(self, context: InitResourceContext) -> None:
         """Read all settings.
@@ -79,6 +81,14 @@ class LakeResource(SparkResource):
         if name in self.refused:
             raise self.refused[name]
         return self.settings.collection(name)
+
+    def wanted_tables(self, rebuild: bool, is_published: Callable[[str], bool]) -> "Mapping[str, Wanted]":
+        """Return what the run publishes of each collection; the first call chooses the times for all of the run."""
+        if self._wanted is None:
+            from jobs.current import wanted_tables
+
+            self._wanted = wanted_tables(self.settings, rebuild, is_published)
+        return self._wanted
 
     def open(self, name: str) -> "Collection":
         """Check the settings of a collection against its topics and the store, and open or create the collection.

@@ -743,6 +743,32 @@ class NotReclocked(InvalidUsage):
     hint = "only collections with `framing: reclock` mint times"
 
 
+class BagRefused(InvalidUsage):
+    """A table that repeats rows cannot show a row as often as it occurs; it stays as it was."""
+
+    collection: str
+    as_of: int
+    row: str
+    """The row, as JSON."""
+    times: int
+    """How many times it occurs; negative if more were removed than there are."""
+    copies_max: int
+    fact = (
+        "'{collection}' has the setting `bag`, but AS OF {as_of} the row {row} occurs {times} times; it must occur at "
+        "least 0 and at most {copies_max} times"
+    )
+    hint = "leave `bag` out, so that the column `_diff` says how often a row occurs, or have the source correct it"
+
+
+class NoView(InvalidUsage):
+    """The contents of a collection cannot be stated as a query over its stored rows."""
+
+    collection: str
+    reason: str
+    fact = "there is no view of '{collection}': {reason}"
+    hint = "use the published table, which `tidelake path {collection}` names"
+
+
 class NotPublished(InvalidUsage):
     """The contents of a collection were never published as a table for other engines."""
 

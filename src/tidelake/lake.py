@@ -584,6 +584,21 @@ class LakeCollection:
             stored, store_id = self._stored(), OpenTable(self._catalog.store.catalog).id
             return Places(publication_of(stored), older_table(stored), stored.paths.updates, store_id)
 
+    def view_sql(self, dialect: Literal["spark", "duckdb"]) -> str:
+        """Return a statement that creates a view of the contents AS OF the last sealed time in another engine.
+
+        The view reads the files of the version for which it was printed, and shows this time for good. Files that are
+        merged later are deleted a day later. No JVM is started.
+
+        Raises:
+            UpperError: nothing is sealed yet.
+            NoView: the contents cannot be stated as a query; the published table has them.
+        """
+        from tidelake.read.view_sql import view_sql
+
+        with _engine_errors():
+            return view_sql(self._stored(), dialect)
+
     # --- holding a time ----------------------------------------------------------------------------------------------
 
     def acquire(self, at: int | None = None, lease: timedelta = _LEASE, purpose: str = "") -> ReadCapability:

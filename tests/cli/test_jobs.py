@@ -39,7 +39,10 @@ def test_run_does_what_a_scheduled_tick_does_and_says_it_in_sentences(lake: Lake
         "prices: compact: nothing to merge, since is 0",
     ]
     lake.send(updates((3, 3, 1)))
-    assert call("run", "--current", *config).splitlines()[-1] == "prices: current: 3 rows as of 3"
+    assert (
+        call("run", "--current", *config).splitlines()[-1]
+        == "prices: current: 3 rows as of 3, rebuilt: it was not published before"
+    )
     assert call("current", *config) == "prices: current: 3 rows as of 3, unchanged\n"
     assert call("ingest", NAME, *config) == "prices: ingest: no new messages\n"
     assert call("seal", *config) == "prices: seal: nothing new, upper is 4\n"

@@ -20,7 +20,8 @@ from tidelake.store.dead_notes import DEAD
 from tidelake.store.failpoints import FAILPOINTS, TABLES
 from tidelake.store.files import read_rows, write_run
 from tidelake.store.layout import QUARANTINE_SCHEMA, RUN, new_run
-from tidelake.store.published import StagedRows, read_published
+from tidelake.store.published import read_published
+from tidelake.store.staged_rows import StagedRows
 from tidelake.store.state import UPPER
 from tidelake.store.table_log import checkpoints
 

@@ -18,7 +18,7 @@ from tests.stops import stop_at
 from tidelake.cli.app import main
 from tidelake.errors import ClockAhead, DamagedTable, NotReclocked, TopicGap, UpperError
 from tidelake.ingest import reclock
-from tidelake.read.current import rebuild_current
+from tidelake.read.current import update_current
 from tidelake.store.commit import OpenTable
 from tidelake.store.failpoints import on_reach
 from tidelake.store.files import discard_run, read_rows
@@ -386,20 +386,20 @@ def test_compaction_and_current_do_nothing_if_all_newer_ticks_are_idle(idle: Idl
     idle.tick_at(100)
     idle.tick_at(1000)
     assert idle.compact(full=True).merges == 1
-    built = rebuild_current(idle.spark, idle.collection)
-    assert (built.rebuilt, built.as_of) == (True, idle.upper - 1)
+    built = update_current(idle.spark, idle.collection)
+    assert (built.published, built.as_of) == (True, idle.upper - 1)
     files = [file.path for file in idle.table.files()]
     for after_s in (2000, 3000):
         assert idle.tick_at(after_s) == (1, after_s)
         compacted = idle.compact(full=True)
         assert (compacted.merges, compacted.since) == (0, (idle.now_ms - 600_000,))
-        shown = rebuild_current(idle.spark, idle.collection)
-        assert (shown.rebuilt, shown.as_of, shown.rows) == (False, idle.upper - 1, 2)
+        shown = update_current(idle.spark, idle.collection)
+        assert (shown.published, shown.as_of, shown.rows) == (False, idle.upper - 1, 2)
     assert [file.path for file in idle.table.files()] == files
     assert [row["id"] for row in idle.rows()] == [1, 2]
     idle.put({"id": 3, "page": "c"})
     idle.tick_at(3001)
-    assert rebuild_current(idle.spark, idle.collection).rebuilt
+    assert update_current(idle.spark, idle.collection).published
     assert [row["id"] for row in idle.rows()] == [1, 2, 3]
     assert not idle.validate(full=True).damaged
 

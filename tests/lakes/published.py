@@ -10,6 +10,7 @@ from tidelake.read.publication import publication_of
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.entry import Collection
+from tidelake.store.published import live_files
 
 
 def table_of(collection: Collection) -> Location:
@@ -25,3 +26,19 @@ def rows_of(collection: Collection) -> list[dict[str, Any]]:
     read = DeltaTable(str(table), storage_options=blobs.delta_options(table)).to_pyarrow_table()
     rows: list[dict[str, Any]] = read.to_pylist()
     return rows
+
+
+def rows_in_duckdb(collection: Collection) -> list[dict[str, Any]]:
+    """The published rows, as DuckDB reads them from the live files."""
+    import duckdb
+
+    files = [str(table_of(collection) / path) for path in _live(collection)]
+    if not files:
+        return []
+    read: list[dict[str, Any]] = duckdb.read_parquet(files, union_by_name=True).to_arrow_table().to_pylist()
+    return read
+
+
+def _live(collection: Collection) -> list[str]:
+    table = table_of(collection)
+    return [file.path for file in live_files(DeltaTable(str(table), storage_options=blobs.delta_options(table)))]

@@ -19,7 +19,7 @@ from tests.stops import stop_at
 from tidelake import open_lake
 from tidelake.errors import DamagedPublication, Fenced, NotPublished, UnknownCollection
 from tidelake.lake import LakeCollection
-from tidelake.read.current import CurrentReport, rebuild_current
+from tidelake.read.current import CurrentReport, update_current
 from tidelake.read.publication import contents_rows, publication_of
 from tidelake.store.commit import OpenTable
 
@@ -98,7 +98,7 @@ def test_the_table_says_what_it_is(lake: Lake) -> None:
     noted = json.loads(table.history(1)[0]["userMetadata"])
     assert (noted["collection"], noted["collection_id"], noted["as_of"]) == (NAME, entry.id, 2)
     send_more(lake)
-    assert published(lake).rebuilt
+    assert published(lake).published
     table = DeltaTable(str(table_of(lake.collection)))
     assert "as of time 3;" in table.metadata().description
     assert table.history(1)[0]["userMetadata"].count('"as_of":3')
@@ -106,7 +106,7 @@ def test_the_table_says_what_it_is(lake: Lake) -> None:
 
 def test_each_number_of_rows_says_what_it_counts(lake: Lake) -> None:
     report = published(lake)
-    assert (report.rebuilt, report.rows, report.contents_rows) == (False, 2, 6)
+    assert (report.published, report.rows, report.contents_rows) == (False, 2, 6)
     assert contents_rows(lake.collection) == (6, 2)
     send_more(lake)
     assert contents_rows(lake.collection) == (6, 2)  # until the next publication
@@ -151,10 +151,10 @@ def test_a_name_that_passes_to_another_collection_is_one_overwriting_commit_in_t
     assert bound is not None
     assert (noted["collection_id"], noted["bound_at_ms"]) == (renewed.entry.id, bound.publication.bound_at_ms)
     with pytest.raises(UnknownCollection):
-        rebuild_current(lake.spark, first)
+        update_current(lake.spark, first)
     renamed = lake.catalog.find("old_prices")
     assert publication_of(renamed) is None
-    rebuild_current(lake.spark, renamed)
+    update_current(lake.spark, renamed)
     assert table_of(renamed).name == "old_prices" and len(rows_of(renamed)) == 2
     assert DeltaTable(path).version() == version + 1
 
@@ -169,7 +169,7 @@ def test_between_the_binding_and_the_commit_the_table_is_not_taken_for_the_new_c
     assert contents_rows(lake.collection) is None
     with pytest.raises(NotPublished):
         call("path", NAME, "--config", str(lake.file))
-    assert published(lake).rebuilt and contents_rows(lake.collection) == (6, 2)
+    assert published(lake).published and contents_rows(lake.collection) == (6, 2)
 
 
 @pytest.mark.parametrize("place", ["current.before_write", "current.after_files", "current.after_entry"])
@@ -180,7 +180,7 @@ def test_a_publication_that_was_interrupted_shows_the_old_or_the_new_contents(la
     is_new = place == "current.after_entry"
     assert shown == ({2: 5} if is_new else {1: 1, 2: 5})
     assert contents_rows(lake.collection) == ((5, 3) if is_new else (6, 2))
-    assert published(lake).rebuilt is not is_new
+    assert published(lake).published is not is_new
     assert {row["id"]: row["_diff"] for row in rows_of(lake.collection)} == {2: 5}
 
 
@@ -195,14 +195,14 @@ def test_if_another_process_publishes_first_the_contents_are_read_once_more(lake
     def meet(name: str) -> None:
         reached.append(name)
         if name == "current.after_files" and reached.count(name) == 1:
-            rebuild_current(lake.spark, lake.collection)
+            update_current(lake.spark, lake.collection)
 
     on_reach(meet)
     try:
         report = published(lake)
     finally:
         on_reach(None)
-    assert (report.rebuilt, report.as_of) == (False, 3)
+    assert (report.published, report.as_of) == (False, 3)
     assert DeltaTable(path).version() == version + 1
     assert len(list((lake.root / "store" / "tables" / NAME).glob("publish-*"))) == 2
 
@@ -212,7 +212,7 @@ def test_a_fenced_process_does_not_publish(lake: Lake) -> None:
     before = lake.collection
     lake.catalog.fence(NAME, None)
     with pytest.raises(Fenced):
-        rebuild_current(lake.spark, before)
+        update_current(lake.spark, before)
     assert contents_rows(lake.collection) == (6, 2)
 
 
@@ -264,4 +264,4 @@ def test_a_damaged_table_does_not_hide_the_status(lake: Lake) -> None:
     send_more(lake)
     assert isinstance(lake.current().errors[NAME], DamagedPublication)
     shutil.rmtree(log.parent)  # what the table shows can always be published again
-    assert published(lake).rebuilt and contents_rows(lake.collection) == (5, 3)
+    assert published(lake).published and contents_rows(lake.collection) == (5, 3)

@@ -13,7 +13,8 @@ from tests.report.stored import NAME, Stored
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.catalog import Catalog
-from tidelake.store.published import Published, StagedRows, published_table
+from tidelake.store.published import Published, published_table
+from tidelake.store.staged_rows import StagedRows
 
 
 def publish(catalog: Catalog, name: str = NAME) -> Location:

@@ -15,13 +15,8 @@ from tests.stops import stop_at
 from tidelake.errors import Conflict, DamagedPublication
 from tidelake.storage.location import Location, locate
 from tidelake.store.dead_notes import DEAD
-from tidelake.store.published import (
-    RETENTION_S,
-    Published,
-    StagedRows,
-    maintain_published,
-    read_published,
-)
+from tidelake.store.published import RETENTION_S, Published, maintain_published, read_published
+from tidelake.store.staged_rows import StagedRows
 
 NOTE = Published(
     collection="prices",
@@ -204,3 +199,19 @@ def test_a_long_log_gets_checkpoints(table: Location) -> None:
     for number in range(10):
         (log / f"{number:020d}.json").unlink()
     assert rows(table) == [11]
+
+
+def test_files_that_were_replaced_go_a_week_later_although_their_folder_has_a_live_one(table: Location) -> None:
+    staged = StagedRows(table)
+    write_deltalake(str(staged.folder), pa.table({"id": [1]}))
+    write_deltalake(str(staged.folder), pa.table({"id": [2]}), mode="append")
+    files = DeltaTable(str(staged.folder)).file_uris()
+    # Only the first entry is taken, so the other file is one that a later publication has replaced.
+    staged.take()
+    staged.commit("t", "", NOTE)
+    for age_s in (0, 8 * 86_400):
+        for note in (table.local / DEAD).glob("*.json"):
+            os.utime(note, (time.time() - age_s, time.time() - age_s))
+        assert len(list(staged.folder.local.glob("*.parquet"))) == 2
+        maintain_published(table)
+    assert len(list(staged.folder.local.glob("*.parquet"))) == 1 and len(files) == 2

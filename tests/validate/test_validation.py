@@ -73,11 +73,11 @@ def shown(lake: Lake) -> list[tuple[int, int]]:
 
 def test_current_has_the_contents_before_upper_and_is_not_rebuilt_before_upper_moves(sealed: Lake) -> None:
     assert shown(sealed) == [(1, 1), (2, 5)]
-    assert sealed.current().results[NAME].rebuilt is False
+    assert sealed.current().results[NAME].published is False
     sealed.send(updates((1, 3, -1)), progress([3], [4], {3: 1}))
     sealed.run()
     rebuilt = sealed.current().results[NAME]
-    assert (rebuilt.as_of, rebuilt.rows, rebuilt.rebuilt) == (3, 1, True)
+    assert (rebuilt.as_of, rebuilt.rows, rebuilt.published) == (3, 1, True)
     assert shown(sealed) == [(2, 5)]
 
 
@@ -102,9 +102,9 @@ def test_current_that_was_built_on_damage_is_rebuilt_once_the_damage_is_repaired
     OpenTable(sealed.collection.paths.updates).commit({}, [], ["ingest-smuggled"])
     assert not sealed.validate().damaged
     rebuilt = sealed.current().results[NAME]
-    assert (rebuilt.as_of, rebuilt.rebuilt) == (4, True)
+    assert (rebuilt.as_of, rebuilt.published) == (4, True)
     assert shown(sealed) == [(1, 1), (2, 5)]
-    assert not sealed.current().results[NAME].rebuilt
+    assert not sealed.current().results[NAME].published
 
 
 def test_a_changed_multiplicity_is_found_by_the_sum_of_all_diffs(sealed: Lake) -> None:

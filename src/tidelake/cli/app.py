@@ -37,6 +37,7 @@ from tidelake.cli.topic import app as topic_app
 from tidelake.cli.trace import trace
 from tidelake.cli.upgrade import upgrade
 from tidelake.cli.verify import repair, verify
+from tidelake.cli.view import view
 from tidelake.errors import TidelakeError
 from tidelake.spark.interrupt import interruptible, is_interrupted
 from tidelake.spark.jar_error import JarError
@@ -72,8 +73,8 @@ def options(
 for _job in (jobs.run, jobs.ingest, jobs.seal, jobs.validate, jobs.compact, jobs.current):
     app.command()(_job)
 for _command in (
-    status, explain, trace, history, path, read, at, diff, changes, subscribe, quarantine, times, late, hold, holds,
-    release, fence, verify, repair, upgrade, rename, drop, gc, doctor, init, metrics, errors,
+    status, explain, trace, history, path, view, read, at, diff, changes, subscribe, quarantine, times, late, hold,
+    holds, release, fence, verify, repair, upgrade, rename, drop, gc, doctor, init, metrics, errors,
 ):  # fmt: skip
     app.command()(_command)
 add_generate(app)

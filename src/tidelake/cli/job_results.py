@@ -84,7 +84,15 @@ def _compact(result: Any, show: Callable[[int], str]) -> str:
 def _current(result: Any, show: Callable[[int], str]) -> str:
     if result.as_of is None:
         return "nothing is sealed yet, so there is no table"
-    return f"{counted(result.rows, 'row')} as of {show(result.as_of)}{'' if result.rebuilt else ', unchanged'}"
+    text = f"{counted(result.rows, 'row')} as of {show(result.as_of)}"
+    if result.how == "followed":
+        text += f", {result.rows_changed:,} changed, {counted(result.files_rewritten, 'file')} rewritten"
+    elif result.how == "rebuilt":
+        text += f", rebuilt: {result.reason}"
+    else:
+        text += ", unchanged"
+    others = len(result.together) - 1
+    return f"{text}; together with {counted(others, 'other')}" if others > 0 else text
 
 
 _SENTENCES: dict[str, Callable[[Any, Callable[[int], str]], str]] = {

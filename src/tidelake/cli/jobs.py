@@ -57,9 +57,17 @@ def compact(
     run_steps(["compact_full" if full else "compact"], names, config, as_json)
 
 
-def current(names: NamesArgument = None, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
-    """Bring the plain tables of the contents up to upper, unless data below upper is damaged."""
-    run_steps(["current"], names, config, as_json)
+def current(
+    names: NamesArgument = None,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Write all rows, not only those that changed.")] = False,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring the plain tables of the contents up to upper, unless data below upper is damaged.
+
+    Only what has changed is written. Collections that share a timeline are brought to the same time.
+    """
+    run_steps(["current_full" if rebuild else "current"], names, config, as_json)
 
 
 def run(

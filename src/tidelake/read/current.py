@@ -1,17 +1,25 @@
-"""`current`: publishes the contents at upper as a plain Delta table for every engine, under the collection's name."""
+"""`current`: publishes the contents at upper as a plain Delta table for every engine, under the collection's name.
+
+The table follows the changes: `following` finds the files that they touch, and one commit swaps these files. If that is
+not possible or not cheaper, the whole table is written again, and the report says why.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.errors import Conflict, DamagedTable
 from tidelake.plugins.envelope import form_of
-from tidelake.read.snapshot import Snapshot, last_time, snapshot
-from tidelake.spark.observation import Observed
+from tidelake.read.copies import Shape, Shaped, shape_of
+from tidelake.read.following import follow
+from tidelake.read.published_files import CannotFollow, PublishedTable
+from tidelake.read.snapshot import last_time, snapshot
 from tidelake.storage import blobs
 from tidelake.store.catalog import Catalog
 from tidelake.store.column_docs import column_docs
@@ -21,8 +29,17 @@ from tidelake.store.failpoints import reach
 from tidelake.store.layout import DIFF
 from tidelake.store.proof_log import ProofLog, read_proof_log
 from tidelake.store.publication import Publication
-from tidelake.store.published import Published, StagedRows, maintain_published, published_table, read_published
+from tidelake.store.published import (
+    WRITER,
+    Look,
+    Published,
+    PublishedFile,
+    look_at,
+    maintain_published,
+    published_table,
+)
 from tidelake.store.retry import LostRace, retry_work
+from tidelake.store.staged_rows import StagedRows
 from tidelake.store.state import CLOSED, UPPER, idle_lower
 from tidelake.store.table_log import LOG
 
@@ -37,28 +54,70 @@ class CurrentReport:
     as_of: int | None
     """The last sealed time when the contents were published; None while nothing is sealed."""
     rows: int
-    """Number of rows of the table: distinct rows of the contents."""
-    rebuilt: bool
+    """Number of rows of the table: distinct rows of the contents, or all of them if it is a bag."""
+    how: Literal["unchanged", "followed", "rebuilt"] = "unchanged"
+    """Whether this run changed nothing, applied the changes, or wrote all rows."""
     contents_rows: int = 0
-    """Number of rows of the contents; it differs from `rows` if a row occurs more than once."""
+    """Number of rows of the contents; it differs from `rows` if `_diff` states that a row occurs more than once."""
     path: str | None = None
     """The table; None while nothing is sealed."""
+    reason: str | None = None
+    """Why it was rebuilt; None if it was not."""
+    rows_changed: int = 0
+    """Rows of the contents that came or went or, with a key, keys whose row did; 0 if the table was rebuilt."""
+    files_rewritten: int = 0
+    """Files of the table that were replaced."""
+    rows_rewritten: int = 0
+    """Rows that were written, changed or not."""
+    together: tuple[str, ...] = ()
+    """The collections that this publication shows at the same time; empty if it was published alone."""
+
+    @property
+    def published(self) -> bool:
+        """Whether this run made a commit."""
+        return self.how != "unchanged"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as JSON values; `rebuilt` is whether all rows were written."""
+        return asdict(self) | {"rebuilt": self.how == "rebuilt"}
 
 
-def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentReport:
+@dataclass(frozen=True)
+class Wanted:
+    """What a publication is to show, and how."""
+
+    through: int | None = None
+    """The time to publish; by default the last sealed time. A table that shows a later one stays as it is."""
+    together: tuple[str, ...] = ()
+    """The collections that are brought to this time together, for the note."""
+    rebuild: bool = False
+    """Whether to write all rows, even if nothing has changed."""
+    bag: bool = False
+    """Whether rows are repeated, instead of having `_diff`; only if the collection has no key."""
+
+
+CONTENTS_AT_UPPER = Wanted()
+"""The last sealed time, by itself, and only what has changed."""
+
+
+def update_current(spark: SparkSession, collection: Collection, wanted: Wanted = CONTENTS_AT_UPPER) -> CurrentReport:
     """Publish the contents before upper; leave the table unchanged if upper has not moved.
 
-    A table that was built before damage was found may contain the damage, so it is rebuilt after a repair.
-    The table has the data's columns and, unless the collection has a key, `_diff`, which says how many times a row
-    occurs.
-    One commit replaces its rows, its name and its comments. If another process publishes first, the contents are read
-    once more.
+    A table that was published before damage was found may contain the damage, so it is rebuilt after a repair.
+    The table has the data's columns and, unless the collection has a key or is a bag, `_diff`, which says how many
+    times a row occurs.
+    One commit changes its rows, its name and its comments. If another process publishes first, the table is read once
+    more.
 
     Raises:
         DamagedTable: the last validation found that something below upper is not what was proven.
+        BagRefused: a row cannot be repeated as often as it occurs. The table stays as it was.
+        KeysInError: keys are in error at the time to publish.
         Fenced: the collection's epoch was raised after it was opened.
         UnknownCollection: the store does not have this collection under this name any more.
         Conflict: other processes published first, each time.
+
+    Cost: see `following.follow`; a rebuild reads and writes the contents.
     """
     proofs = read_proof_log(collection)
     if proofs.damaged is not None:
@@ -66,98 +125,243 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
     table = OpenTable(collection.paths.updates)
     upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
     if upper == 0 and not closed:
-        return CurrentReport(None, 0, False)
-    at = max(last_time(upper, closed), 0)
-
-    def work() -> CurrentReport:
-        publication = Catalog(collection.paths.store).publish(collection)
-        reach("current.after_catalog")
-        path = published_table(collection, publication)
-        shown = read_published(path)
-        if shown is not None and _is_up_to_date(shown, collection, table, proofs, at):
-            return CurrentReport(at, shown.rows, False, shown.contents_rows, str(path))
-        note = _publish(spark, collection, publication, proofs, at)
-        return CurrentReport(note.as_of, note.rows, True, note.contents_rows, str(path))
-
+        return CurrentReport(None, 0)
+    last = max(last_time(upper, closed), 0)
+    attempt = _Attempt(spark, collection, wanted, table, proofs, last)
     failure = f"{_ATTEMPTS_MAX} attempts to publish the contents failed"
-    return retry_work(work, collection.paths.updates, failure, attempts_max=_ATTEMPTS_MAX)
+    return retry_work(attempt.run, collection.paths.updates, failure, attempts_max=_ATTEMPTS_MAX)
 
 
-def _is_up_to_date(shown: Published, collection: Collection, table: OpenTable, proofs: ProofLog, at: int) -> bool:
-    unchanged = idle_lower(table)  # the contents of idle ticks are those of the time before them
-    return (
-        shown.collection_id == collection.entry.id
-        and (at if unchanged is None else unchanged - 1) <= shown.as_of <= at
-        and shown.proofs_at_ms >= proofs.damaged_at_ms
-        and {field.name for field in form_of(collection.entry).fields} <= set(shown.columns)
-    )
+@dataclass(frozen=True)
+class _Written:
+    """What an attempt has staged."""
+
+    rows: int
+    contents_rows: int
+    since: int
+    upper: int
+    replaced: Sequence[PublishedFile] | None
+    """The files that the staged rows replace; None means all."""
+    rows_changed: int = 0
 
 
-def _publish(
-    spark: SparkSession, collection: Collection, publication: Publication, proofs: ProofLog, at: int
-) -> Published:
-    """Write the contents AS OF a time, and commit them.
+@dataclass(frozen=True)
+class _Attempt:
+    """One publication, from fresh state on each run."""
 
-    Raises:
-        LostRace: another process has published first.
-    """
-    staged = StagedRows(published_table(collection, publication))
-    latest = snapshot(spark, collection, at)
-    contents = Observed(latest.contents, F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("contents_rows"))
-    table = _described(contents.frame, collection)
-    reach("current.before_write")
-    blobs.prepare_spark(spark, staged.folder)
-    table.write.format("delta").save(str(staged.folder))
-    rows = staged.take()
-    blobs.delete_what_spark_wrote(spark, staged.folder / LOG)  # Delta creates an empty folder there
-    reach("current.after_files")
-    contents_rows = int(contents.values()["contents_rows"] or 0) if rows else 0
-    if collection.entry.key and contents_rows != rows:
-        staged.discard()
-        fact = f"{rows} keys have {contents_rows} rows AS OF {at}, although each key has at most one"
-        raise DamagedTable(str(collection.paths.updates), fact)
-    note = Published(
-        collection=collection.name,
-        collection_id=collection.entry.id,
-        as_of=latest.as_of,
-        since=latest.since,
-        upper=latest.upper,
-        bound_at_ms=publication.bound_at_ms,
-        published_at_ms=int(time.time() * 1000),
-        proofs_at_ms=proofs.newest_at_ms,
-        rows=rows,
-        contents_rows=contents_rows,
-        columns=tuple(table.columns),
-    )
-    # A collection that lost its name while Spark was writing must not overwrite its successor's table.
-    if Catalog(collection.paths.store).publish(collection) != publication:
-        raise LostRace
-    try:
-        staged.commit(publication.name, _comment(collection, latest), note)
-    except Conflict as conflict:
-        staged.discard()
-        raise LostRace from conflict
-    reach("current.after_write")
-    maintain_published(staged.table)
-    return note
+    spark: SparkSession
+    collection: Collection
+    wanted: Wanted
+    table: OpenTable
+    proofs: ProofLog
+    last: int
+    """The last sealed time."""
+
+    @property
+    def as_of(self) -> int:
+        """The time to publish."""
+        return self.last if self.wanted.through is None else self.wanted.through
+
+    @property
+    def shape(self) -> Shape:
+        """How the table shows multiplicities."""
+        return shape_of(self.collection, self.wanted.bag)
+
+    def run(self) -> CurrentReport:
+        """Publish once.
+
+        Raises:
+            LostRace: another process has published first.
+        """
+        publication = Catalog(self.collection.paths.store).publish(self.collection)
+        reach("current.after_catalog")
+        # The version comes first: if the note is that of a later version, the commit fails.
+        staged = StagedRows(published_table(self.collection, publication))
+        look = look_at(staged.table)
+        shown, path = look.shown, str(staged.table)
+        reason = self._reason_to_rebuild(staged, look)
+        if shown is not None and reason is None and self._is_up_to_date(shown):
+            return CurrentReport(
+                shown.as_of if shown.as_of > self.as_of else self.as_of,
+                shown.rows,
+                contents_rows=shown.contents_rows,
+                path=path,
+                together=shown.together,
+            )
+        written = None
+        if shown is not None and reason is None:
+            try:
+                written = self._follow(staged, shown)
+            except CannotFollow as cannot:
+                reason = str(cannot)
+        if written is None:
+            written = self._rebuild(staged)
+        assert shown is not None or reason is not None
+        note = self._note(publication, written, reason, None if shown is None else shown.as_of)
+        self._commit(staged, publication, note, written)
+        return CurrentReport(
+            note.as_of,
+            note.rows,
+            note.how,
+            note.contents_rows,
+            path,
+            reason,
+            written.rows_changed,
+            staged.replaced,
+            staged.rows,
+            note.together,
+        )
+
+    def _reason_to_rebuild(self, staged: StagedRows, look: Look) -> str | None:
+        """Return why the table has to be rebuilt, as far as that shows before its files are looked at."""
+        shown = look.shown
+        if self.wanted.rebuild:
+            return "somebody asked for it"
+        if staged.version < 0:
+            return "it was not published before"
+        if shown is None and look.changed_by == WRITER:
+            return "its rows were removed when its collection was dropped"
+        if look.changed_by is not None:
+            return f"{look.changed_by} has written to it"
+        if shown is None:
+            return "its log does not state what it shows"
+        if shown.collection_id != self.collection.entry.id:
+            return f"it shows the earlier collection {shown.collection_id}"
+        if shown.proofs_at_ms < self.proofs.damaged_at_ms:
+            return "damage was found after it was published"
+        if shown.as_of > self.last:
+            return f"it shows time {shown.as_of}, which is beyond upper"
+        wanted = {field.name for field in form_of(self.collection.entry, self.table).fields}
+        new = sorted(wanted - set(shown.columns))
+        if new:
+            return f"the contents have the new column {new[0]}"
+        if (DIFF in shown.columns) != (self.shape == "diff"):
+            return "the setting `bag` has changed"
+        return None
+
+    def _is_up_to_date(self, shown: Published) -> bool:
+        if shown.as_of > self.as_of:  # it was published alone, and never goes back
+            return True
+        if self.wanted.together:  # all tables of the group name the same time
+            return shown.as_of == self.as_of and set(shown.together) == set(self.wanted.together)
+        return shown.as_of >= min(self.as_of, self._unchanged_since())
+
+    def _unchanged_since(self) -> int:
+        """Return the time from which on the contents are those of the last time: idle ticks change nothing."""
+        idle = idle_lower(self.table)
+        return self.last if idle is None else idle - 1
+
+    def _follow(self, staged: StagedRows, shown: Published) -> _Written:
+        """Stage what the changes since the last publication replace.
+
+        Raises:
+            CannotFollow: the table has to be rebuilt; nothing is staged.
+            LostRace: another process has published first.
+        """
+        base = PublishedTable.load(self.spark, staged, shown)
+        if min(self.as_of, self._unchanged_since()) <= shown.as_of:
+            since, upper, _ = self.collection.readable_range(self.table)
+            return _Written(shown.rows, shown.contents_rows, since[0] if since else upper, upper, ())
+        with follow(base, self.collection, self.as_of, self.shape) as found:
+            contents_rows = shown.contents_rows + found.contents_added
+            if found.rows is not None:
+                rows = self._write(staged, found.rows)
+                if found.expected_rows not in (None, rows):
+                    staged.discard()
+                    raise CannotFollow(f"{rows} rows were to be written instead of {found.expected_rows}")
+                if found.shaped is not None:
+                    with staged.discarded_on_error():
+                        found.shaped.total(self.collection, self.as_of)
+            rows = shown.rows - sum(file.rows or 0 for file in found.replaced) + staged.rows
+            if self.shape != "diff" and rows != contents_rows:
+                staged.discard()
+                raise CannotFollow(f"it would have {rows} rows instead of {contents_rows}")
+            changes = found.found
+            return _Written(rows, contents_rows, changes.since, changes.upper, found.replaced, found.rows_changed)
+
+    def _rebuild(self, staged: StagedRows) -> _Written:
+        """Stage all rows of the contents."""
+        latest = snapshot(self.spark, self.collection, self.as_of)
+        contents = Shaped(latest.contents, self.shape)
+        staged.restart()
+        rows = self._write(staged, contents.rows)
+        with staged.discarded_on_error():
+            contents_rows = contents.total(self.collection, self.as_of) if rows or self.shape == "bag" else 0
+            if self.shape == "key" and contents_rows != rows:
+                fact = f"{rows} keys have {contents_rows} rows AS OF {self.as_of}, although each key has at most one"
+                raise DamagedTable(str(self.collection.paths.updates), fact)
+        return _Written(rows, contents_rows, latest.since, latest.upper, None)
+
+    def _write(self, staged: StagedRows, rows: DataFrame) -> int:
+        """Let Spark write rows of the table; return their number."""
+        reach("current.before_write")
+        blobs.prepare_spark(self.spark, staged.folder)
+        _described(rows, self.collection).write.format("delta").save(str(staged.folder))
+        number = staged.take()
+        blobs.delete_what_spark_wrote(self.spark, staged.folder / LOG)  # Delta creates an empty folder there
+        reach("current.after_files")
+        return number
+
+    def _note(self, publication: Publication, written: _Written, reason: str | None, before: int | None) -> Published:
+        names = [field.name for field in form_of(self.collection.entry, self.table).fields]
+        return Published(
+            collection=self.collection.name,
+            collection_id=self.collection.entry.id,
+            as_of=self.as_of,
+            since=written.since,
+            upper=written.upper,
+            bound_at_ms=publication.bound_at_ms,
+            published_at_ms=int(time.time() * 1000),
+            proofs_at_ms=self.proofs.newest_at_ms,
+            rows=written.rows,
+            contents_rows=written.contents_rows,
+            columns=(*names, DIFF) if self.shape == "diff" else tuple(names),
+            how="followed" if reason is None else "rebuilt",
+            reason=reason,
+            followed_from=before if reason is None else None,
+            together=self.wanted.together,
+        )
+
+    def _commit(self, staged: StagedRows, publication: Publication, note: Published, written: _Written) -> None:
+        """Commit what is staged.
+
+        Raises:
+            LostRace: another process has published first.
+        """
+        # A collection that lost its name while Spark was writing must not overwrite its successor's table.
+        if Catalog(self.collection.paths.store).publish(self.collection) != publication:
+            raise LostRace
+        try:
+            staged.commit(publication.name, _comment(self.collection, note, self.shape), note, written.replaced)
+        except Conflict as conflict:
+            staged.discard()
+            raise LostRace from conflict
+        reach("current.after_write")
+        maintain_published(staged.table)
 
 
 def _described(contents: DataFrame, collection: Collection) -> DataFrame:
     """Return the columns of the published table, each with its comment."""
     docs = column_docs(collection.entry) | {DIFF: _DIFF_COMMENT}
-    names = [name for name in contents.columns if name != DIFF or not collection.entry.key]
     return contents.select(
-        *(F.col(f"`{name}`").alias(name, metadata={"comment": docs[name]} if name in docs else {}) for name in names)
+        *(
+            F.col(f"`{name}`").alias(name, metadata={"comment": docs[name]} if name in docs else {})
+            for name in contents.columns
+        )
     )
 
 
-def _comment(collection: Collection, latest: Snapshot) -> str:
+def _comment(collection: Collection, note: Published, shape: Shape) -> str:
     """Return the comment of a published table."""
     entry = collection.entry
-    times = f"Contents of the Tidelake collection '{entry.name}' (id {entry.id}) as of time {latest.as_of}"
-    since = f"times from {latest.since} on can be read with `tidelake read {entry.name} --as-of TIME`"
-    if entry.key:
+    times = f"Contents of the Tidelake collection '{entry.name}' (id {entry.id}) as of time {note.as_of}"
+    since = f"times from {note.since} on can be read with `tidelake read {entry.name} --as-of TIME`"
+    if shape == "key":
         reads = f"One row for each key ({', '.join(entry.key)}), so count(*) counts rows."
+    elif shape == "bag":
+        reads = "A row that occurs several times is there several times, so count(*) counts rows."
     else:
         reads = "`_diff` says how many times a row occurs: sum(_diff) counts rows, and count(*) counts distinct rows."
-    return f"{times}; {since}. {reads}"
+    others = [name for name in note.together if name != entry.name]
+    with_others = f" Brought to this time together with {', '.join(others)}." if others else ""
+    return f"{times}; {since}. {reads}{with_others}"

@@ -195,6 +195,18 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "Use one of the topics in the hint, or give another file with `--config`.",
         ("tidelake trace TOPIC PARTITION OFFSET",),
     ),
+    errors.BagRefused: Entry(
+        "The source has removed a row more often than it added it, or has added one very often.",
+        "The published table still shows the earlier contents. Leave `bag` out of the settings and publish again, or "
+        "have the source correct the row.",
+        ("tidelake read NAME", "tidelake current NAME"),
+    ),
+    errors.NoView: Entry(
+        "The rows of the contents depend on more than the stored rows of a key or on whole rows, so plain SQL would be "
+        "wrong or would leave keys out.",
+        "Read the published table, or let Tidelake read.",
+        ("tidelake path NAME", "tidelake read NAME"),
+    ),
     errors.NotPublished: Entry(
         "`current` has not run since the collection was created, or nothing is sealed yet.",
         "Seal the collection, then publish its contents.",

@@ -141,6 +141,8 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "fix": 'write it as {"data": {…}, "diff": 1}',
     },
     "StepFailed": {"kind": "OutOfMemoryError", "detail": "Java heap space"},
+    "BagRefused": {"row": '{"id": 5}', "times": -1, "copies_max": 100_000},
+    "NoView": {"reason": "the table has stored unavailable values"},
     "CollectionLags": {"upper": 5, "others": ("customers",)},
     "SubscriptionLapsed": {
         "detail": "its lease expired while its subscription was at time 7, and since of 'orders' is [9] now",

@@ -87,6 +87,9 @@ class CollectionSettings(Frozen):
     timeline: str | None = None
     """A name shared by collections whose times mean the same, so that they can be read at one time: streams of one
     source, or reclocked topics to which each run of ingest gives the same time."""
+    bag: bool = False
+    """Whether the published table repeats a row as often as it occurs, at most 100,000 times, instead of having the
+    column `_diff`; only without a key. A row that occurs a negative number of times is refused."""
     messages_per_tick_max: int = Field(default=200_000, ge=1)
     """Maximum number of messages in one tick of ingest."""
     merge_rows_max: int = Field(default=5_000_000, ge=1)

@@ -58,6 +58,8 @@ class Settings(Frozen):
     """The name of the processes that write with these settings; None if they have none."""
     names: tuple[str, ...] = ()
     """The names of all collections in the file, even if only some were chosen with `only`."""
+    all_collections: tuple[CollectionSettings, ...] = ()
+    """All valid collections in the file, even if only some were chosen with `only`."""
     alerts: Secret | None = None
     """The place of the URL of the webhook that alerts go to; if None, no alerts are sent."""
     parallel: int = 1
@@ -150,6 +152,7 @@ def _read_valid_settings(document: Block) -> LoadedSettings:
         try:
             collection = read_collection(str(name), blocks.child(name), sources)
             _check_timeline(blocks.child(name).child("timeline"), collection, collections)
+            _check_bag(blocks.child(name).child("bag"), collection)
             collections.append(collection)
         except ConfigurationError as error:
             refused[str(name)] = error
@@ -166,6 +169,7 @@ def _read_valid_settings(document: Block) -> LoadedSettings:
         collection_limit_s=_read_number(document, "collection_limit_s", INT32_MAX),
         collections=tuple(collections),
         names=tuple(str(name) for name in blocks.value or ()),
+        all_collections=tuple(collections),
         kafka=kafka,
         registry=registry,
     )
@@ -181,6 +185,12 @@ def _check_timeline(place: Block, collection: CollectionSettings, others: Sequen
                 "times do not mean the same",
                 "give one of them another name",
             )
+
+
+def _check_bag(place: Block, collection: CollectionSettings) -> None:
+    """Refuse a bag with a key: each key has one row, so there is nothing to repeat."""
+    if collection.bag and collection.key:
+        place.fail("is true, but the collection has a key, so no row occurs twice", "leave it out")
 
 
 def default_lake(file: Path) -> str:

@@ -46,7 +46,8 @@ def long_dead(
 
     Args:
         table: the table's folder.
-        folders: the names of all its folders that no version names now.
+        folders: the names of all its folders that no version names now. A name with a `/` is a single file, which
+            never changes.
         retention_s: how long a reader may still need a folder after the first note of it.
         seq: the `seq` of the state in which no version names the folders, if the table has one.
         pinned_seq: the first `seq` that a reader has pinned. Folders that a version from there on may name stay.
@@ -60,7 +61,7 @@ def long_dead(
     notes = _latest(read)
     horizon_s = blobs.now_s(table) - retention_s
     old = [name for name in folders if name in notes and notes[name].at_s < horizon_s]
-    changed = [name for name in old if blobs.last_change_s(table / name) > notes[name].at_s]
+    changed = [name for name in old if "/" not in name and blobs.last_change_s(table / name) > notes[name].at_s]
     new = [name for name in folders if name not in notes or name in changed]
     if pinned_seq is not None and seq is not None:  # a note of an earlier release states no `seq`
         new += [name for name in folders if name not in new and notes[name].seq is None]

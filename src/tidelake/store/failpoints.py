@@ -64,6 +64,8 @@ FAILPOINTS: tuple[str, ...] = (
     "sweep.after_folder",
     "compact.after_sweep",
     "current.after_catalog",
+    "current.after_changes",
+    "current.after_scan",
     "current.before_write",
     "current.after_files",
     "current.after_entry",

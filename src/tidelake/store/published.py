@@ -1,23 +1,17 @@
-"""The table of a publication: what it shows, and the one commit that replaces it.
-
-Spark writes the rows and their statistics into a folder of the table, as a small Delta table of its own. Its only entry
-becomes the next entry of the publication's log: the rows, the name, the comments and the time change together or not at
-all. An entry is created only if its name is free, so of two writers exactly one succeeds.
-"""
+"""The table of a publication: what it shows, the files that it has, and what a sweep deletes; see `staged_rows`."""
 
 from __future__ import annotations
 
 import json
 import re
-import secrets
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any
-from urllib.parse import quote, unquote
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pydantic import BaseModel, ConfigDict
@@ -31,13 +25,16 @@ from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.notices import warn
 from tidelake.store.publication import Publication
-from tidelake.store.table_log import LOG, Entry, checkpoints, entry_path, load_table, newest_version, read_entry
+from tidelake.store.table_log import Entry, checkpoints, entry_path, load_table, newest_version, read_entry
 
 RETENTION_S = 7 * 24 * 3600
 """How long files stay after they were replaced: as long as Delta keeps them by default."""
+WRITER = "Tidelake"
+"""The `engineInfo` of its own commits."""
 _CHECKPOINT_EVERY_COMMITS = 10
 _FOLDER = re.compile(r"publish-([0-9]+)-[0-9a-f]{24}")
-_NOTE = "userMetadata"
+NOTE = "userMetadata"
+"""The field of `commitInfo` that holds a `Published` as JSON."""
 _NOTE_VERSIONS_MAX = 100
 
 
@@ -63,6 +60,37 @@ class Published(BaseModel):
     contents_rows: int
     """Number of rows of the contents: the sum of `_diff` or, if the table has no such column, the same as `rows`."""
     columns: tuple[str, ...]
+    how: Literal["rebuilt", "followed"] = "rebuilt"
+    """Whether the commit replaced all rows, or only those that changed. Earlier releases replaced all."""
+    reason: str | None = None
+    """Why the table was rebuilt; None in the notes of earlier releases."""
+    followed_from: int | None = None
+    """The time of the contents that the changes were applied to; None if the table was rebuilt."""
+    together: tuple[str, ...] = ()
+    """The collections of its timeline that were brought to this time together; empty if it was published alone."""
+
+
+class Look(NamedTuple):
+    """What a publication's table shows, and whether another engine has written to it since."""
+
+    shown: Published | None
+    changed_by: str | None
+    """The engine that has changed the rows, the columns or the properties since the last publication, or None."""
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """A live file of a publication's table."""
+
+    path: str
+    """Below the table."""
+    size: int
+    rows: int | None
+    """None if the file has no statistics."""
+    lowest: Mapping[str, int] = field(default_factory=dict, compare=False)
+    highest: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """The least and the greatest value of each column of whole numbers, dates (days since 1970) or timestamps
+    (microseconds since 1970, to the millisecond), as far as the log states them. Nulls are not counted."""
 
 
 def published_table(collection: Collection, publication: Publication) -> Location:
@@ -79,28 +107,45 @@ def read_published(table: Location) -> Published | None:
     Cost: the log is listed, and its newest entry read; earlier entries only after a commit that changes no rows, such
     as a VACUUM.
     """
+    return look_at(table).shown
+
+
+def look_at(table: Location) -> Look:
+    """Return what a publication's table shows, and which engine has written to it since, if any.
+
+    Raises, cost: as for `read_published`.
+    """
     try:
-        return _newest_note(table)
+        return _look_at(table)
     except DamagedTable as error:
         raise DamagedPublication(error.table, error.detail) from error
 
 
-def _newest_note(table: Location) -> Published | None:
+def _look_at(table: Location) -> Look:
     newest = newest_version(table)
+    changed_by = None
     for version in range(newest, max(-1, newest - _NOTE_VERSIONS_MAX), -1):
         entry = read_entry(table, version)
         if entry is None:
-            return None
+            break
         try:
             if not all(isinstance(action, dict) for action in entry):
                 raise TypeError("a line that is not an object")
             note = _note_of(entry)
             changes_rows = note is None and _changes_rows(entry)
+            if note is None and (changes_rows or any("metaData" in each or "protocol" in each for each in entry)):
+                changed_by = _engine_of(entry)
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise DamagedTable(str(table), f"the log entry of version {version} is not one of Delta") from error
         if note is not None or changes_rows:
-            return note
-    return None
+            return Look(note, changed_by)
+    return Look(None, changed_by)
+
+
+def _engine_of(entry: Entry) -> str:
+    """Return the name of the engine that wrote an entry, as far as the entry states it."""
+    info = next((action["commitInfo"] for action in entry if "commitInfo" in action), {})
+    return str(info.get("engineInfo") or info.get("clientVersion") or "an engine that does not give its name")
 
 
 def _changes_rows(entry: Entry) -> bool:
@@ -109,138 +154,11 @@ def _changes_rows(entry: Entry) -> bool:
 
 
 def _note_of(entry: Entry) -> Published | None:
-    text = next((action["commitInfo"].get(_NOTE) for action in entry if "commitInfo" in action), None)
+    text = next((action["commitInfo"].get(NOTE) for action in entry if "commitInfo" in action), None)
     try:
         return None if text is None else Published.model_validate_json(text)
     except ValueError:  # another engine's commit has metadata of its own
         return None
-
-
-class StagedRows:
-    """Rows that Spark is to write, or has written, into a folder of a publication's table."""
-
-    def __init__(self, table: Location) -> None:
-        """Choose the folder; nothing is written."""
-        self.table = table
-        self.version = newest_version(table)
-        """The newest version when the rows were staged; they are committed as the next one or never."""
-        self.folder = table / f"publish-{self.version + 1}-{secrets.token_hex(12)}"
-        self._metadata: dict[str, Any] = {}
-        self._protocol: dict[str, Any] = {}
-        self._adds: list[dict[str, Any]] = []
-
-    def take(self) -> int:
-        """Take over what Spark has written to the folder as a Delta table; return the number of rows."""
-        for action in read_entry(self.folder, 0) or ():
-            if "metaData" in action:
-                self._metadata = action["metaData"]
-            elif "protocol" in action:
-                self._protocol = action["protocol"]
-            elif "add" in action:
-                self._adds.append(action["add"])
-        blobs.delete_folder(self.folder / LOG)
-        for blob in blobs.list_blobs(self.folder):
-            if blob.location.suffix == ".crc":  # Hadoop writes checksums to local disks only
-                blobs.delete(blob.location)
-        return sum(self._rows_of(add) for add in self._adds)
-
-    def commit(self, name: str, comment: str, note: Published) -> int:
-        """Replace the table's rows with the staged ones, and return the new version, which is durable.
-
-        Args:
-            name: the table's name.
-            comment: its comment.
-            note: what it shows now.
-
-        Raises:
-            Conflict: another commit came first; the staged rows are in no version.
-            DamagedPublication: the log cannot be read.
-        """
-        before = self._table_before()
-        replaced = {} if before is None else _live_files(before)
-        _renew(self.table, replaced)
-        now_ms = int(time.time() * 1000)
-        metadata = self._metadata | {"name": name, "description": comment}
-        if before is not None:
-            metadata |= {"id": str(before.metadata().id), "createdTime": before.metadata().created_time}
-        adds = [
-            add | {"path": f"{self.folder.name}/{add['path']}", "modificationTime": now_ms, "dataChange": True}
-            for add in self._adds
-        ]
-        actions: list[Mapping[str, Any]] = [
-            {"commitInfo": self._commit_info(note, now_ms, adds)},
-            *([{"protocol": self._protocol}] if before is None or self._needs_more_than(before) else []),
-            {"metaData": metadata},
-            *({"remove": _removed(path, size, now_ms)} for path, size in replaced.items()),
-            *({"add": add} for add in adds),
-        ]
-        self._make_files_durable()
-        entry = _put_entry(self.table, self.version + 1, actions)
-        reach("current.after_entry")
-        blobs.make_durable([entry])
-        blobs.make_names_durable([entry.parent, self.table, *self.table.parents])
-        return self.version + 1
-
-    def _table_before(self) -> DeltaTable | None:
-        """Load the table as it was when the rows were staged; None if there was none.
-
-        Raises:
-            Conflict: another process has committed in the meantime.
-            DamagedPublication: the log cannot be read.
-        """
-        if self.version < 0:
-            return None
-        try:
-            table = load_table(self.table)
-        except DamagedTable as error:
-            raise DamagedPublication(error.table, error.detail) from error
-        if table.version() != self.version:
-            raise Conflict(str(self.table), self.version + 1, f"version {table.version()} is there already")
-        return table
-
-    def _needs_more_than(self, before: DeltaTable) -> bool:
-        """Return whether readers or writers of the staged rows need a later protocol than the table has."""
-        known, staged = before.protocol(), self._protocol
-        return bool(
-            staged["minReaderVersion"] > known.min_reader_version
-            or staged["minWriterVersion"] > known.min_writer_version
-        )
-
-    def discard(self) -> None:
-        """Delete the staged rows; a sweep deletes what is left."""
-        with suppress(OSError):
-            blobs.delete_folder(self.folder)
-
-    def _rows_of(self, add: Mapping[str, Any]) -> int:
-        """Return the number of rows of a file, from its footer if the session collects no statistics."""
-        if add.get("stats"):
-            return int(json.loads(add["stats"])["numRecords"])
-        with blobs.open_file(self.folder / unquote(add["path"])) as file:
-            return int(pq.ParquetFile(file).metadata.num_rows)
-
-    def _commit_info(self, note: Published, now_ms: int, adds: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        sizes = [int(add["size"]) for add in adds]
-        return {
-            "timestamp": now_ms,
-            "operation": "WRITE",
-            "operationParameters": {"mode": "Overwrite", "partitionBy": "[]"},
-            "readVersion": max(self.version, 0),
-            "isolationLevel": "Serializable",
-            "isBlindAppend": False,
-            "operationMetrics": {
-                "numFiles": str(len(sizes)),
-                "numOutputRows": str(note.rows),
-                "numOutputBytes": str(sum(sizes)),
-            },
-            _NOTE: note.model_dump_json(),
-            "engineInfo": "Tidelake",
-        }
-
-    def _make_files_durable(self) -> None:
-        written = blobs.list_blobs(self.folder)
-        blobs.make_durable(blob.location for blob in written)
-        blobs.make_names_durable({*(blob.location.parent for blob in written), self.table})
-        blobs.make_folder(self.table / LOG)
 
 
 def empty_published(table: Location) -> bool:
@@ -262,10 +180,10 @@ def empty_published(table: Location) -> bool:
         raise DamagedPublication(error.table, error.detail) from error
     if before.version() != version:
         raise Conflict(str(table), version + 1, f"version {before.version()} is there already")
-    live = _live_files(before)
+    live = {file.path: file.size for file in live_files(before)}
     if not live:
         return False
-    _renew(table, live)
+    renew_folders(table, live)
     now_ms = int(time.time() * 1000)
     info = {
         "timestamp": now_ms,
@@ -274,10 +192,10 @@ def empty_published(table: Location) -> bool:
         "readVersion": version,
         "isolationLevel": "Serializable",
         "isBlindAppend": False,
-        "engineInfo": "Tidelake",
+        "engineInfo": WRITER,
     }
-    removes = [{"remove": _removed(path, size, now_ms)} for path, size in live.items()]
-    entry = _put_entry(table, version + 1, [{"commitInfo": info}, *removes])
+    removes = [{"remove": removed(path, size, now_ms)} for path, size in live.items()]
+    entry = put_entry(table, version + 1, [{"commitInfo": info}, *removes])
     blobs.make_durable([entry])
     blobs.make_names_durable([entry.parent])
     return True
@@ -288,14 +206,14 @@ def published_bytes(table: Location) -> int:
     return sum(blob.size for blob in blobs.list_blobs(table) if _FOLDER.match(blob.location.below(table)))
 
 
-def _renew(table: Location, replaced: Iterable[str]) -> None:
+def renew_folders(table: Location, replaced: Iterable[str]) -> None:
     """Give readers the retention period, from now on, to finish with the folders of files that are removed."""
     for folder in {path.partition("/")[0] for path in replaced if "/" in path}:
         with suppress(FileNotFoundError):
             blobs.renew(table / folder)
 
 
-def _put_entry(table: Location, version: int, actions: Iterable[Mapping[str, Any]]) -> Location:
+def put_entry(table: Location, version: int, actions: Iterable[Mapping[str, Any]]) -> Location:
     """Create the log entry of a version, and return its location.
 
     Raises:
@@ -309,14 +227,38 @@ def _put_entry(table: Location, version: int, actions: Iterable[Mapping[str, Any
     return entry
 
 
-def _live_files(table: DeltaTable) -> dict[str, int]:
-    """Return the size of each live file, by its path."""
+def live_files(table: DeltaTable) -> list[PublishedFile]:
+    """Return the live files of a table, as its log states them."""
     # from_stream, as pa.table() would import pandas
     actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
-    return dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
+    names = [name for name in ("path", "size_bytes", "num_records") if name in actions.schema.names]
+    bounds: dict[str, list[dict[str, int]]] = {kind: [{} for _ in range(actions.num_rows)] for kind in ("min", "max")}
+    for name in actions.schema.names:
+        kind, _, column = name.partition(".")
+        numbers = _as_numbers(actions[name]) if kind in bounds else None
+        for place, number in enumerate(numbers or ()):
+            if number is not None:
+                bounds[kind][place][column] = number
+    return [
+        PublishedFile(action["path"], action["size_bytes"], action.get("num_records"), lowest, highest)
+        for action, lowest, highest in zip(actions.select(names).to_pylist(), bounds["min"], bounds["max"], strict=True)
+    ]
 
 
-def _removed(path: str, size: int, now_ms: int) -> dict[str, Any]:
+def _as_numbers(values: pa.ChunkedArray) -> list[int | None] | None:
+    """Return statistics as whole numbers; None for other types."""
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
+    elif pa.types.is_date32(values.type):
+        values = values.cast(pa.int32())
+    elif not pa.types.is_integer(values.type):
+        return None
+    numbers: list[int | None] = values.to_pylist()
+    return numbers
+
+
+def removed(path: str, size: int, now_ms: int) -> dict[str, Any]:
+    """Return the action that removes a file."""
     return {
         "path": quote(path),
         "deletionTimestamp": now_ms,
@@ -328,11 +270,12 @@ def _removed(path: str, size: int, now_ms: int) -> dict[str, Any]:
 
 
 def maintain_published(table: Location) -> None:
-    """Write a checkpoint if one is due, and delete folders that were in no version for `RETENTION_S`.
+    """Write a checkpoint if one is due, and delete files that were in no version for `RETENTION_S`.
 
-    A folder that was staged for a later version stays: it may still be committed.
+    A folder that was staged for a later version stays: it may still be committed. A folder goes as a whole once it has
+    no live file; until then, its other files go one by one.
 
-    Cost: the table's folder is listed; every tenth version, a checkpoint is written and the log is cleaned up.
+    Cost: the table's files are listed; every tenth version, a checkpoint is written and the log is cleaned up.
     """
     loaded = load_table(table)
     if loaded.version() > 0 and loaded.version() % _CHECKPOINT_EVERY_COMMITS == 0:
@@ -346,8 +289,16 @@ def maintain_published(table: Location) -> None:
             if not is_of_store and not isinstance(error, DeltaError) and not is_panic(error):
                 raise
             warn("the log of a publication was not cleaned up", table=str(table), reason=engine_fact(error))
-    live = {path.partition("/")[0] for path in _live_files(loaded)}
+    live = {file.path for file in live_files(loaded)}
+    folders = {path.partition("/")[0] for path in live}
     staged = {name: match for name in blobs.list_names(table) if (match := _FOLDER.fullmatch(name))}
-    stale = [name for name, match in staged.items() if name not in live and int(match[1]) <= loaded.version()]
+    stale = [name for name, match in staged.items() if name not in folders and int(match[1]) <= loaded.version()]
+    # A folder with a live file was committed as a whole, so its other files are in no later version.
+    for folder in staged.keys() & folders:
+        files = (blob.location for blob in blobs.list_blobs(table / folder) if blob.location.suffix == ".parquet")
+        stale += sorted({file.below(table) for file in files} - live)
     for name in long_dead(table, stale, RETENTION_S):
-        blobs.delete_folder(table / name)
+        if "/" in name:
+            blobs.delete(table / name)
+        else:
+            blobs.delete_folder(table / name)

@@ -54,7 +54,12 @@ COUNTS: dict[str, dict[str, str]] = {
         "bytes": "bytes_verified",
     },
     "compact": {"merges": "merges", "rows": "rows_after", "bytes": "bytes_written"},
-    "current": {"rows": "rows", "rebuilt": "rebuilt"},
+    "current": {
+        "rows": "rows",
+        "published": "published",
+        "rows_changed": "rows_changed",
+        "files_rewritten": "files_rewritten",
+    },
 }
 """What each step counts, by name, and where its report has the number, or a list of that length."""
 
@@ -76,7 +81,9 @@ TEXTS: dict[str, str] = {
     "mismatches": "Differences between a recount and what was proven.",
     "late_contradictions": "Late statements that contradict what was published.",
     "merges": "Merges of runs.",
-    "rebuilt": "1 if the table was rebuilt, 0 if it was up to date.",
+    "published": "1 if the table was changed or rebuilt, 0 if it was up to date.",
+    "rows_changed": "Rows of the contents that came or went, and that were applied to the published table.",
+    "files_rewritten": "Files of the published table that were replaced.",
 }
 """What each count means."""
 

@@ -1,0 +1,31 @@
+"""`tidelake view`: the contents AS OF upper as a view in the SQL of another engine."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from tidelake import open_lake
+from tidelake.cli.options import CONFIG, ConfigOption, NameArgument
+
+
+class Dialect(StrEnum):
+    """The engines whose SQL is printed."""
+
+    SPARK = "spark"
+    DUCKDB = "duckdb"
+
+
+def view(
+    name: NameArgument,
+    dialect: Annotated[Dialect, typer.Option(help="The engine that is to run the statement.")] = Dialect.DUCKDB,
+    config: ConfigOption = CONFIG,
+) -> None:
+    """Print a view of the contents AS OF the last sealed time, for another engine. Starts no JVM.
+
+    The view reads the files of one version, and shows this time for good; print it again for a later one.
+    """
+    collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
+    typer.echo(collection.view_sql("spark" if dialect is Dialect.SPARK else "duckdb"))

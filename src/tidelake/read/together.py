@@ -1,0 +1,73 @@
+"""The times to which published tables are brought: collections that share a timeline show one time together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tidelake.errors import CollectionForgot, CollectionLags, UnknownCollection
+from tidelake.read.moment import moment
+from tidelake.settings.collection import WALL_CLOCK, CollectionSettings
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.notices import warn
+from tidelake.store.state import CLOSED, UPPER
+
+if TYPE_CHECKING:
+    from tidelake.settings.lake import Settings
+
+
+def times_to_publish(
+    settings: Settings, catalog: Catalog, is_published: Callable[[str], bool]
+) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """Choose the time of each collection that shares its timeline, and name those that are brought to it together.
+
+    Collections that share a timeline are all collections of the settings that name the same one, and the tables of one
+    database. Those that have sealed nothing yet are left out: the others do not wait for them. Reclocked collections
+    that name no timeline share none here, because an idle one would hold all others back.
+
+    Args:
+        settings: the settings, of which some collections may be chosen.
+        catalog: the catalog of the store.
+        is_published: whether this run publishes a collection.
+
+    Returns:
+        For each collection that is to be published at a common time: the greatest time that all have, and the names of
+        those that this run publishes. If there is no common time, because one has forgotten what another has not
+        sealed, a warning says so, and each is published by itself.
+
+    Cost: for each collection of a shared timeline, the log and the handles.
+    """
+    groups: defaultdict[str, list[CollectionSettings]] = defaultdict(list)
+    for collection in settings.all_collections or settings.collections:
+        if collection.timeline_name != WALL_CLOCK:
+            groups[collection.timeline_name].append(collection)
+    chosen: dict[str, tuple[int, tuple[str, ...]]] = {}
+    for timeline, members in groups.items():
+        if len(members) < 2 or not any(is_published(member.name) for member in members):
+            continue
+        ready = [member for member in members if _has_sealed(catalog, member.name)]
+        if len(ready) > 1:
+            chosen |= _common_time(catalog, timeline, ready, is_published)
+    return chosen
+
+
+def _common_time(
+    catalog: Catalog, timeline: str, ready: Sequence[CollectionSettings], is_published: Callable[[str], bool]
+) -> dict[str, tuple[int, tuple[str, ...]]]:
+    try:
+        found = moment(catalog, ready, "latest")
+    except (CollectionLags, CollectionForgot) as error:
+        warn("published tables of one timeline show different times", timeline=timeline, reason=error.fact)
+        return {}
+    together = tuple(sorted(member.name for member in ready if is_published(member.name)))
+    return dict.fromkeys(together, (found.time, together if len(together) > 1 else ()))
+
+
+def _has_sealed(catalog: Catalog, name: str) -> bool:
+    try:
+        table = OpenTable(catalog.find(name).paths.updates)
+    except UnknownCollection:
+        return False
+    return bool(table.value(UPPER) or table.value(CLOSED))

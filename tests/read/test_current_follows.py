@@ -1,0 +1,246 @@
+"""A published table that follows the changes shows the contents, and only the files that they touch are written."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from tests.lakes.generated import FORMS, Tide, text_of
+from tests.lakes.lake import Lake, progress, updates
+from tests.lakes.positioned_table import NAMES, Table
+from tests.lakes.published import rows_in_duckdb, rows_of, table_of
+from tests.model.sources import Ticks, random_source
+from tests.stops import stop_at
+from tests.sweeps import seeds
+from tidelake.errors import BagRefused, KeysInError
+from tidelake.model.positioned import contents
+from tidelake.read import following, published_files
+from tidelake.read.current import CONTENTS_AT_UPPER, CurrentReport, Wanted, update_current
+from tidelake.read.publication import publication_of
+from tidelake.store.entry import Collection
+
+pytestmark = pytest.mark.spark
+
+
+def counted(rows: Iterable[dict[str, Any]], text: Callable[[dict[str, Any]], str]) -> dict[str, int]:
+    """How many times each row occurs; with `_diff`, no row is there twice."""
+    found: Counter[str] = Counter()
+    for row in rows:
+        diff, place = row.pop("_diff", None), text(row)
+        assert diff != 0, place
+        assert diff is None or place not in found, f"{place} is there twice"
+        found[place] += 1 if diff is None else diff
+    return dict(found)
+
+
+def check_shows(collection: Collection, expected: dict[str, int], text: Callable[[dict[str, Any]], str]) -> None:
+    """Check that delta-rs and DuckDB read these contents."""
+    assert counted(rows_of(collection), text) == expected
+    assert counted(rows_in_duckdb(collection), text) == expected
+
+
+def check_stream(root: Path, spark: SparkSession, form: str, rng: Random, size: tuple[int, int]) -> set[str]:
+    """Publish some times of each piece of a generated topic, with merges in between; return how they were published."""
+    ways: set[str] = set()
+    tide, shown = Tide(root, spark, form, rng, size, ("all", 3)), -1
+    while tide.files:
+        tide.arrive(rng.randint(1, max(1, len(tide.files) // 2)))
+        tide.lake.run()
+        if rng.random() < 0.4:
+            tide.lake.compact(full=rng.random() < 0.6)
+        times = [time for time in tide.readable if time > shown]
+        for shown in sorted(rng.sample(times[:-1], min(len(times[:-1]), 2))) + times[-1:]:
+            report = update_current(spark, tide.lake.collection, Wanted(through=shown, rebuild=rng.random() < 0.1))
+            assert report.as_of == shown
+            check_shows(tide.lake.collection, tide.expected(shown), text_of)
+            ways.add(report.how)
+    return ways
+
+
+@pytest.mark.parametrize("form", ["sum", "debezium with a key"])
+def test_the_published_table_of_a_generated_stream_is_the_model_after_every_tick(
+    tmp_path: Path, spark: SparkSession, form: str
+) -> None:
+    assert "followed" in check_stream(tmp_path, spark, form, Random(f"{form}/current"), (24, 5))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("stream", range(3))
+@pytest.mark.parametrize("seed", seeds())
+def test_published_tables_of_generated_streams_are_the_model_after_every_tick(
+    tmp_path: Path, interpreted: SparkSession, seed: int, stream: int, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = Random(f"{form}/{seed}/{stream}")
+    monkeypatch.setattr(following, "CHANGED_ROWS_FOLLOWED", rng.choice((2, 1_000)))
+    monkeypatch.setattr(following, "_HELD_ROWS_MAX", rng.choice((0, 1_000)))
+    monkeypatch.setattr(published_files, "SMALL_FILES_MAX", rng.choice((2, 4, 16)))
+    check_stream(tmp_path, interpreted, form, rng, (60, 10))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("stream", range(6))
+def test_the_published_table_of_a_positioned_collection_is_the_model_after_every_tick(
+    tmp_path: Path, interpreted: SparkSession, seed: int, stream: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = Random(f"positioned/{seed}/{stream}")
+    monkeypatch.setattr(published_files, "SMALL_FILES_MAX", rng.choice((2, 16)))
+    table, statements, since = Table(tmp_path, interpreted), [], 0
+    ticks = Ticks(rng, random_source(rng, 2, 12), 40)
+    while not ticks.done:
+        if not (read := list(dict.fromkeys(ticks.tick()))):
+            continue
+        statements += read
+        table.tick(read)
+        if rng.random() < 0.3:
+            since = rng.randint(since, (since + ticks.time) // 2)
+            table.compact(since, full=rng.random() < 0.6)
+        last = max(statement.time for statement in statements)
+        model = contents(statements, last)
+        if model.errors:
+            with pytest.raises(KeysInError):
+                update_current(interpreted, table.collection)
+            continue
+        update_current(interpreted, table.collection)
+        rows = {repr({"id": key, **dict(zip(NAMES, values, strict=True))}): 1 for key, values in model.rows.items()}
+        check_shows(table.collection, rows, repr)
+
+
+def published(lake: Lake, wanted: Wanted = CONTENTS_AT_UPPER) -> CurrentReport:
+    return update_current(lake.spark, lake.collection, wanted)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
+    """A collection with a key, which is published in two files: the keys 1 and 2, and the key 3."""
+    lake = Lake(tmp_path_factory.mktemp("follows"), spark, "upsert", key="id")
+    lake.send(updates(((1, 10), 0, 1), ((2, 20), 0, 1)), progress([0], [1], {0: 2}))
+    lake.run()
+    assert published(lake).reason == "it was not published before"
+    lake.send(updates(((3, 30), 1, 1)), progress([1], [2], {1: 1}))
+    lake.run()
+    return lake
+
+
+@pytest.fixture
+def lake(prepared: Lake, tmp_path: Path) -> Lake:
+    return prepared.copy(tmp_path / "lake")
+
+
+def prices(lake: Lake) -> dict[int, int]:
+    return {row["id"]: row["price"] for row in rows_of(lake.collection)}
+
+
+def files_of(lake: Lake) -> set[str]:
+    return set(DeltaTable(str(table_of(lake.collection))).file_uris())
+
+
+def test_a_new_key_adds_a_file_and_a_changed_key_rewrites_only_its_file(lake: Lake) -> None:
+    first = files_of(lake)
+    report = published(lake)
+    assert (report.how, report.rows_changed, report.files_rewritten, report.rows_rewritten) == ("followed", 1, 0, 1)
+    assert first < files_of(lake) and prices(lake) == {1: 10, 2: 20, 3: 30}
+    added = files_of(lake) - first
+    lake.send(updates(((1, 11), 2, 1), ((4, 40), 2, 1)), progress([2], [3], {2: 2}))
+    lake.run()
+    report = published(lake)
+    assert (report.rows_changed, report.files_rewritten, report.rows_rewritten) == (2, 1, 3)
+    assert added < files_of(lake) and not first & files_of(lake)
+    assert prices(lake) == {1: 11, 2: 20, 3: 30, 4: 40}
+    shown = publication_of(lake.collection)
+    assert shown is not None and shown.shown is not None
+    assert (shown.shown.how, shown.shown.followed_from, shown.shown.rows) == ("followed", 1, 4)
+
+
+def test_a_table_that_another_engine_wrote_to_is_rebuilt_and_the_report_names_the_engine(lake: Lake) -> None:
+    path = str(table_of(lake.collection))
+    write_deltalake(path, pa.table({"id": [9], "price": pa.array([9], pa.int32())}), mode="append")
+    report = published(lake)
+    assert report.how == "rebuilt" and report.reason is not None
+    assert report.reason.startswith("delta-rs") and "has written to it" in report.reason
+    assert prices(lake) == {1: 10, 2: 20, 3: 30}
+
+
+def test_what_another_engine_compacted_is_followed(lake: Lake) -> None:
+    published(lake)
+    DeltaTable(str(table_of(lake.collection))).optimize.compact()
+    lake.send(updates(((1, 11), 2, 1)), progress([2], [3], {2: 1}))
+    lake.run()
+    assert (published(lake).how, prices(lake)) == ("followed", {1: 11, 2: 20, 3: 30})
+
+
+def test_a_table_is_rebuilt_on_request_if_a_file_is_missing_and_if_since_has_passed_it(lake: Lake) -> None:
+    assert published(lake, Wanted(rebuild=True)).reason == "somebody asked for it"
+    lake.send(updates(((1, 11), 2, 1)), progress([2], [3], {2: 1}))
+    lake.run()
+    for file in table_of(lake.collection).local.glob("publish-*/*.parquet"):
+        file.unlink()
+    assert "is missing" in str(published(lake).reason) and prices(lake) == {1: 11, 2: 20, 3: 30}
+    lake.send(updates(((1, 12), 3, 1)), progress([3], [4], {3: 1}))
+    lake.run()
+    lake.document["collections"]["prices"]["keep"] = 0
+    lake.settings = lake.written()
+    lake.compact()
+    assert published(lake).reason == "since is beyond time 2, which it shows"
+    assert prices(lake) == {1: 12, 2: 20, 3: 30}
+
+
+def test_a_table_with_many_small_files_merges_them_and_a_much_changed_table_is_rebuilt(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(published_files, "SMALL_FILES_MAX", 1)
+    assert (published(lake).files_rewritten, len(files_of(lake))) == (1, 1)
+    monkeypatch.setattr(following, "CHANGED_ROWS_FOLLOWED", 1)
+    lake.send(updates(((1, 11), 2, 1), ((2, 21), 2, 1)), progress([2], [3], {2: 2}))
+    lake.run()
+    assert published(lake).reason == "2 rows have changed, of 3"
+
+
+def test_a_bag_repeats_rows_and_refuses_negative_ones(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark, bag=True)
+    bag = Wanted(bag=True)
+    lake.send(updates(((1, 10), 0, 2), ((2, 20), 0, 1)), progress([0], [1], {0: 2}))
+    lake.run()
+    assert (published(lake, bag).rows, table_of(lake.collection)) == (3, table_of(lake.collection))
+    lake.send(updates(((1, 10), 1, 1), ((2, 20), 1, -1)), progress([1], [2], {1: 2}))
+    lake.run()
+    report = lake.current().results["prices"]
+    assert (report.how, report.rows, report.contents_rows) == ("followed", 3, 3)
+    assert rows_of(lake.collection) == 3 * [{"id": 1, "price": 10}]
+    lake.send(updates(((5, 50), 2, -4)), progress([2], [3], {2: 1}))
+    lake.run()
+    for rebuild in (False, True):
+        with pytest.raises(BagRefused, match=r'row {"id":5,"price":50} occurs -4 times'):
+            published(lake, Wanted(bag=True, rebuild=rebuild))
+    assert len(rows_of(lake.collection)) == 3
+    assert published(lake).reason == "the setting `bag` has changed"
+    assert counted(rows_of(lake.collection), lambda row: str(row["id"])) == {"1": 3, "5": -4}
+
+
+def test_a_process_that_dies_while_it_follows_leaves_the_earlier_contents(lake: Lake) -> None:
+    for place in ("current.after_changes", "current.after_scan", "current.after_files"):
+        stop_at(place, lambda: published(lake))
+        assert prices(lake) == {1: 10, 2: 20}
+    assert (published(lake).how, prices(lake)) == ("followed", {1: 10, 2: 20, 3: 30})
+
+
+def test_a_table_that_an_earlier_release_published_is_followed(lake: Lake) -> None:
+    (entry,) = (table_of(lake.collection).local / "_delta_log").glob("*.json")
+    actions = [json.loads(line) for line in entry.read_text().splitlines()]
+    info = actions[0]["commitInfo"]
+    note = json.loads(info["userMetadata"])
+    new = ("how", "reason", "followed_from", "together")
+    info["userMetadata"] = json.dumps({name: value for name, value in note.items() if name not in new})
+    entry.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    report = published(lake)
+    assert (report.how, report.rows_changed, prices(lake)) == ("followed", 1, {1: 10, 2: 20, 3: 30})
