@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.ledger.ledger import Ledger
+from tidelake.protocol.message import Progress
 from tidelake.protocol.transactions import (
     Blocked,
     End,
     NotATransaction,
     Snapshot,
     commit_ranges,
+    find_abandoned,
     first_uncovered,
     read_end,
     sort_ends,
@@ -187,6 +189,21 @@ def test_a_lost_end_covers_nothing_behind_the_position_before_it() -> None:
 
 def test_a_snapshot_that_was_started_again_is_covered_only_with_the_second() -> None:
     first, second = Snapshot(30, 4, False), Snapshot(45, 9, False)
-    assert first_uncovered(0, -1, [first, second], [], is_read_through=True) == 0
-    assert first_uncovered(0, -1, [first, Snapshot(45, 9, True)], [], is_read_through=True) == 46
-    assert first_uncovered(0, 50, [first, second], [], is_read_through=True) == 51
+
+    def uncovered(last: int, *snapshots: Snapshot) -> int:
+        return first_uncovered(0, last, find_abandoned(snapshots, [last]), [], is_read_through=True)
+
+    assert uncovered(-1, first, second) == 0
+    assert uncovered(-1, first, Snapshot(45, 9, True)) == 46
+    assert uncovered(50, first, second) == 51
+
+
+def test_no_commit_ends_a_snapshot_whose_last_row_would_be_marked() -> None:
+    """Otherwise a snapshot that was abandoned would be complete once a later one found the table empty."""
+    marked = Snapshot(30, 4, False, is_first_marked=True)
+    assert first_uncovered(0, 50, [marked], [], is_read_through=True) == 30
+    assert first_uncovered(0, 50, [Snapshot(30, 1, False, True)], [], is_read_through=True) == 51
+    assert [each.is_abandoned for each in find_abandoned([marked, Snapshot(60, 2, True)], [50])] == [True, False]
+    assert statement(0, 61, [(50, 1)], [replace(marked, is_abandoned=True), Snapshot(60, 2, True)]) == Progress(
+        [0], [61], [(50, 1), (60, 2)]
+    )

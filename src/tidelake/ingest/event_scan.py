@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from tidelake.decode.debezium.columns import (
     AFTER,
+    BEGINS_SNAPSHOT,
     CONNECTOR,
     END,
     ENDS_SNAPSHOT,
@@ -86,8 +87,9 @@ class EventScan:
         for partition, offset in firsts.items():
             is_before = is_before & ((F.col("partition") != partition) | (F.col("offset") < offset))
         rows = self.parts.where(F.col(IN_SNAPSHOT) & is_before).groupBy(PLACE_IN_LOG)
-        found = rows.agg(F.count(F.lit(1)).alias("rows"), F.max(ENDS_SNAPSHOT).alias("ended")).collect()
-        return {row[PLACE_IN_LOG]: Snapshot(row[PLACE_IN_LOG], row["rows"], row["ended"]) for row in found}
+        facts = {"rows": F.count(F.lit(1)), "ended": F.max(ENDS_SNAPSHOT), "first_marked": F.max(BEGINS_SNAPSHOT)}
+        found = rows.agg(*(column.alias(name) for name, column in facts.items())).collect()
+        return {row[0]: Snapshot(row[0], row["rows"], row["ended"], row["first_marked"]) for row in found}
 
     def _refuse(self, connector: str | None, table: str | None) -> None:
         if connector is not None:

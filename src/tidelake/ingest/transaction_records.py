@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
@@ -36,6 +36,8 @@ class TransactionRecords(ChangeRecords):
     """The first time that is not sealed."""
     parked: Mapping[str, str] = field(default_factory=dict)
     """The transactions that decisions have parked, each with the reason."""
+    abandoned: Sequence[int] = ()
+    """The places of abandoned snapshots, whose rows are not stored."""
     late: int = 0
     """Number of events at sealed times, after `write`."""
 
@@ -96,7 +98,8 @@ class TransactionRecords(ChangeRecords):
         return F.coalesce(time < parameter(self.upper, time), F.lit(False))
 
     def _is_stored(self) -> Column:
-        return F.col(TIME).isNotNull() & ~self._is_late(F.col(TIME))
+        is_stored = F.col(TIME).isNotNull() & ~self._is_late(F.col(TIME))
+        return is_stored & ~F.col(TIME).isin(*self.abandoned) if self.abandoned else is_stored
 
     def _marks(self) -> Column:
         """Return the marks of a record, as a sum of `MARKS`."""

@@ -7,13 +7,15 @@ with the events. The pure rules are in `tidelake.protocol.transactions`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelake.errors import EventBlocked, NotRewritable
+from tidelake.errors import EventBlocked, NotRewritable, SnapshotUnfinished
+from tidelake.ingest.abandoned import rewrite_without
 from tidelake.ingest.ends import contradicting_statements, quarantine_malformed, read_ends
 from tidelake.ingest.event_scan import EventScan
 from tidelake.ingest.position import plan_next, range_read_by, values_after
@@ -21,17 +23,19 @@ from tidelake.ingest.reclock import RecordTick
 from tidelake.ingest.transaction_records import TransactionRecords
 from tidelake.plugins.envelope import Envelope, RecordBatch, WrittenRecords
 from tidelake.plugins.tick import PastTick
+from tidelake.protocol.order import INT64_MAX
 from tidelake.protocol.transactions import (
     Blocked,
     Snapshot,
     Sorted,
     commit_ranges,
+    find_abandoned,
     first_uncovered,
     statement,
 )
 from tidelake.settings.transactions import TransactionSettings
 from tidelake.store.commit import OpenTable
-from tidelake.store.decision import parked_in
+from tidelake.store.decision import counts_in, parked_in
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_runs, write_run
@@ -52,6 +56,7 @@ from tidelake.store.transactions import (
     LAST,
     STATED,
     Transaction,
+    abandoned_in,
     end_rows,
     read_snapshots,
     read_transactions,
@@ -91,6 +96,11 @@ class TransactionTick(RecordTick):
         self.written = WrittenRecords([])
         self.records: TransactionRecords | None = None  # type: ignore[assignment]  # a tick may read only ENDs
         self.files: list[RunFile] = []
+        self.removed: Sequence[str] = ()
+        self.abandoned: Set[int] = frozenset()
+        """The places of abandoned snapshots about which nothing was stated: their rows are not stored."""
+        self.newly_abandoned: Set[int] = frozenset()
+        """Those that this tick has found out about: earlier ticks may have stored their rows."""
 
     # --- plan --------------------------------------------------------------------------------------------------------
 
@@ -112,7 +122,8 @@ class TransactionTick(RecordTick):
         self._merge_snapshots()
         self._state(topic_ends)
         self.report.messages = self.read_marks.messages + sum(offsets.messages for _, offsets in self.ranges)
-        return bool(self.report.messages)
+        # A decision, or what a second look shows, may allow a statement about what was read earlier.
+        return bool(self.report.messages) or self.end > self.stated
 
     def commit_idle(self) -> bool:
         """Commit nothing; see `Tick.commit_idle`."""
@@ -172,8 +183,7 @@ class TransactionTick(RecordTick):
         for lsn, here in self.scanned.items():
             if lsn < self.stated:  # its rows are late
                 continue
-            before = merged.get(lsn, Snapshot(lsn, 0, False))
-            merged[lsn] = Snapshot(lsn, before.rows + here.rows, before.is_ended or here.is_ended)
+            merged[lsn] = merged[lsn].joined(here) if lsn in merged else here
         self.snapshots = [merged[lsn] for lsn in sorted(merged)]
 
     def _state(self, topic_ends: Mapping[int, int]) -> None:
@@ -185,9 +195,48 @@ class TransactionTick(RecordTick):
         known = read_transactions(self.collection, self.stated)
         ends = [(transaction.time, transaction.events) for transaction in known if not transaction.is_snapshot]
         ends += [(end.lsn, end.events) for end in self.sorted.new]
+        if self.snapshots:
+            self._judge_snapshots([lsn for lsn, _ in ends], read, is_through and not waiting)
         self.end = first_uncovered(self.stated, self._newest_lsn(), self.snapshots, self.blocked, is_through)
         self.statement = statement(self.stated, self.end, ends, self.snapshots)
-        self.stated_snapshots = [snapshot for snapshot in self.snapshots if snapshot.lsn < self.end]
+        self.stated_snapshots = [
+            snapshot for snapshot in self.snapshots if snapshot.lsn < self.end and not snapshot.is_abandoned
+        ]
+        self.first_event = min((lsn for lsn, events in ends if events), default=INT64_MAX)
+
+    def _judge_snapshots(self, commits: Sequence[int], read: Mapping[int, int], is_through: bool) -> None:
+        """Find the snapshots that the connector has abandoned, and those that it has neither ended nor repeated.
+
+        Args:
+            commits: the commit positions that were read, as far as nothing was stated of them.
+            read: by partition, the next offset of the table's topic after this tick.
+            is_through: whether each partition was read to where it ended after the ENDs were read.
+        """
+        before = {snapshot.lsn for snapshot in self.snapshots if snapshot.is_abandoned}
+        counts = {time: decision.count for time, decision in counts_in(self.collection.entry.decisions).items()}
+        self.snapshots = [_decided(snapshot, counts.get(snapshot.lsn)) for snapshot in self.snapshots]
+        abandoned = find_abandoned(self.snapshots, commits)
+        if abandoned != self.snapshots and is_through and self._has_nothing_new(read):
+            self.snapshots = abandoned
+        self.abandoned = {snapshot.lsn for snapshot in self.snapshots if snapshot.is_abandoned}
+        self.newly_abandoned = self.abandoned - before
+        newest = self.snapshots[-1]
+        is_open = newest.needs_end and not newest.is_ended and not newest.is_abandoned
+        if is_through and is_open and newest.lsn <= self._newest_lsn():
+            self.report.gaps.append(SnapshotUnfinished(self.events.name, 0, 0, 0, "", newest.lsn, newest.rows))
+
+    def _has_nothing_new(self, read: Mapping[int, int]) -> bool:
+        """Return whether both topics still end where this tick has read to, now that its rows were seen.
+
+        Otherwise, the last row of a snapshot, or the END that ends it, may have been written while the tick was looking
+        elsewhere.
+        """
+        marks = next_offsets(self.table, self.marks.name)
+        marks |= {partition: end for partition, (_, end) in self.read_marks.intervals.items()}
+        topics = ((self.marks, marks), (self.events, read))
+        return all(
+            at.get(partition, 0) >= end for topic, at in topics for partition, end in topic.end_offsets().items()
+        )
 
     # --- read, decode, write -----------------------------------------------------------------------------------------
 
@@ -217,7 +266,9 @@ class TransactionTick(RecordTick):
             [self.events],
             self.ends(),
         )
-        self.records = TransactionRecords(batch, ends=self.known_ends, upper=self.lower, parked=self.parked)
+        self.records = TransactionRecords(
+            batch, ends=self.known_ends, upper=self.lower, parked=self.parked, abandoned=sorted(self.abandoned)
+        )
 
     def write(self) -> None:
         """Write the rows, the quarantine, the transactions, the statements and the late events."""
@@ -225,6 +276,9 @@ class TransactionTick(RecordTick):
             self.written = self.records.write()
             self.files = list(self.written.files)
         self.files += self._write_barriers()
+        self.has_barriers = len(self.files) > len(self.written.files)
+        removing = rewrite_without(self.spark, self.collection, self.table, sorted(self.newly_abandoned))
+        self.removed, self.files = removing.removed, self.files + removing.added
         self.report.null_records, self.report.quarantined = self.written.tombstones, self.written.quarantined
         self.report.values_in_error = self.written.errors
         self.report.updates_stored = sum(file.rows for file in self.files)
@@ -245,22 +299,14 @@ class TransactionTick(RecordTick):
         reach("ingest.after_late")
 
     def _write_barriers(self) -> list[RunFile]:
-        """Write rows that erase what a repeated snapshot does not repeat, and snapshots that were never finished."""
+        """Write rows that erase what a repeated snapshot does not repeat."""
         # Seal does not count these rows: the position of an event has two numbers, and that of a snapshot's row four.
-        erasing, has_earlier = [], self.stated > 0
-        for number, snapshot in enumerate(self.stated_snapshots):
-            is_superseded = number + 1 < len(self.stated_snapshots) and not snapshot.is_ended
-            if has_earlier:
-                erasing.append((snapshot.lsn, [snapshot.lsn]))
-            elif is_superseded:
-                erasing.append((snapshot.lsn, [snapshot.lsn, 1, 0]))
-            has_earlier = True
+        first = min([self.first_event, *(snapshot.lsn for snapshot in self.stated_snapshots)])
+        erasing = [snapshot.lsn for snapshot in self.stated_snapshots if self.stated > 0 or snapshot.lsn > first]
         if not erasing:
             return []
         schema = pa.schema([column for column in self.collection.updates_schema() if column.name != RUN])
-        rows = pa.Table.from_pylist(
-            [{TIME: time, DIFF: 0, POSITION: position} for time, position in erasing], schema=schema
-        )
+        rows = pa.Table.from_pylist([{TIME: lsn, DIFF: 0, POSITION: [lsn]} for lsn in erasing], schema=schema)
         return write_run(self.table.path, new_run("ingest", self.table.seq), rows, sum_of_rows(rows))
 
     def _append_transactions(self) -> None:
@@ -309,6 +355,7 @@ class TransactionTick(RecordTick):
             raise NotRewritable(str(past.table.path), "the tick that wrote the file read no events of the topic")
         self.table, self.lower, self.ranges = past.table, past.table.value(UPPER) or 0, [(self.events, offsets)]
         self.known_ends = self._ends_frame(read_transactions(self.collection))
+        self.abandoned = abandoned_in(past.values)
         self._resolve()
         if past.table.schema() != self.collection.updates_schema():
             raise NotRewritable(str(past.table.path), "columns have been added to the table since the file was made")
@@ -327,18 +374,20 @@ class TransactionTick(RecordTick):
             for topic, offsets in [*self.ranges, (self.marks, self.read_marks)]:
                 values |= values_after(table, topic.name, offsets) if offsets.intervals else {}
             values |= {STATED: self.end, LAST: self._newest_lsn() + 1} | snapshot_values(self.snapshots)
-            has_barriers = len(self.files) > len(self.written.files)
             flags = {
                 HAS_QUARANTINE: self.report.quarantined,
                 HAS_LATE: self.report.updates_late,
-                HAS_BARRIERS: has_barriers,
+                HAS_BARRIERS: self.has_barriers,
             }
             values |= {flag: 1 for flag, is_set in flags.items() if is_set}
-            self.report.version = table.commit(values, self.files, epoch=self.collection.entry.epoch).version
+            self.report.version = table.commit(
+                values, self.files, self.removed, epoch=self.collection.entry.epoch
+            ).version
 
         def check_still_valid(table: OpenTable) -> None:
             # If a seal has moved upper, some of the rows may be late now.
-            if self._state_of(table) != before or table.schema() != self.table.schema():
+            is_live = {file.run for file in table.files()}.issuperset(self.removed)
+            if self._state_of(table) != before or table.schema() != self.table.schema() or not is_live:
                 discard_runs(self.table.path, self.files)
                 reach("ingest.after_lost_offsets")
                 raise LostRace
@@ -352,3 +401,10 @@ class TransactionTick(RecordTick):
         """Return everything on which the tick's rows and statements depend."""
         offsets = [next_offsets(table, topic.name) for topic in (self.events, self.marks)]
         return (*offsets, table.value(UPPER) or 0, table.value(STATED))
+
+
+def _decided(snapshot: Snapshot, count: int | None) -> Snapshot:
+    """Return a snapshot as a decision about its time leaves it: without rows, it was abandoned, otherwise it ended."""
+    if count is None or snapshot.is_ended or snapshot.is_abandoned:
+        return snapshot
+    return replace(snapshot, is_ended=True) if count else replace(snapshot, is_abandoned=True)

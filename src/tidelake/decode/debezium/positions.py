@@ -31,6 +31,7 @@ from tidelake.spark.conditions import all_of
 
 POSTGRESQL = "postgresql"
 _IN_SNAPSHOT = ("true", "first", "first_in_data_collection", "last_in_data_collection", "last")
+_SNAPSHOT_BEGINS = ("first", "first_in_data_collection")
 _SNAPSHOT_ENDS = ("last_in_data_collection", "last")
 
 
@@ -104,6 +105,11 @@ def is_snapshot_row(snapshot: Column, op: Column, lsn: Column) -> Column:
 def ends_snapshot(snapshot: Column) -> Column:
     """Return whether an event is the last of a snapshot of a table, or of all tables; never null."""
     return F.coalesce(snapshot.isin(*_SNAPSHOT_ENDS), F.lit(False))
+
+
+def begins_snapshot(snapshot: Column) -> Column:
+    """Return whether an event is marked as the first of a snapshot of a table, or of all tables; never null."""
+    return F.coalesce(snapshot.isin(*_SNAPSHOT_BEGINS), F.lit(False))
 
 
 def first_of(sequence: Column) -> Column:

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from tidelake.decode.debezium.columns import (
     AFTER,
+    BEGINS_SNAPSHOT,
     CONNECTOR,
     END,
     END_ID,
@@ -20,7 +21,7 @@ from tidelake.decode.debezium.columns import (
     TABLE,
     TRANSACTION,
 )
-from tidelake.decode.debezium.positions import ends_snapshot, first_of, is_snapshot_row
+from tidelake.decode.debezium.positions import begins_snapshot, ends_snapshot, first_of, is_snapshot_row
 
 _SOURCE = ("connector", "lsn", "sequence", "snapshot", "schema", "table")
 _EVENT = (
@@ -51,6 +52,7 @@ def read_parts(raw: DataFrame) -> DataFrame:
         F.substring_index(part("transaction.id"), ":", 1).alias(TRANSACTION),
         source["connector"].alias(CONNECTOR),
         is_snapshot_row(source["snapshot"], op, source["lsn"]).alias(IN_SNAPSHOT),
+        begins_snapshot(source["snapshot"]).alias(BEGINS_SNAPSHOT),
         ends_snapshot(source["snapshot"]).alias(ENDS_SNAPSHOT),
         F.coalesce(first_of(source["sequence"]), F.lit(-1).cast("bigint")).alias(AFTER),
         source["lsn"].try_cast("bigint").alias(PLACE_IN_LOG),
