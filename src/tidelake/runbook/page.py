@@ -115,6 +115,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "why": "belongs to no transaction: the connector did not have `provide.transaction.metadata=true`",
         "to_offset": 121,
     },
+    "SnapshotUnfinished": {"from_offset": 0, "to_offset": 0, "why": "", "lsn": 8_040, "rows": 120},
     "TransactionWentBack": {"transaction": "753", "lsn": 8_040, "last": 9_120},
     "TransactionTopicDivided": {"topic": "shop.transaction", "partitions": 2},
     "DecisionRefused": {"problem": "time 3 of 'orders' is already sealed", "fix": "decide about an open time"},
@@ -141,6 +142,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "fix": 'write it as {"data": {…}, "diff": 1}',
     },
     "StepFailed": {"kind": "OutOfMemoryError", "detail": "Java heap space"},
+    "SnapshotTorn": {"time": 33, "snapshot": 30, "following": 45, "collection": "wallets"},
     "CollectionLags": {"upper": 5, "others": ("customers",)},
     "SubscriptionLapsed": {
         "detail": "its lease expired while its subscription was at time 7, and since of 'orders' is [9] now",

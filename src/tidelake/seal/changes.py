@@ -16,15 +16,17 @@ from pyspark.sql import functions as F
 
 from tidelake.decode.entered_statements import statement_frame
 from tidelake.seal.count_arrow import compensating_table
+from tidelake.seal.count_spark import differing_events
 from tidelake.seal.counts import OpenCounts
 from tidelake.seal.fingerprints import compensating_rows
+from tidelake.spark.conditions import any_of
 from tidelake.spark.equality import same_in
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import Discard
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, discard_runs, meets, write_run
-from tidelake.store.layout import DIFF, RUN, TIME, new_run, run_of
+from tidelake.store.layout import DIFF, POSITION, RUN, TIME, new_run, run_of
 from tidelake.store.row_hash import sum_of_rows
 from tidelake.store.runs import read_files, verify_runs, write_updates
 from tidelake.store.table_schema import data_fields
@@ -77,12 +79,14 @@ def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, dis
     Raises:
         DamagedTable: the rows of an affected run are not those that were written.
 
+    With transactions, only copies of an event that was repeated with different contents can be discarded.
+
     Cost: nothing if there are no discards; else one scan of the files that may hold their times, and of the runs to
         rewrite.
     """
     entry = collection.entry
     discarded_rows = statement_frame(
-        spark, entry.record_schema, [(discard.time, discard.statement) for discard in discards]
+        spark, entry.statement_schema, [(discard.time, discard.statement) for discard in discards]
     )
     if discarded_rows is None:
         return Changes()
@@ -95,6 +99,13 @@ def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, dis
     if not files:
         return Changes()
     stored = read_files(spark, table.path, files, schema).select("*", F.col("_metadata.file_path").alias("_path"))
+    if entry.counts_positions:
+        numbers = differing_events(stored.where(F.col(TIME).isin(*times)), names[:-2])
+        is_differing = any_of(
+            (F.col(f"stated.{TIME}") == time) & F.element_at(F.col(f"stated.{POSITION}"), 2).isin(orders)
+            for time, orders in numbers.items()
+        )
+        same = same & is_differing
     affected = stored.alias("stated").join(discarded, same, "left_semi").select("_path").distinct().toArrow()
     runs = {run_of(path) for path in affected["_path"].to_pylist()}
     if not runs:

@@ -165,7 +165,7 @@ class _Comparison:
     def _mark_discarded(self, rows: DataFrame) -> DataFrame:
         entry = self.collection.entry
         discarded = [(discard.time, discard.statement) for discard in discards_in(entry.decisions)]
-        discards = statement_frame(self.spark, entry.record_schema, discarded)
+        discards = statement_frame(self.spark, entry.statement_schema, discarded)
         if discards is None:
             return rows.withColumn("_discarded", F.lit(False))
         marked = F.broadcast(discards.distinct().withColumn("_ruled", F.lit(True))).alias("ruled")
