@@ -224,7 +224,7 @@ def _check_gap(collection: Collection, settings: CollectionSettings, decision: A
         raise gaps[0]
     open_gaps = [Offsets(topic.name, gap.partition, gap.from_offset, gap.to_offset) for gap in gaps]
     if collection.entry.counts_positions:
-        blocked = waiting_events(OpenTable(collection.paths.updates), topic)
+        blocked = waiting_events(settings, OpenTable(collection.paths.updates), topic)
         offsets = [(event.partition, event.offset) for event in blocked if event.transaction is None]
         open_gaps += [Offsets(topic.name, partition, offset, offset + 1) for partition, offset in offsets]
     if not any(
@@ -280,7 +280,7 @@ def _check_parking(collection: Collection, settings: CollectionSettings, decisio
             f"'{collection.name}' reads no transactions", "only collections with `framing: transactions` do"
         )
     topics = open_topics(settings, collection.entry.decisions)
-    waiting = waiting_events(OpenTable(collection.paths.updates), topics[0])
+    waiting = waiting_events(settings, OpenTable(collection.paths.updates), topics[0])
     if decision.transaction not in [event.transaction for event in waiting]:
         named = ", ".join(str(event.transaction) for event in waiting) or "none"
         raise DecisionRefused(

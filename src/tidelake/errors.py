@@ -331,6 +331,21 @@ class SnapshotUnfinished(TopicGap):
     )
 
 
+class SnapshotRepeated(TopicGap):
+    """A table without a key was read in another snapshot, which does not say which of its rows are gone."""
+
+    lsn: int
+    rows: int
+    fact = (
+        "topic '{topic}': the connector took another snapshot, at {lsn}, of a table without a key: its {rows} rows do "
+        "not tell which of the rows that were read before are gone"
+    )
+    hint = (
+        "read the topic into a new collection from the snapshot on; or go on without the snapshot, if no change was "
+        "lost before it: `tidelake resolve count NAME --time {lsn} --count 0 --reason …`"
+    )
+
+
 class TransactionWentBack(TopicGap):
     """An END of an unknown transaction lies before ENDs that were read; the topic of transactions is read to it."""
 

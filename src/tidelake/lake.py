@@ -860,7 +860,7 @@ def _status_with_topics(settings: CollectionSettings, stored: Collection | None)
         return None
     with _engine_errors():
         topics = open_topics(settings, stored.entry.decisions)
-        return read_status(stored, topics, settings.stalled_after_s)
+        return read_status(stored, topics, settings.stalled_after_s, settings=settings)
 
 
 @contextmanager

@@ -50,7 +50,8 @@ def decide(lake: TransactionLake, decision: Decision) -> None:
 
 def sentence(lake: TransactionLake) -> str:
     settings = lake.settings.collections[0]
-    return read_status(lake.collection, open_topics(settings, lake.collection.entry.decisions)).sentence
+    topics = open_topics(settings, lake.collection.entry.decisions)
+    return read_status(lake.collection, topics, settings=settings).sentence
 
 
 def test_at_every_marker_the_tables_equal_the_database(tmp_path: Path, spark: SparkSession) -> None:
@@ -146,6 +147,15 @@ def test_an_event_without_a_transaction_stops_its_partition_only(lake: Transacti
     decide(lake, AcceptGap(offsets=Offsets(EVENTS, 0, 1, 2), reason="the switch was off"))
     assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (3, 30), (5, 50)])
     assert lake.quarantined() == [(1, "no_position")]
+
+
+def test_the_rows_of_an_incremental_snapshot_stop_their_partition_and_are_named(lake: TransactionLake) -> None:
+    source = {"snapshot": "incremental", "lsn": 45, "sequence": '["50","55"]'}
+    lake.events(event("7", 1, None, (1, 10), 40), event(None, 0, None, (2, 20), 0, op="r", source=source))
+    lake.marks(end("7", 50, 1), end("8", 60, 0, **{"public.other": 1}))
+    with pytest.raises(EventBlocked, match="offset 1 is a row of an incremental snapshot, which transactions do not"):
+        lake.ingest()
+    assert (lake.seal().upper, lake.pairs()) == (51, [(1, 10)])
 
 
 def test_counts_that_are_not_met_name_the_transaction_and_the_missing_events(lake: TransactionLake) -> None:
@@ -359,8 +369,7 @@ def test_an_unreadable_event_is_quarantined_and_its_transaction_waits(lake: Tran
         ({"transaction_topic": None}, "transaction_topic", "is missing"),
         ({"transaction_topic": EVENTS}, "transaction_topic", "is not the name of one more topic"),
         ({"topic": [EVENTS, "b"]}, "topic", "has one topic"),
-        ({"key": None}, "key", "without a primary key are not read with transactions yet"),
-        ({"format": "avro"}, "format", "is not 'json'"),
+        ({"format": "avro"}, "format", "is neither 'json' nor Avro with a registry"),
         ({"envelope": "append_only", "key": None}, "framing", "belong to no transaction"),
         ({"transaction_topic": "marks"}, "table", "do not show it"),
         ({"idle_upper_s": 3}, "idle_upper_s", "is not allowed for the framing 'transactions'"),

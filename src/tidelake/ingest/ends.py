@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from tidelake.errors import TopicGap, TransactionTopicDivided, TransactionWentBack
 from tidelake.ingest.position import plan_next
+from tidelake.ingest.source_messages import message_reader
 from tidelake.protocol.message import Progress
-from tidelake.protocol.transactions import End, NotATransaction, Sorted, payload_of, read_end, sort_ends
+from tidelake.protocol.transactions import End, NotATransaction, Sorted, read_end, sort_ends
 from tidelake.settings.transactions import TransactionSettings
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
@@ -56,7 +57,7 @@ def read_ends(
 
     Raises:
         TransactionTopicDivided: the topic has more than one partition.
-        SourceError: the topic is missing or malformed, or its brokers do not answer.
+        SourceError: the topic is missing or malformed, or its brokers or the registry do not answer.
 
     Cost: the driver holds at most `messages_per_tick_max` messages.
     """
@@ -68,9 +69,10 @@ def read_ends(
     if not offsets.intervals:
         return read
     found: list[End] = []
+    value_of = message_reader(settings, settings.transaction_topic)
     for row in _messages(spark, topic, offsets):
         try:
-            end = read_end(payload_of(row["value"]), settings.table, row["offset"])
+            end = read_end(value_of(row["value"]), settings.table, row["offset"])
         except NotATransaction as error:
             read.malformed.append(row | {"detail": str(error)})
             continue

@@ -7,19 +7,18 @@ with the events. The pure rules are in `tidelake.protocol.transactions`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelake.errors import EventBlocked, NotRewritable, SnapshotUnfinished
+from tidelake.errors import EventBlocked, NotRewritable, SnapshotRepeated, SnapshotUnfinished
 from tidelake.ingest.abandoned import rewrite_without
 from tidelake.ingest.ends import contradicting_statements, quarantine_malformed, read_ends
-from tidelake.ingest.event_scan import EventScan
 from tidelake.ingest.position import plan_next, range_read_by, values_after
-from tidelake.ingest.reclock import RecordTick
+from tidelake.ingest.reclock import MESSAGES_PER_TASK_MIN, RecordTick
 from tidelake.ingest.transaction_records import TransactionRecords
 from tidelake.plugins.envelope import Envelope, RecordBatch, WrittenRecords
 from tidelake.plugins.tick import PastTick
@@ -35,7 +34,7 @@ from tidelake.protocol.transactions import (
 )
 from tidelake.settings.transactions import TransactionSettings
 from tidelake.store.commit import OpenTable
-from tidelake.store.decision import counts_in, parked_in
+from tidelake.store.decision import AcceptGap, counts_in, parked_in
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_runs, write_run
@@ -93,11 +92,17 @@ class TransactionTick(RecordTick):
         self.blocked: list[Blocked] = []
         self.snapshots: list[Snapshot] = []
         self.scanned: Mapping[int, Snapshot] = {}
+        self.unsealed: Sequence[Transaction] = ()
+        """The transactions at or after upper whose ENDs were read before this tick."""
+        self.ended: Sequence[Transaction] = ()
+        """The same, and earlier ones if their events may be repeated."""
         self.written = WrittenRecords([])
         self.records: TransactionRecords | None = None  # type: ignore[assignment]  # a tick may read only ENDs
         self.files: list[RunFile] = []
         self.removed: Sequence[str] = ()
-        self.abandoned: Set[int] = frozenset()
+        self.abandoned: Set[int] = {
+            snapshot.lsn for snapshot in read_snapshots(self.table, self.stated) if snapshot.is_abandoned
+        }
         """The places of abandoned snapshots about which nothing was stated: their rows are not stored."""
         self.newly_abandoned: Set[int] = frozenset()
         """Those that this tick has found out about: earlier ticks may have stored their rows."""
@@ -112,15 +117,18 @@ class TransactionTick(RecordTick):
             ConfigurationError: the events are from another connector, or from another table.
         """
         self._read_ends()
+        self.ended = self.unsealed = read_transactions(self.collection, self.lower)
         # Asked only now: rows of a snapshot that precede an END are before these ends.
         topic_ends = self.events.end_offsets()
         planned, gaps = plan_next(self.events, self.table, self.collection, self.settings.messages_per_tick_max)
         self.report.gaps += gaps
         self.ranges = [(self.events, planned)] if planned.intervals else []
         if self.ranges:
-            self._bound(planned)
+            self._read_events(planned)
         self._merge_snapshots()
         self._state(topic_ends)
+        if not self.newly_abandoned.isdisjoint(self.scanned) and self.ranges:
+            self._write_events()  # without the rows of a snapshot of which it is known only now that it means nothing
         self.report.messages = self.read_marks.messages + sum(offsets.messages for _, offsets in self.ranges)
         # A decision, or what a second look shows, may allow a statement about what was read earlier.
         return bool(self.report.messages) or self.end > self.stated
@@ -138,17 +146,21 @@ class TransactionTick(RecordTick):
     def _newest_lsn(self) -> int:
         return self.sorted.new[-1].lsn if self.sorted.new else self.last
 
-    def _bound(self, planned: OffsetRange) -> None:
-        """Shorten the range of each partition to its first event that cannot be read yet."""
-        scan = EventScan(self.collection.name, self.settings, self._messages(), self.collection.entry.decisions)
-        known = read_transactions(self.collection, self.lower)
-        self.blocked = scan.blocked(self._ends_frame(known))
-        oldest = min((-1 if place.after is None else place.after for place in self.blocked), default=self.last)
-        if oldest < self._newest_lsn() and oldest < self.lower:
-            # A transaction that follows `oldest` may be sealed already: then its events are repeated.
+    def _read_events(self, planned: OffsetRange) -> None:
+        """Write the events of the range as an uncommitted run, each partition up to its first event that must wait."""
+        super().read()
+        reach("ingest.before_write")
+        self._write_events()
+        assert self.records is not None
+        names = {place.transaction for place in self.records.blocked} - {None}
+        oldest = min((place.after or -1 for place in self.records.blocked if place.transaction), default=self.lower)
+        if oldest < self.lower:
+            # Events of transactions that are sealed already are repeated.
             known = read_transactions(self.collection, oldest)
-            self.blocked = scan.blocked(self._ends_frame(known))
-        self.known_ends = self._ends_frame(known)
+            if not names.isdisjoint(transaction.id for transaction in known if transaction.time < self.lower):
+                self.ended = known
+                self._write_events()
+        self.blocked, self.scanned = self.records.blocked, self.records.snapshots
         firsts = {place.partition: place.offset for place in self.blocked}
         intervals = {
             partition: (start, min(end, firsts.get(partition, end)))
@@ -167,11 +179,38 @@ class TransactionTick(RecordTick):
             for place in self.blocked
             if place.reason
         ]
-        self.scanned = scan.snapshots(firsts)
 
-    def _ends_frame(self, known: Iterable[Transaction]) -> DataFrame:
+    def _write_events(self) -> None:
+        """Write the events of the planned range as an uncommitted run, in place of an earlier one."""
+        discard_runs(self.table.path, self.written.files)
+        ((topic, offsets),) = self.ranges
+        tasks = min(self.spark.sparkContext.defaultParallelism, offsets.messages // MESSAGES_PER_TASK_MIN)
+        batch = RecordBatch(
+            self.spark,
+            self.collection,
+            self.settings,
+            self.schemas,
+            self.table,
+            0,
+            self._messages().coalesce(max(1, tasks)),
+            [topic],
+            self.ends(),
+        )
+        decisions = self.collection.entry.decisions
+        self.records = TransactionRecords(
+            batch,
+            ends=self._ends_frame(),
+            upper=self.lower,
+            parked=self.parked,
+            accepted=[decision.offsets for decision in decisions if isinstance(decision, AcceptGap)],
+            abandoned=sorted(self.abandoned),
+            partitions=sorted(offsets.intervals),
+        )
+        self.written = self.records.write()
+
+    def _ends_frame(self) -> DataFrame:
         """Return the transactions whose ENDs were read, as `with_ends` needs them."""
-        pairs = [(transaction.id, transaction.time) for transaction in known if transaction.id is not None]
+        pairs = [(transaction.id, transaction.time) for transaction in self.ended if transaction.id is not None]
         pairs += [(end.id, end.lsn) for end in self.sorted.new]
         names = _ENDS.names
         rows = [dict(zip(names, row, strict=True)) for row in commit_ranges(pairs)]
@@ -192,17 +231,28 @@ class TransactionTick(RecordTick):
         read |= {partition: end for _, offsets in self.ranges for partition, (_, end) in offsets.intervals.items()}
         waiting = {place.partition for place in self.blocked}
         is_through = all(read.get(partition, 0) >= end or partition in waiting for partition, end in topic_ends.items())
-        known = read_transactions(self.collection, self.stated)
-        ends = [(transaction.time, transaction.events) for transaction in known if not transaction.is_snapshot]
+        known = [found for found in self.unsealed if found.time >= self.stated and not found.is_snapshot]
+        ends = [(transaction.time, transaction.events) for transaction in known]
         ends += [(end.lsn, end.events) for end in self.sorted.new]
         if self.snapshots:
             self._judge_snapshots([lsn for lsn, _ in ends], read, is_through and not waiting)
         self.end = first_uncovered(self.stated, self._newest_lsn(), self.snapshots, self.blocked, is_through)
+        self.first_event = min((lsn for lsn, events in ends if events), default=INT64_MAX)
+        if not self.collection.entry.key:
+            self._stop_at_repeated_snapshot()
         self.statement = statement(self.stated, self.end, ends, self.snapshots)
         self.stated_snapshots = [
             snapshot for snapshot in self.snapshots if snapshot.lsn < self.end and not snapshot.is_abandoned
         ]
-        self.first_event = min((lsn for lsn, events in ends if events), default=INT64_MAX)
+
+    def _stop_at_repeated_snapshot(self) -> None:
+        """State nothing at or after a snapshot of a table with rows, if only a key could tell which rows are gone."""
+        for snapshot in self.snapshots:
+            has_earlier = any(file.reach[0] < snapshot.lsn for file in self.table.files())
+            if not snapshot.is_abandoned and (has_earlier or self.first_event < snapshot.lsn):
+                self.end = max(self.stated, min(self.end, snapshot.lsn))
+                self.report.gaps.append(SnapshotRepeated(self.events.name, 0, 0, 0, "", snapshot.lsn, snapshot.rows))
+                return
 
     def _judge_snapshots(self, commits: Sequence[int], read: Mapping[int, int], is_through: bool) -> None:
         """Find the snapshots that the connector has abandoned, and those that it has neither ended nor repeated.
@@ -245,40 +295,17 @@ class TransactionTick(RecordTick):
         return 0
 
     def read(self) -> None:
-        """Resolve the schemas of the range; see `RecordTick.read`."""
-        self.time = self.mint()
-        if self.ranges:
-            super().read()
+        """Do nothing: what a tick plans depends on the events, so `plan` has read them."""
 
     def decode(self) -> None:
-        """Create the frames of the range; see `Tick.decode`."""
-        reach("ingest.before_write")
-        if not self.ranges:
-            return
-        batch = RecordBatch(
-            self.spark,
-            self.collection,
-            self.settings,
-            self.schemas,
-            self.table,
-            0,
-            self._messages(),
-            [self.events],
-            self.ends(),
-        )
-        self.records = TransactionRecords(
-            batch, ends=self.known_ends, upper=self.lower, parked=self.parked, abandoned=sorted(self.abandoned)
-        )
+        """Do nothing; see `read`."""
 
     def write(self) -> None:
-        """Write the rows, the quarantine, the transactions, the statements and the late events."""
-        if self.records is not None:
-            self.written = self.records.write()
-            self.files = list(self.written.files)
-        self.files += self._write_barriers()
+        """Write the quarantine, the transactions, the statements and the late events; `plan` has written the rows."""
+        self.files = list(self.written.files) + self._write_barriers()
         self.has_barriers = len(self.files) > len(self.written.files)
         removing = rewrite_without(self.spark, self.collection, self.table, sorted(self.newly_abandoned))
-        self.removed, self.files = removing.removed, self.files + removing.added
+        self.removed, self.files = removing.removed, [*self.files, *removing.added]
         self.report.null_records, self.report.quarantined = self.written.tombstones, self.written.quarantined
         self.report.values_in_error = self.written.errors
         self.report.updates_stored = sum(file.rows for file in self.files)
@@ -354,14 +381,13 @@ class TransactionTick(RecordTick):
         if offsets is None:
             raise NotRewritable(str(past.table.path), "the tick that wrote the file read no events of the topic")
         self.table, self.lower, self.ranges = past.table, past.table.value(UPPER) or 0, [(self.events, offsets)]
-        self.known_ends = self._ends_frame(read_transactions(self.collection))
         self.abandoned = abandoned_in(past.values)
         self._resolve()
         if past.table.schema() != self.collection.updates_schema():
             raise NotRewritable(str(past.table.path), "columns have been added to the table since the file was made")
-        self.decode()
-        assert self.records is not None
-        return self.records.write().files
+        self.ended = read_transactions(self.collection)
+        self._write_events()
+        return self.written.files
 
     # --- commit ------------------------------------------------------------------------------------------------------
 
@@ -405,6 +431,6 @@ class TransactionTick(RecordTick):
 
 def _decided(snapshot: Snapshot, count: int | None) -> Snapshot:
     """Return a snapshot as a decision about its time leaves it: without rows, it was abandoned, otherwise it ended."""
-    if count is None or snapshot.is_ended or snapshot.is_abandoned:
+    if count is None or snapshot.is_abandoned:
         return snapshot
     return replace(snapshot, is_ended=True) if count else replace(snapshot, is_abandoned=True)

@@ -96,6 +96,12 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "snapshot again: the abandoned one is then discarded by itself.",
         (_STATUS, "tidelake resolve count NAME --time LSN --count 0 --reason …"),
     ),
+    errors.SnapshotRepeated: Entry(
+        "The connector lost its offsets, or somebody asked for a snapshot, and the table has no primary key.",
+        "If the connector lost nothing before the snapshot, go on without it, with the count 0. Otherwise read the "
+        "topic into a new collection. Better: give the table a primary key.",
+        (_STATUS, "tidelake resolve count NAME --time LSN --count 0 --reason …"),
+    ),
     errors.TransactionWentBack: Entry(
         "The database was restored from a backup, or the connector follows another server now, so log positions begin "
         "again; or an END was lost and came later.",

@@ -116,6 +116,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "to_offset": 121,
     },
     "SnapshotUnfinished": {"from_offset": 0, "to_offset": 0, "why": "", "lsn": 8_040, "rows": 120},
+    "SnapshotRepeated": {"from_offset": 0, "to_offset": 0, "why": "", "lsn": 8_040, "rows": 120},
     "TransactionWentBack": {"transaction": "753", "lsn": 8_040, "last": 9_120},
     "TransactionTopicDivided": {"topic": "shop.transaction", "partitions": 2},
     "DecisionRefused": {"problem": "time 3 of 'orders' is already sealed", "fix": "decide about an open time"},

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from tidelake.decode.entered_statements import statement_frame
 from tidelake.seal.count_arrow import compensating_table
-from tidelake.seal.count_spark import differing_events
+from tidelake.seal.count_spark import differing_events, rows_at
 from tidelake.seal.counts import OpenCounts
 from tidelake.seal.fingerprints import compensating_rows
 from tidelake.spark.conditions import any_of
@@ -38,6 +38,10 @@ class Changes:
 
     added: list[RunFile] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+
+    def joined(self, other: Changes) -> Changes:
+        """Return both changes."""
+        return Changes(self.added + other.added, self.removed + other.removed)
 
     def discard(self, table: Location) -> None:
         """Delete the written files."""
@@ -65,6 +69,36 @@ def cancel(table: OpenTable, schema: pa.Schema, counts: OpenCounts, end: int) ->
         rows = compensating_table(surplus.filter(pc.less_equal(surplus[TIME], end - 1))).select(names)
         added += write_run(table.path, new_run("seal", table.seq), rows, sum_of_rows(rows))
     return Changes(added)
+
+
+def cancel_repeated(
+    spark: SparkSession, collection: Collection, table: OpenTable, times: Sequence[int], discards: Sequence[Discard]
+) -> Changes:
+    """Write the rows that cancel the copies of events at these times: rows with the same position and contents.
+
+    Args:
+        spark: the session.
+        collection: a collection whose diffs are summed, and whose events have positions.
+        table: its updates table, in the state that was counted.
+        times: the times with copies that this seal proves.
+        discards: the statements that `leave_out` removes.
+
+    Cost: nothing without copies; else one exchange of the rows at these times.
+    """
+    if not times:
+        return Changes()
+    entry, schema = collection.entry, collection.updates_schema()
+    files = [file for file in table.files() if meets(file, sorted(times))]
+    rows = rows_at(spark, read_files(spark, table.path, files, schema), times)
+    data = [field.name for field in data_fields(entry.record_schema)]
+    ruled = statement_frame(spark, entry.statement_schema, [(each.time, each.statement) for each in discards])
+    if ruled is not None:
+        same = same_in("stated", "ruled", [*data, TIME, DIFF])
+        rows = rows.alias("stated").join(F.broadcast(ruled.distinct()).alias("ruled"), same, "left_anti")
+    columns = [f"`{field.name}`" for field in schema if field.name != RUN]
+    copied = rows.groupBy(*columns).agg(F.count(F.lit(1)).alias("_copies")).where(F.col("_copies") > 1)
+    cancelling = copied.withColumn(DIFF, F.col(DIFF) * (1 - F.col("_copies"))).select(*columns).coalesce(1)
+    return Changes(write_updates(cancelling, table.path, new_run("seal", table.seq), schema).files)
 
 
 def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, discards: Sequence[Discard]) -> Changes:

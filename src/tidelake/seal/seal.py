@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tidelake.plugins.envelope import form_of
 from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.order import INT64_MAX
-from tidelake.seal.changes import Changes, cancel, leave_out
+from tidelake.seal.changes import Changes, cancel, cancel_repeated, leave_out
 from tidelake.seal.comparison import Comparison, compare
 from tidelake.seal.counts import OpenCounts
 from tidelake.seal.open_rows import OpenRows
@@ -137,8 +137,12 @@ class _Seal:
 
     def _change_rows(self, counts: OpenCounts, end: int) -> Changes:
         """Write the changes for copies and discarded statements at times before `end`."""
+        discards = self.rulings.discards_within(self.upper, end)
+        if self.collection.entry.counts_positions and self.form.cancels_copies:
+            times = [time for time in self.settled if time < end and counts.by_time[time].copies]
+            left = leave_out(self.spark, self.collection, self.table, discards)
+            return cancel_repeated(self.spark, self.collection, self.table, times, discards).joined(left)
         if not self.form.cancels_copies:
-            discards = self.rulings.discards_within(self.upper, end)
             return leave_out(self.spark, self.collection, self.table, discards)
         if not self.report.copies_cancelled:
             return Changes()
