@@ -18,7 +18,7 @@ from tidelake.settings.transactions import TransactionSettings
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import write_run
-from tidelake.store.layout import QUARANTINE_SCHEMA, RUN
+from tidelake.store.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN
 from tidelake.store.runs import append_run
 from tidelake.store.transactions import read_transactions
 from tidelake.topic.topic import OffsetRange, Topic
@@ -96,6 +96,32 @@ def contradicting_statements(collection: Collection, ends: Sorted) -> list[Progr
     counts |= {transaction.time: transaction.events for transaction in known if not transaction.is_snapshot}
     differing = [end for end in ends.repeated if counts.get(end.lsn, end.events) != end.events]
     return [Progress([end.lsn], [end.lsn + 1], [(end.lsn, end.events)] if end.events else []) for end in differing]
+
+
+def append_statements(collection: Collection, topic: str, offset: int, statements: Sequence[Progress]) -> None:
+    """Append progress statements.
+
+    Args:
+        collection: the collection.
+        topic: the topic of transactions.
+        offset: the last offset that was read of it.
+        statements: the statements.
+    """
+    rows = [
+        {
+            "topic": topic,
+            "partition": 0,
+            "offset": offset,
+            "lower": list(progress.lower),
+            "upper": list(progress.upper),
+            "count_times": list(progress.counts),
+            "count_values": list(progress.counts.values()),
+        }
+        for progress in statements
+    ]
+    schema = pa.schema([field for field in PROGRESS_SCHEMA if field.name != RUN])
+    table, path = pa.Table.from_pylist(rows, schema=schema), collection.paths.progress
+    append_run(path, "progress", lambda run: write_run(path, run, table), collection.entry.epoch)
 
 
 def quarantine_malformed(collection: Collection, topic: str, malformed: Sequence[dict[str, Any]]) -> dict[str, int]:

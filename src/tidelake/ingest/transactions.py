@@ -8,17 +8,16 @@ with the events. The pure rules are in `tidelake.protocol.transactions`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tidelake.errors import EventBlocked, NotRewritable, SnapshotRepeated, SnapshotUnfinished
-from tidelake.ingest.abandoned import rewrite_without
-from tidelake.ingest.ends import contradicting_statements, quarantine_malformed, read_ends
+from tidelake.ingest.ends import append_statements, contradicting_statements, quarantine_malformed, read_ends
 from tidelake.ingest.position import plan_next, range_read_by, values_after
 from tidelake.ingest.reclock import MESSAGES_PER_TASK_MIN, RecordTick
+from tidelake.ingest.snapshots import rewrite_without, write_barriers
 from tidelake.ingest.transaction_records import TransactionRecords
 from tidelake.plugins.envelope import Envelope, RecordBatch, WrittenRecords
 from tidelake.plugins.tick import PastTick
@@ -38,16 +37,7 @@ from tidelake.store.decision import AcceptGap, counts_in, parked_in
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_runs, write_run
-from tidelake.store.layout import (
-    DIFF,
-    POSITION,
-    PROGRESS_SCHEMA,
-    RUN,
-    TIME,
-    new_run,
-)
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
-from tidelake.store.row_hash import sum_of_rows
 from tidelake.store.runs import append_run, write_frame
 from tidelake.store.state import HAS_BARRIERS, HAS_LATE, HAS_QUARANTINE, UPPER, next_offsets
 from tidelake.store.table_schema import late_schema
@@ -236,7 +226,8 @@ class TransactionTick(RecordTick):
         ends += [(end.lsn, end.events) for end in self.sorted.new]
         if self.snapshots:
             self._judge_snapshots([lsn for lsn, _ in ends], read, is_through and not waiting)
-        self.end = first_uncovered(self.stated, self._newest_lsn(), self.snapshots, self.blocked, is_through)
+        commits, last = [lsn for lsn, _ in ends], self._newest_lsn()
+        self.end = first_uncovered(self.stated, last, self.snapshots, self.blocked, is_through, commits)
         self.first_event = min((lsn for lsn, events in ends if events), default=INT64_MAX)
         if not self.collection.entry.key:
             self._stop_at_repeated_snapshot()
@@ -264,7 +255,7 @@ class TransactionTick(RecordTick):
         """
         before = {snapshot.lsn for snapshot in self.snapshots if snapshot.is_abandoned}
         counts = {time: decision.count for time, decision in counts_in(self.collection.entry.decisions).items()}
-        self.snapshots = [_decided(snapshot, counts.get(snapshot.lsn)) for snapshot in self.snapshots]
+        self.snapshots = [snapshot.decided(counts.get(snapshot.lsn)) for snapshot in self.snapshots]
         abandoned = find_abandoned(self.snapshots, commits)
         if abandoned != self.snapshots and is_through and self._has_nothing_new(read):
             self.snapshots = abandoned
@@ -302,7 +293,9 @@ class TransactionTick(RecordTick):
 
     def write(self) -> None:
         """Write the quarantine, the transactions, the statements and the late events; `plan` has written the rows."""
-        self.files = list(self.written.files) + self._write_barriers()
+        first = min([self.first_event, *(snapshot.lsn for snapshot in self.stated_snapshots)])
+        erasing = [snapshot.lsn for snapshot in self.stated_snapshots if self.stated > 0 or snapshot.lsn > first]
+        self.files = list(self.written.files) + write_barriers(self.collection, self.table, erasing)
         self.has_barriers = len(self.files) > len(self.written.files)
         removing = rewrite_without(self.spark, self.collection, self.table, sorted(self.newly_abandoned))
         self.removed, self.files = removing.removed, [*self.files, *removing.added]
@@ -325,17 +318,6 @@ class TransactionTick(RecordTick):
         self.report.updates_read = self.report.updates_stored + self.report.updates_late
         reach("ingest.after_late")
 
-    def _write_barriers(self) -> list[RunFile]:
-        """Write rows that erase what a repeated snapshot does not repeat."""
-        # Seal does not count these rows: the position of an event has two numbers, and that of a snapshot's row four.
-        first = min([self.first_event, *(snapshot.lsn for snapshot in self.stated_snapshots)])
-        erasing = [snapshot.lsn for snapshot in self.stated_snapshots if self.stated > 0 or snapshot.lsn > first]
-        if not erasing:
-            return []
-        schema = pa.schema([column for column in self.collection.updates_schema() if column.name != RUN])
-        rows = pa.Table.from_pylist([{TIME: lsn, DIFF: 0, POSITION: [lsn]} for lsn in erasing], schema=schema)
-        return write_run(self.table.path, new_run("ingest", self.table.seq), rows, sum_of_rows(rows))
-
     def _append_transactions(self) -> None:
         rows = end_rows(self.sorted.new, self.marks.name)
         rows += [snapshot_row(snapshot, self.events.name) for snapshot in self.stated_snapshots]
@@ -348,25 +330,10 @@ class TransactionTick(RecordTick):
         """Append the statement of the tick, and those of repeated ENDs that contradict the first ones."""
         contradicting = contradicting_statements(self.collection, self.sorted)
         statements = [*([] if self.statement is None else [self.statement]), *contradicting]
-        if not statements:
-            return
-        self.report.progress_statements = len(statements)
-        offset = max((end for _, end in self.read_marks.intervals.values()), default=1) - 1
-        rows = [
-            {
-                "topic": self.marks.name,
-                "partition": 0,
-                "offset": offset,
-                "lower": list(progress.lower),
-                "upper": list(progress.upper),
-                "count_times": list(progress.counts),
-                "count_values": list(progress.counts.values()),
-            }
-            for progress in statements
-        ]
-        schema = pa.schema([field for field in PROGRESS_SCHEMA if field.name != RUN])
-        table, path = pa.Table.from_pylist(rows, schema=schema), self.collection.paths.progress
-        append_run(path, "progress", lambda run: write_run(path, run, table), self.collection.entry.epoch)
+        if statements:
+            self.report.progress_statements = len(statements)
+            last = max((end for _, end in self.read_marks.intervals.values()), default=1) - 1
+            append_statements(self.collection, self.marks.name, last, statements)
 
     def _set_late_aside(self, records: TransactionRecords) -> None:
         """Store the events of sealed transactions in `late/`, with their places."""
@@ -427,10 +394,3 @@ class TransactionTick(RecordTick):
         """Return everything on which the tick's rows and statements depend."""
         offsets = [next_offsets(table, topic.name) for topic in (self.events, self.marks)]
         return (*offsets, table.value(UPPER) or 0, table.value(STATED))
-
-
-def _decided(snapshot: Snapshot, count: int | None) -> Snapshot:
-    """Return a snapshot as a decision about its time leaves it: without rows, it was abandoned, otherwise it ended."""
-    if count is None or snapshot.is_abandoned:
-        return snapshot
-    return replace(snapshot, is_ended=True) if count else replace(snapshot, is_abandoned=True)

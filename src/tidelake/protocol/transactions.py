@@ -215,6 +215,12 @@ class Snapshot:
         """Return whether it has ended, by its last row or by one of these commits before `before`."""
         return self.is_ended or (not self.needs_end and any(self.lsn <= lsn < before for lsn in commits))
 
+    def decided(self, count: int | None) -> Snapshot:
+        """Return the snapshot as a decision about its count leaves it: abandoned with 0 rows, and otherwise ended."""
+        if count is None or self.is_abandoned:
+            return self
+        return replace(self, is_ended=True) if count else replace(self, is_abandoned=True)
+
 
 def find_abandoned(snapshots: Sequence[Snapshot], commits: Sequence[int]) -> list[Snapshot]:
     """Mark the snapshots that were abandoned: the connector began the next one before they had ended.
@@ -237,17 +243,23 @@ def find_abandoned(snapshots: Sequence[Snapshot], commits: Sequence[int]) -> lis
 
 
 def first_uncovered(
-    stated: int, last: int, snapshots: Iterable[Snapshot], blocked: Iterable[Blocked], is_read_through: bool
+    stated: int,
+    last: int,
+    snapshots: Iterable[Snapshot],
+    blocked: Iterable[Blocked],
+    is_read_through: bool,
+    commits: Sequence[int] = (),
 ) -> int:
     """Return the first time about which nothing can be stated yet; everything before it is covered.
 
     Args:
         stated: everything before this time was stated earlier.
         last: the greatest commit position that was read; -1 if there is none.
-        snapshots: the snapshots at or after `stated`.
+        snapshots: the snapshots at or after `stated`, oldest first; abandoned ones do not matter.
         blocked: the first unread event of each partition in which one is blocked. What was committed after the
             position before it may belong to its transaction.
         is_read_through: whether each partition was read to where it ended after `last` was read, or to a blocked event.
+        commits: the commit positions that were read at or after `stated`: one of them may have ended a snapshot.
 
     >>> first_uncovered(0, 50, [], [], True), first_uncovered(0, 50, [], [], False)
     (51, 0)
@@ -259,12 +271,20 @@ def first_uncovered(
     31
     >>> first_uncovered(0, 50, [Snapshot(30, 8, False, is_first_marked=True)], [], True)
     30
+    >>> first_uncovered(0, 50, [Snapshot(30, 8, False), Snapshot(40, 8, True)], [], True)  # or an END at 35 is missing
+    30
     """
     if not is_read_through:
         return stated
     snapshots = [snapshot for snapshot in snapshots if not snapshot.is_abandoned]
     end = max([last, *(snapshot.lsn for snapshot in snapshots if snapshot.is_ended)]) + 1
-    open_ones = [snapshot.lsn for snapshot in snapshots if not snapshot.is_ended_by([last], end)]
+    following = [*(snapshot.lsn for snapshot in snapshots[1:]), end]
+    read = [*commits, last]
+    open_ones = [
+        snapshot.lsn
+        for snapshot, before in zip(snapshots, following, strict=False)
+        if not snapshot.is_ended_by(read, before)
+    ]
     end = min([end, *open_ones, *(stated if place.after is None else place.after + 1 for place in blocked)])
     return max(stated, end)
 

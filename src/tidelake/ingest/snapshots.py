@@ -1,17 +1,19 @@
-"""Takes the rows of abandoned snapshots out of a table again, in the commit of the tick that finds out about them."""
+"""Writes what the snapshots of a table with transactions change: barriers, and runs without abandoned snapshots."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
-from tidelake.store.files import RunFile, meets
-from tidelake.store.layout import TIME, new_run
+from tidelake.store.files import RunFile, meets, write_run
+from tidelake.store.layout import DIFF, POSITION, RUN, TIME, new_run
+from tidelake.store.row_hash import sum_of_rows
 from tidelake.store.runs import read_files, verify_runs, write_updates
 
 
@@ -46,3 +48,13 @@ def rewrite_without(spark: SparkSession, collection: Collection, table: OpenTabl
     # The run is named as one of seal: it is not what a tick makes of a range of offsets.
     written = write_updates(remaining, table.path, new_run("seal", table.seq), schema).files
     return Rewritten(written, sorted(runs))
+
+
+def write_barriers(collection: Collection, table: OpenTable, places: Sequence[int]) -> list[RunFile]:
+    """Write rows that erase what repeated snapshots do not repeat, given the places of these in the log."""
+    if not places:
+        return []
+    # Seal does not count these rows: the position of an event has two numbers, and that of a snapshot's row four.
+    schema = pa.schema([column for column in collection.updates_schema() if column.name != RUN])
+    rows = pa.Table.from_pylist([{TIME: lsn, DIFF: 0, POSITION: [lsn]} for lsn in places], schema=schema)
+    return write_run(table.path, new_run("ingest", table.seq), rows, sum_of_rows(rows))
