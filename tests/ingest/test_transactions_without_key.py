@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 class RowLake(TransactionLake):
     """A table without a key."""
 
-    def decide(self, decision: Decision) -> None:
+    def rule(self, decision: Decision) -> None:
         """Store a decision."""
         checked = check_decision(self.collection, self.settings.collections[0], decision)
         Catalog(Store(self.settings.store)).decide(self.collection.name, checked)
@@ -97,7 +97,7 @@ def test_another_snapshot_is_refused_by_name_and_may_be_left_out(lake: RowLake) 
     with pytest.raises(SnapshotRepeated, match="another snapshot, at 70, of a table without a key: its 2 rows"):
         lake.ingest()
     assert lake.seal().upper == 70
-    lake.decide(Count(time=70, count=0, reason="the connector lost nothing"))
+    lake.rule(Count(time=70, count=0, reason="the connector lost nothing"))
     assert lake.run().upper == 81
     assert lake.counts() == {(1, 10): 1, (1, 11): 1, (2, None): 1, (3, 30): 1, (4, 40): 1}
 
@@ -107,7 +107,7 @@ def test_one_of_two_contents_of_an_event_is_discarded_and_copies_are_cancelled(l
     lake.events(*events, events[0], event("7", 2, None, (2, 21), 40))
     lake.marks(end("7", 50, 2))
     assert "repeated with different contents" in str(lake.run().contradictions[0])
-    lake.decide(Discard(time=50, statement={"data": {"id": 2, "price": 20}, "diff": 1}, reason="it was a test"))
+    lake.rule(Discard(time=50, statement={"data": {"id": 2, "price": 20}, "diff": 1}, reason="it was a test"))
     assert lake.run().upper == 51
     assert lake.counts() == {(1, 10): 1, (2, 21): 1}
     assert lake.validate(full=True).mismatches == []

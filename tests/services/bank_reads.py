@@ -56,7 +56,7 @@ def total_of(member: Member, time: int) -> int:
     files = [file for file in member.table.files() if file.reach[0] <= time]
     schema, names = member.collection.updates_schema(), [TIME, DIFF, POSITION, "id", "balance"]
     rows = read_rows(member.table.path, files, schema, names, pc.field(TIME) <= time).to_pylist()
-    barrier = max((row[POSITION] for row in rows if row[DIFF] == 0), default=[])
+    barrier: list[int] = max((row[POSITION] for row in rows if row[DIFF] == 0), default=[])
     newest: dict[int, tuple[Any, ...]] = {}
     for row in rows:
         if row[DIFF] != 0 and row[POSITION] >= barrier:

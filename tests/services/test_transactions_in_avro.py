@@ -24,7 +24,7 @@ from tidelake.topic.open import open_topics
 
 pytestmark = [pytest.mark.services, pytest.mark.spark]
 
-_SOURCE = {"connector": "string", "lsn": ["null", "long"], "sequence": ["null", "string"]}
+_SOURCE: dict[str, Any] = {"connector": "string", "lsn": ["null", "long"], "sequence": ["null", "string"]}
 _SOURCE |= {"snapshot": ["null", "string"], "schema": "string", "table": "string"}
 _BLOCK = {"id": "string", "total_order": "long", "data_collection_order": "long"}
 _COUNT = {"data_collection": "string", "event_count": "long"}
@@ -82,7 +82,8 @@ def in_avro(lines: Lines, registry: Registry) -> dict[str, dict[int, list[str]]]
 def test_debezium_in_avro_gives_the_same_tables_at_every_time(
     tmp_path: Path, spark: SparkSession, registry: Registry
 ) -> None:
-    (tmp_path / "json").mkdir(), (tmp_path / "avro").mkdir()
+    for folder in ("json", "avro"):
+        (tmp_path / folder).mkdir()
     with pytest.raises(ConfigurationError, match="is neither 'json' nor Avro with a registry"):
         BankLake(tmp_path / "refused", spark, format="avro")
     plain, lake = BankLake(tmp_path / "json", spark), BankLake(tmp_path / "avro", spark)
