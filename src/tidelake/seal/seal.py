@@ -139,7 +139,8 @@ class _Seal:
         """Write the changes for copies and discarded statements at times before `end`."""
         discards = self.rulings.discards_within(self.upper, end)
         if self.collection.entry.counts_positions and self.form.cancels_copies:
-            times = [time for time in self.settled if time < end and counts.by_time[time].copies]
+            times = [time for time, count in counts.by_time.items() if count.copies and time < end]
+            times = sorted(set(times).intersection(self.settled))
             left = leave_out(self.spark, self.collection, self.table, discards)
             return cancel_repeated(self.spark, self.collection, self.table, times, discards).joined(left)
         if not self.form.cancels_copies:
