@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import report
+from benchmarks.announced import measure_announced
 from benchmarks.bench import Bench
 from benchmarks.bulk import measure_bulk
 from benchmarks.catalogs import measure_catalogs
@@ -136,6 +137,7 @@ def tasks(quick: bool, large: bool) -> list[Task]:
         Task("raw", _M, 120, measure_raw),
         Task(GROWTH, _M, 60, measure_raw_ticks),
         Task(GROWTH, 4 * _M, 150, measure_raw_ticks),
+        Task("announced", 100_000, 60, measure_announced),
         Task("bytes", 100_000, 60, measure_written),
         Task("reads", _M, 60, measure_reads),
         Task("reads", 10 * _M, 150, measure_reads),

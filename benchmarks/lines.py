@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from benchmarks import (
+    announced,
     bulk,
     catalogs,
     elsewhere,
@@ -153,6 +154,16 @@ def _raw_lines(records: int, samples: Samples, measurement: str) -> Iterator[Lin
     for what, column in (("seconds", "seconds"), ("processor time", "cpu_s")):
         reached = samples.ratio(raw.TIDELAKE, raw.PARSED, column)
         yield Line(targets.RAW, f"{records / 1e6:g} M events, {what}", raw.PARSED, reached, 0.5, note=samples.cut)
+
+
+def _announced_lines(records: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row, what = targets.ANNOUNCED, f"{records:,} events"
+    for name, column in (("seconds", "seconds"), ("processor time", "cpu_s")):
+        ratio = 1 / samples.ratio(announced.ANNOUNCED, announced.RECLOCKED, column)
+        yield Line(row, f"{what}, {name}", announced.RECLOCKED, ratio, 1.3, at_most=True, note=samples.cut)
+    yield Line(row, f"{what}, Spark jobs", "", samples.median(announced.ANNOUNCED, "jobs"), None, " jobs", True)
+    ratio = 1 / samples.ratio(announced.SEAL, announced.RECLOCKED)
+    yield Line(row, f"{announced.SEAL}, {what}", announced.RECLOCKED, ratio, None, at_most=True)
 
 
 def _no_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
@@ -334,6 +345,7 @@ _LINES = {
     "bulk": _bulk_lines,
     "raw": _raw_lines,
     "growth": _no_lines,
+    "announced": _announced_lines,
     "ledger": _ledger_lines,
     "seal": _seal_lines,
     "start": _start_lines,

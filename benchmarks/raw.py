@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import time
@@ -98,21 +99,31 @@ def measure_raw_ticks(bench: Bench, rows: int) -> Samples:
     return bench.interleave({TICK: tick})
 
 
-def write_events(spark: SparkSession, folder: Path, first: int, records: int, keys: int) -> None:
+def write_events(
+    spark: SparkSession, folder: Path, first: int, records: int, keys: int, in_transaction: int = 0
+) -> None:
     """Write change events, numbered from `first`, as topic files with two partitions; an event has about 600 bytes.
 
-    Event `n` changes one of `keys` keys, and has offset `n div 2`.
+    Event `n` changes one of `keys` keys, and has offset `n div 2`. If `in_transaction` is given, so many events in turn
+    belong to one transaction, whose END `write_ends` writes.
     """
+    transaction, after = "'null'", "id * 64 - 64"
+    if in_transaction:
+        after = f"greatest(0, id div {in_transaction} * {in_transaction} * 64 - 1)"
+        transaction = (
+            'format_string(\'{"id":"%d:%d","total_order":%d,"data_collection_order":%d}\', '
+            f"id div {in_transaction}, id * 64, id % {in_transaction} + 1, id % {in_transaction} + 1)"
+        )
     files = max(2, records // _RECORDS_PER_FILE)
     event = F.format_string(
         '{"before":null,"after":{"id":%d,"customer":"customer-%07d","price":%d.25,"quantity":%d,'
         '"seen":17%014d,"place":"aisle-%03d/shelf-%02d"},"source":{"version":"3.3.1.Final","connector":"postgresql",'
         '"name":"harbour","ts_ms":1795285966913,"snapshot":"false","db":"harbour","sequence":"[\\"%d\\",\\"%d\\"]",'
         '"ts_us":1795285966913388,"ts_ns":1795285966913388000,"schema":"public","table":"boats","txId":756,'
-        '"lsn":%d,"xmin":null},"transaction":null,"op":"%s","ts_ms":1795285967378,"ts_us":1795285967378844,'
+        '"lsn":%d,"xmin":null},"transaction":%s,"op":"%s","ts_ms":1795285967378,"ts_us":1795285967378844,'
         '"ts_ns":1795285967378844158}',
         *(F.expr(sql) for sql in ("key", "key % 1000003", "id % 1000", "id % 77", "id", "key % 997", "key % 89")),
-        *(F.expr(sql) for sql in ("id * 64 - 64", "id * 64", "id * 64", f"if(id < {keys}, 'c', 'u')")),
+        *(F.expr(sql) for sql in (after, "id * 64", "id * 64", transaction, f"if(id < {keys}, 'c', 'u')")),
     )
     numbered = spark.range(first, first + records, 1, files).withColumn("key", F.expr(f"id * 618033989L % {keys}"))
     numbered.select(
@@ -128,6 +139,18 @@ def write_events(spark: SparkSession, folder: Path, first: int, records: int, ke
     for number, path in enumerate(sorted(scratch.glob("*.parquet"))):
         path.replace(folder / f"{first:012d}-{number:05d}.parquet")
     shutil.rmtree(scratch)
+
+
+def write_ends(file: Path, table: str, first: int, records: int, in_transaction: int) -> None:
+    """Append the ENDs of the transactions of some events; `write_events` explains the arguments."""
+    lines = []
+    for number in range(first // in_transaction, (first + records) // in_transaction):
+        counts = [{"data_collection": table, "event_count": in_transaction}]
+        end = {"status": "END", "id": f"{number}:{(number + 1) * in_transaction * 64 - 1}", "ts_ms": 1_795_285_967_378}
+        value = end | {"event_count": in_transaction, "data_collections": counts}
+        lines.append(json.dumps({"offset": number, "timestamp_ms": 1_795_285_968_000, "value": value}))
+    with file.open("a", encoding="utf-8") as out:
+        out.writelines(f"{line}\n" for line in lines)
 
 
 def parse_events(spark: SparkSession, files: list[Path]) -> DataFrame:

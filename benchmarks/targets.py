@@ -35,6 +35,7 @@ BULK_COPY = Row("bulk ingest, sealed and proven", "Parquet to Parquet copy", "re
 BULK_FASTAVRO = Row("bulk ingest, sealed and proven", "fastavro on one core", "1×", "bulk")
 RAW = Row("raw topic of Debezium's JSON, sealed", "plain Spark, which only reads and parses it", "0.5×", "raw")
 RAW_GROWTH = Row("tick of change events", "itself, 1 M → 4 M rows", "at most 1.1×", "growth")
+ANNOUNCED = Row("tick with transactions", "reclocked tick of the same events", "at most 1.3×", "announced")
 LEDGER = Row(
     "ledger, progress in reverse order",
     "differential dataflow's reader",
@@ -91,6 +92,7 @@ HUDI = Row("tick", "Hudi's and Paimon's writers", "reported", "", NO_JARS)
 
 ROWS = (
     *(TICK, TICK_READ, TICK_DELTA_RS, GROWTH, SEAL, BULK, BULK_COPY, BULK_FASTAVRO, RAW, RAW_GROWTH, LEDGER, PATHWAY),
+    ANNOUNCED,
     *(WRITTEN, AS_OF, CHANGES, PUBLISHING, OF_TIME, MANY, TABLES, LINGER, CATALOG, REQUESTS, HOLDS),
     *(VERIFY, MEMORY, START, CLUSTER, HUDI),
 )

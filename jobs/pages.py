@@ -173,4 +173,4 @@ def status_of(settings: CollectionSettings, collection: Collection, reads_topics
     from tidelake.topic.open import open_topics
 
     topics = open_topics(settings, collection.entry.decisions) if reads_topics else ()
-    return read_status(collection, topics, settings.stalled_after_s)
+    return read_status(collection, topics, settings.stalled_after_s, settings=settings)

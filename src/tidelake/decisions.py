@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidelake.errors import (
+    REPEATED,
     TWO_VALUES,
     CodecError,
     ConflictingDiff,
@@ -166,14 +167,9 @@ def _check_count(collection: Collection, decision: Count) -> Count:
 
 def _check_discard(collection: Collection, decision: Discard) -> Discard:
     _check_time(collection, decision.time)
-    if collection.entry.counts_positions:
-        raise DecisionRefused(
-            f"an event of '{collection.name}' is identified by its transaction, not by its data",
-            "decide on the count instead: `tidelake resolve count`",
-        )
     from tidelake.codec.typed import read_statement  # imported late: only this decision needs an Avro codec
 
-    statement = read_statement(collection.entry.record_schema, to_text(decision.statement))
+    statement = read_statement(collection.entry.statement_schema, to_text(decision.statement))
     if is_sealed(collection, decision.time):
         _check_settles(collection, decision.time, None, statement)
     return decision.model_copy(update={"statement": statement})
@@ -201,13 +197,15 @@ def _check_settles(collection: Collection, time: int, count: int | None, discard
 
 
 def _check_count_helps(collection: Collection, time: int) -> None:
-    """Refuse a count if an update has two diffs, or a key two values: a count does not say which one is right."""
+    """Refuse a count if an update has two diffs, or a key or an event two values: a count does not choose one."""
     if any(discard.time == time for discard in discards_in(collection.entry.decisions)):
         return
     noted = [note["detail"] for note in read_proof_log(collection).blocked if note["time"] == time]
     diffs = any(detail.startswith(f"{ConflictingDiff.kind}:") for detail in noted)
-    if diffs or any(TWO_VALUES in detail for detail in noted):
-        ambiguity = "one update has two diffs" if diffs else "a key has two values"
+    repeated = any(REPEATED in detail for detail in noted)
+    if diffs or repeated or any(TWO_VALUES in detail for detail in noted):
+        ambiguity = "an event has two contents" if repeated else "a key has two values"
+        ambiguity = "one update has two diffs" if diffs else ambiguity
         raise DecisionRefused(
             f"at time {time}, {ambiguity}, but a count does not say which one is right",
             f"discard one statement first: `tidelake resolve discard {collection.name} --time {time} "
@@ -226,7 +224,7 @@ def _check_gap(collection: Collection, settings: CollectionSettings, decision: A
         raise gaps[0]
     open_gaps = [Offsets(topic.name, gap.partition, gap.from_offset, gap.to_offset) for gap in gaps]
     if collection.entry.counts_positions:
-        blocked = waiting_events(OpenTable(collection.paths.updates), topic)
+        blocked = waiting_events(settings, OpenTable(collection.paths.updates), topic)
         offsets = [(event.partition, event.offset) for event in blocked if event.transaction is None]
         open_gaps += [Offsets(topic.name, partition, offset, offset + 1) for partition, offset in offsets]
     if not any(
@@ -282,7 +280,7 @@ def _check_parking(collection: Collection, settings: CollectionSettings, decisio
             f"'{collection.name}' reads no transactions", "only collections with `framing: transactions` do"
         )
     topics = open_topics(settings, collection.entry.decisions)
-    waiting = waiting_events(OpenTable(collection.paths.updates), topics[0])
+    waiting = waiting_events(settings, OpenTable(collection.paths.updates), topics[0])
     if decision.transaction not in [event.transaction for event in waiting]:
         named = ", ".join(str(event.transaction) for event in waiting) or "none"
         raise DecisionRefused(

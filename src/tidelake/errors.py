@@ -239,6 +239,8 @@ class OverCount(Contradiction):
     fact = "time {time} has more distinct updates than announced: {counted} instead of {announced}"
 
 
+REPEATED = "repeated with different contents"
+"""With transactions: what a breach says of events."""
 TWO_VALUES = "keys with two values"
 """How the detail of an envelope breach begins if no count can settle it."""
 
@@ -311,6 +313,36 @@ class EventBlocked(TopicGap):
     hint = (
         "correct the connector, or continue without the event: `tidelake resolve gap NAME --offsets "
         "{topic}:{partition}:{from_offset} --reason …`; it then goes to the quarantine"
+    )
+
+
+class SnapshotUnfinished(TopicGap):
+    """The connector stopped in the middle of a snapshot, and reads changes without having repeated it."""
+
+    lsn: int
+    rows: int
+    fact = (
+        "topic '{topic}': the snapshot at {lsn} has no last row among its {rows} rows, but later transactions were "
+        "read: the connector abandoned it, and found no row of the table when it began another one, or began none"
+    )
+    hint = (
+        "if the table was empty then, discard the snapshot: `tidelake resolve count NAME --time {lsn} --count 0 "
+        "--reason …`; if the snapshot is complete, accept it with `--count {rows}`"
+    )
+
+
+class SnapshotRepeated(TopicGap):
+    """A table without a key was read in another snapshot, which does not say which of its rows are gone."""
+
+    lsn: int
+    rows: int
+    fact = (
+        "topic '{topic}': the connector took another snapshot, at {lsn}, of a table without a key: its {rows} rows do "
+        "not tell which of the rows that were read before are gone"
+    )
+    hint = (
+        "read the topic into a new collection from the snapshot on; or go on without the snapshot, if no change was "
+        "lost before it: `tidelake resolve count NAME --time {lsn} --count 0 --reason …`"
     )
 
 
@@ -649,6 +681,20 @@ class CollectionLags(InvalidUsage):
             f"'{self.collection}' does not have time {show(self.time)} yet: its upper is {show(self.upper)}, so it "
             f"lags by {int(self.time) - int(self.upper) + 1:,}{more}"
         )
+
+
+class SnapshotTorn(InvalidUsage):
+    """At this time, only some of several tables show a snapshot that the connector never finished."""
+
+    time: int
+    snapshot: int
+    following: int
+    collection: str
+    fact = (
+        "time {time} lies after the snapshot at {snapshot}, which the connector abandoned before it had read "
+        "'{collection}'; the next snapshot is at {following}"
+    )
+    hint = "read at {following} or later, or before {snapshot}"
 
 
 class CollectionForgot(InvalidUsage):

@@ -143,6 +143,7 @@ class Lake:
             ArgumentRefused: an argument is out of its range.
             TimelinesDiffer: two of the collections are on different timelines.
             CollectionLags: one of them does not have the time yet; the error says which one, and by how much it lags.
+            SnapshotTorn: only some of them show a snapshot that the source never finished.
             CollectionForgot: the time is before `since` of one of them.
 
         Cost: the log and the handles of each collection; no JVM is started.
@@ -916,7 +917,7 @@ def _status_with_topics(settings: CollectionSettings, stored: Collection | None)
         return None
     with _engine_errors():
         topics = open_topics(settings, stored.entry.decisions)
-        return read_status(stored, topics, settings.stalled_after_s)
+        return read_status(stored, topics, settings.stalled_after_s, settings=settings)
 
 
 @contextmanager

@@ -8,15 +8,20 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs import ingest, seal
 from tests.captures.bank import BANK, TOTAL
 from tests.captures.bank_lake import MARKS as BANK_MARKS
 from tests.captures.bank_lake import BankLake, captured, times_of_marks
+from tests.lakes.lake import NAME
 from tests.lakes.transaction_lake import EVENTS, MARKS, TransactionLake, end, event, snapshot_row
-from tidelake.decisions import Acknowledge, Count, Offsets, Park, check_decision
+from tidelake import open_lake
+from tidelake.decisions import Acknowledge, Count, Discard, Offsets, Park, check_decision
 from tidelake.errors import (
     ConfigurationError,
     DecisionRefused,
     EventBlocked,
+    SnapshotTorn,
+    SnapshotUnfinished,
     TransactionTopicDivided,
     TransactionWentBack,
 )
@@ -45,7 +50,8 @@ def decide(lake: TransactionLake, decision: Decision) -> None:
 
 def sentence(lake: TransactionLake) -> str:
     settings = lake.settings.collections[0]
-    return read_status(lake.collection, open_topics(settings, lake.collection.entry.decisions)).sentence
+    topics = open_topics(settings, lake.collection.entry.decisions)
+    return read_status(lake.collection, topics, settings=settings).sentence
 
 
 def test_at_every_marker_the_tables_equal_the_database(tmp_path: Path, spark: SparkSession) -> None:
@@ -143,6 +149,15 @@ def test_an_event_without_a_transaction_stops_its_partition_only(lake: Transacti
     assert lake.quarantined() == [(1, "no_position")]
 
 
+def test_the_rows_of_an_incremental_snapshot_stop_their_partition_and_are_named(lake: TransactionLake) -> None:
+    source = {"snapshot": "incremental", "lsn": 45, "sequence": '["50","55"]'}
+    lake.events(event("7", 1, None, (1, 10), 40), event(None, 0, None, (2, 20), 0, op="r", source=source))
+    lake.marks(end("7", 50, 1), end("8", 60, 0, **{"public.other": 1}))
+    with pytest.raises(EventBlocked, match="offset 1 is a row of an incremental snapshot, which transactions do not"):
+        lake.ingest()
+    assert (lake.seal().upper, lake.pairs()) == (51, [(1, 10)])
+
+
 def test_counts_that_are_not_met_name_the_transaction_and_the_missing_events(lake: TransactionLake) -> None:
     """A transformation filters an event that was counted."""
     lake.events(event("7", 1, None, (1, 10), 40), event("7", 3, None, (3, 30), 40))
@@ -167,13 +182,39 @@ def test_an_end_that_is_repeated_is_a_copy_and_one_that_contradicts_is_reported(
     assert sealed.upper == 60
 
 
-def test_an_event_that_is_repeated_with_other_contents_is_a_breach(lake: TransactionLake) -> None:
-    lake.events(event("7", 1, None, (1, 10), 40), event("8", 1, None, (2, 20), 50))
-    lake.events(event("7", 1, None, (1, 10), 40), event("8", 1, None, (2, 21), 50))
-    lake.marks(end("7", 50, 1), end("8", 60, 1))
+def test_an_event_that_is_repeated_with_other_contents_is_a_breach_until_one_is_discarded(
+    lake: TransactionLake,
+) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40), event("8", 1, None, (2, 20), 50), event("8", 2, (1, 10), None, 50))
+    lake.events(event("7", 1, None, (1, 10), 40), event("8", 1, None, (2, 21), 50), event("8", 2, (3, 10), None, 50))
+    lake.marks(end("7", 50, 1), end("8", 60, 2))
     sealed = lake.run()
     assert (sealed.upper, lake.pairs(), sealed.copies_cancelled) == (60, [(1, 10)], 1)
-    assert "1 event was repeated with different contents" in str(sealed.contradictions[0])
+    assert "2 events were repeated with different contents" in str(sealed.contradictions[0])
+    assert '{"data":{"id":2,"price":20},"diff":1}, {"data":{"id":2,"price":21},"diff":1}' in sentence(lake)
+    with pytest.raises(DecisionRefused, match="an event has two contents, but a count does not say which one is right"):
+        decide(lake, Count(time=60, count=2, reason="unclear"))
+    decide(lake, Discard(time=60, statement={"data": {"id": 2, "price": 20}, "diff": 1}, reason="it was a test"))
+    assert "1 event was repeated with different contents" in str(lake.run().contradictions[0])
+    decide(lake, Discard(time=60, statement={"data": {"id": 3, "price": None}, "diff": -1}, reason="it was a test"))
+    assert (lake.run().upper, lake.pairs()) == (61, [(2, 21)])
+    assert lake.validate(full=True).mismatches == []
+
+
+def test_an_event_of_a_sealed_transaction_that_comes_with_other_contents_is_a_contradiction(
+    lake: TransactionLake,
+) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40), event("7", 2, None, (2, 20), 40))
+    lake.marks(end("7", 50, 2))
+    lake.run()
+    lake.events(event("7", 1, None, (1, 10), 40), event("7", 2, None, (2, 21), 40))
+    lake.run()
+    assert lake.validate().late.contradictions == 1
+    (late,) = LateNotes(lake.collection).first(9)
+    assert (late.time, late.data, late.decision) == (50, {"id": 2, "price": 21}, None)
+    decide(lake, Discard(time=50, statement={"data": {"id": 2, "price": 21}, "diff": 1}, reason="it was a test"))
+    assert LateNotes(lake.collection).first(9)[0].decision == "it was a test"
+    assert (lake.run().upper, lake.pairs()) == (51, [(1, 10), (2, 20)])
 
 
 def test_positions_that_go_back_are_an_error_and_what_was_read_stays(lake: TransactionLake) -> None:
@@ -238,12 +279,60 @@ def test_a_snapshot_is_asserted_at_its_last_row_and_a_repeated_one_becomes_the_d
     assert [found.kind for found in read_transactions(lake.collection)] == ["snapshot", "end", "snapshot", "end"]
 
 
-def test_a_snapshot_that_was_started_again_shows_nothing_before_the_second(lake: TransactionLake) -> None:
+def test_a_snapshot_that_was_abandoned_is_never_shown(lake: TransactionLake) -> None:
+    """The connector is killed in a snapshot: in the first one, and in one that it repeats."""
     lake.events(snapshot_row((1, 10), 30, "first"), snapshot_row((9, 90), 30))
-    lake.run()
+    assert lake.run().upper == 0
     lake.events(snapshot_row((1, 10), 35, "first"), snapshot_row((2, 20), 35, "last"))
     assert lake.run().upper == 36
     assert (lake.pairs(30), lake.pairs(34), lake.pairs(35)) == ([], [], [(1, 10), (2, 20)])
+    lake.events(event("7", 1, (1, 10), (1, 11), 40))
+    lake.marks(end("7", 50, 1))
+    assert lake.run().upper == 51
+    lake.events(snapshot_row((1, 12), 60, "first"), snapshot_row((8, 80), 60))
+    assert lake.run().upper == 51
+    lake.events(snapshot_row((1, 13), 70, "first"), snapshot_row((2, 20), 70, "last_in_data_collection"))
+    lake.events(snapshot_row((7, 70), 60), partition=1)  # this partition was read late
+    assert lake.run().upper == 71
+    before = [(1, 11), (2, 20)]
+    assert [lake.pairs(time) for time in (50, 60, 69, 70)] == [before, before, before, [(1, 13), (2, 20)]]
+    assert [found.time for found in read_transactions(lake.collection)] == [35, 50, 70]
+    assert [report.mismatches for report in [lake.validate(full=True)]] == [[]]
+    lake.compact()
+    assert lake.pairs() == [(1, 13), (2, 20)]
+
+
+def test_a_snapshot_without_its_last_row_is_not_ended_by_a_commit_and_a_decision_ends_it(lake: TransactionLake) -> None:
+    """The connector was killed in the snapshot; when it took another one, the table was empty."""
+    lake.events(snapshot_row((1, 10), 30, "first"), snapshot_row((9, 90), 30), snapshot_row((8, 80), 30))
+    lake.marks(end("7", 50, 0, **{"public.other": 1}))
+    with pytest.raises(SnapshotUnfinished, match="the snapshot at 30 has no last row among its 3 rows"):
+        lake.ingest()
+    assert lake.seal().upper == 30
+    decide(lake, Count(time=30, count=0, reason="the table was emptied"))
+    assert (lake.run().upper, lake.pairs(30), lake.pairs()) == (51, [], [])
+    lake.events(event("8", 1, None, (5, 50), 50))
+    lake.marks(end("8", 60, 1))
+    assert (lake.run().upper, lake.pairs()) == (61, [(5, 50)])
+
+
+def test_tables_are_not_read_together_at_a_snapshot_that_one_of_them_does_not_have(lake: TransactionLake) -> None:
+    """The connector was killed after the first table. The snapshot that it took then has both."""
+    block = lake.document["collections"][NAME]
+    lake.document["collections"]["others"] = block | {"topic": "shop.public.others"}
+    (lake.root / "topics" / "shop.public.others").mkdir()
+    lake.settings = lake.written()
+    other = snapshot_row((5, 50), 45, "last")
+    other["source"]["table"] = "others"
+    lake.events(snapshot_row((1, 10), 30, "last_in_data_collection"), snapshot_row((1, 11), 45, "last"))
+    lake.put({"key": "{}", "value": other}, topic="shop.public.others")
+    lake.marks(end("7", 50, 0, **{"public.third": 1}))
+    for job in (ingest, seal):
+        assert job.run(lake.spark, lake.settings).ok
+    opened = open_lake(lake.file)
+    with pytest.raises(SnapshotTorn, match="time 44 lies after the snapshot at 30, which the connector abandoned"):
+        opened.at(44)
+    assert [opened.at(time).time for time in (29, 45, 50)] == [29, 45, 50]
 
 
 def test_a_change_of_the_key_and_deletes_are_one_event_each(lake: TransactionLake) -> None:
@@ -280,8 +369,7 @@ def test_an_unreadable_event_is_quarantined_and_its_transaction_waits(lake: Tran
         ({"transaction_topic": None}, "transaction_topic", "is missing"),
         ({"transaction_topic": EVENTS}, "transaction_topic", "is not the name of one more topic"),
         ({"topic": [EVENTS, "b"]}, "topic", "has one topic"),
-        ({"key": None}, "key", "without a primary key are not read with transactions yet"),
-        ({"format": "avro"}, "format", "is not 'json'"),
+        ({"format": "avro"}, "format", "is neither 'json' nor Avro with a registry"),
         ({"envelope": "append_only", "key": None}, "framing", "belong to no transaction"),
         ({"transaction_topic": "marks"}, "table", "do not show it"),
         ({"idle_upper_s": 3}, "idle_upper_s", "is not allowed for the framing 'transactions'"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -10,12 +11,14 @@ from hypothesis import strategies as st
 
 from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.ledger.ledger import Ledger
+from tidelake.protocol.message import Progress
 from tidelake.protocol.transactions import (
     Blocked,
     End,
     NotATransaction,
     Snapshot,
     commit_ranges,
+    find_abandoned,
     first_uncovered,
     read_end,
     sort_ends,
@@ -31,6 +34,7 @@ class _Event:
     """What the oracle knows: the commit position of the event's transaction, or the place of its snapshot."""
     order: int = 0
     ends_snapshot: bool = False
+    begins_snapshot: bool = False
 
 
 @dataclass
@@ -39,6 +43,10 @@ class _History:
 
     partitions: list[list[_Event]] = field(default_factory=lambda: [[], []])
     ends: list[End] = field(default_factory=list)
+    abandoned: list[int] = field(default_factory=list)
+    """The places of the snapshots that the connector was killed in."""
+    snapshot: int | None = None
+    """The place of the snapshot that it finished."""
     moments: list[tuple[int, int, int]] = field(default_factory=list)
     """The lengths of both partitions and of the topic of transactions after each message."""
 
@@ -50,10 +58,18 @@ class _History:
 def _histories(draw: st.DrawFn) -> _History:
     history, lsn, last = _History(), 10, -1
     history.note()
-    if draw(st.booleans()):
+    attempts, marks_first = draw(st.integers(0, 3)), draw(st.booleans())
+    for attempt in range(1, attempts + 1):
+        lsn += draw(st.integers(1, 5))
         rows = draw(st.lists(st.integers(0, 1), min_size=1, max_size=4))
+        if attempt < attempts:
+            rows = rows[: draw(st.integers(1, len(rows)))]
+            history.abandoned.append(lsn)
+        else:
+            history.snapshot = lsn
         for number, partition in enumerate(rows):
-            history.partitions[partition].append(_Event(None, -1, lsn, 0, number == len(rows) - 1))
+            ends = attempt == attempts and number == len(rows) - 1
+            history.partitions[partition].append(_Event(None, -1, lsn, 0, ends, marks_first and number == 0))
             history.note()
     transactions: list[tuple[str, int, list[int]]] = []
     for _ in range(draw(st.integers(0, 8))):
@@ -88,7 +104,9 @@ class _Reader:
         self.snapshots: dict[int, Snapshot] = {}
         self.ledger = Ledger(Antichain.of(0))
 
-    def tick(self, history: _History, ends: tuple[int, int, int], messages_max: int) -> None:
+    def tick(
+        self, history: _History, ends: tuple[int, int, int], messages_max: int, later: tuple[int, int, int]
+    ) -> None:
         found = sort_ends(
             history.ends[self.marks : ends[2]], self.last, {lsn: end.id for lsn, end in self.ends.items()}
         )
@@ -111,19 +129,26 @@ class _Reader:
                 self._store(event, times)
             is_through &= self.read[partition] >= ends[partition] or any(b.partition == partition for b in blocked)
         snapshots = sorted(self.snapshots.values(), key=lambda snapshot: snapshot.lsn)
-        end = first_uncovered(self.stated, self.last, snapshots, blocked, is_through)
+        has_nothing_new = self.marks >= later[2] and all(self.read[each] >= later[each] for each in (0, 1))
+        if is_through and not blocked and has_nothing_new:
+            snapshots = find_abandoned(snapshots, list(self.ends))
+            self.snapshots = {snapshot.lsn: snapshot for snapshot in snapshots}
+        end = first_uncovered(self.stated, self.last, snapshots, blocked, is_through, list(self.ends))
         counts = [(lsn, end.events) for lsn, end in self.ends.items()]
         progress = statement(self.stated, end, counts, snapshots)
         if progress is not None:
             self.ledger.announce(progress)
+        for snapshot in snapshots:
+            if self.stated <= snapshot.lsn < end and not snapshot.is_abandoned:
+                self.ledger.count(snapshot.lsn, snapshot.rows)
         self.stated = end
         self.ledger.advance()
 
     def _store(self, event: _Event, times: list[int]) -> None:
         if event.transaction is None:
-            before = self.snapshots.get(event.time, Snapshot(event.time, 0, False))
-            self.snapshots[event.time] = Snapshot(event.time, before.rows + 1, before.is_ended or event.ends_snapshot)
-            self.ledger.count(event.time, 1)
+            assert event.time >= self.stated
+            row = Snapshot(event.time, 1, event.ends_snapshot, event.begins_snapshot)
+            self.snapshots[event.time] = self.snapshots[event.time].joined(row) if event.time in self.snapshots else row
             return
         assert times == [event.time]
         if (event.time, event.order) not in self.stored:
@@ -138,20 +163,25 @@ def test_no_time_is_sealed_before_all_of_its_events_are_read(history: _History, 
     all_events = {
         (event.time, event.order) for events in history.partitions for event in events if event.transaction is not None
     }
-    rows_of_snapshot = sum(event.transaction is None for events in history.partitions for event in events)
+    events = [event for events in history.partitions for event in events]
+    rows_of_snapshot = sum(event.transaction is None and event.time == history.snapshot for event in events)
     moments = sorted(data.draw(st.lists(st.integers(0, len(history.moments) - 1), max_size=6)))
     steps = [(history.moments[moment], data.draw(st.integers(1, 5))) for moment in moments]
     steps += [(history.moments[-1], 100), (history.moments[-1], 100)]
-    for ends, messages_max in steps:
-        reader.tick(history, ends, messages_max)
+    steps += [(history.moments[-1], 100)]
+    for (ends, messages_max), (later, _) in pairwise(steps):
+        reader.tick(history, ends, messages_max, later)
         frontier = reader.ledger.frontier
         sealed = {place for place in all_events if not frontier.less_equal(place[0])}
         assert sealed <= reader.stored
-        if rows_of_snapshot and not frontier.less_equal(10):
-            assert reader.snapshots[10].rows == rows_of_snapshot
+        if history.snapshot is not None and not frontier.less_equal(history.snapshot):
+            snapshot = reader.snapshots[history.snapshot]
+            assert snapshot.rows == rows_of_snapshot and not snapshot.is_abandoned
+        for lsn in history.abandoned:
+            assert frontier.less_equal(lsn) or reader.snapshots[lsn].is_abandoned
     assert not reader.ledger.contradictions()
     newest = max((end.lsn for end in history.ends), default=-1)
-    assert reader.ledger.frontier == Antichain.of(max(newest + 1, 11 if rows_of_snapshot else 0))
+    assert reader.ledger.frontier == Antichain.of(max(newest, -1 if history.snapshot is None else history.snapshot) + 1)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +217,21 @@ def test_a_lost_end_covers_nothing_behind_the_position_before_it() -> None:
 
 def test_a_snapshot_that_was_started_again_is_covered_only_with_the_second() -> None:
     first, second = Snapshot(30, 4, False), Snapshot(45, 9, False)
-    assert first_uncovered(0, -1, [first, second], [], is_read_through=True) == 0
-    assert first_uncovered(0, -1, [first, Snapshot(45, 9, True)], [], is_read_through=True) == 46
-    assert first_uncovered(0, 50, [first, second], [], is_read_through=True) == 51
+
+    def uncovered(last: int, *snapshots: Snapshot) -> int:
+        return first_uncovered(0, last, find_abandoned(snapshots, [last]), [], is_read_through=True)
+
+    assert uncovered(-1, first, second) == 0
+    assert uncovered(-1, first, Snapshot(45, 9, True)) == 46
+    assert uncovered(50, first, second) == 51
+
+
+def test_no_commit_ends_a_snapshot_whose_last_row_would_be_marked() -> None:
+    """Otherwise a snapshot that was abandoned would be complete once a later one found the table empty."""
+    marked = Snapshot(30, 4, False, is_first_marked=True)
+    assert first_uncovered(0, 50, [marked], [], is_read_through=True) == 30
+    assert first_uncovered(0, 50, [Snapshot(30, 1, False, True)], [], is_read_through=True) == 51
+    assert [each.is_abandoned for each in find_abandoned([marked, Snapshot(60, 2, True)], [50])] == [True, False]
+    assert statement(0, 61, [(50, 1)], [replace(marked, is_abandoned=True), Snapshot(60, 2, True)]) == Progress(
+        [0], [61], [(50, 1), (60, 2)]
+    )

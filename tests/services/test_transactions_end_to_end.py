@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -16,6 +17,7 @@ from tests.captures.bank_lake import bank_collection
 from tests.captures.record import Services, capture_bank, note_bank
 from tests.captures.workload import Workload
 from tests.crash.harness import Nursery
+from tests.services.bank_reads import BankReads
 from tests.services.pipeline import Pipeline
 from tests.sweeps import seeds
 from tidelake.read.snapshot import snapshot
@@ -27,6 +29,9 @@ from tidelake.store.transactions import asserted_times, read_transactions
 pytestmark = [pytest.mark.services, pytest.mark.spark]
 
 _READS = 20
+"""Reads through Spark of each seed, once its run has ended."""
+_READS_BETWEEN = 500
+"""Reads of each seed while its jobs run: 10,000 in 20 seeds."""
 
 
 class BankPipeline(Pipeline):
@@ -74,17 +79,28 @@ def test_the_tables_equal_the_database_at_every_marker_whatever_is_killed(
 ) -> None:
     rng = Random(f"transactions {seed}")
     with BankPipeline(tmp_path, spark, nursery, services, f"bank{seed}") as made:
+        reads = BankReads(made.file, rng)
         postgres, database, connect = services.postgres, made.source.database, services.connect
         with Workload(postgres, database, seed, sessions=4, pause_s=0.03, change=move_money) as work:
             for what in rng.choices(("kill", "nothing"), k=4):
                 job = made.start_job("ingest", "seal", *(["compact"] if rng.random() < 0.3 else []))
-                time.sleep(rng.random() * 3)
+                end = time.monotonic() + rng.random() * 3
+                while time.monotonic() < end:
+                    reads.read()
                 if what == "kill":
                     connect.restart(kill=True)
                     connect.wait_until_running(made.source.name)
                 if rng.random() < 0.5:
                     os.kill(job, signal.SIGKILL)
-                assert nursery.wait(job) in (0, -9)
+                with ThreadPoolExecutor(1) as pool:
+                    waiting = pool.submit(nursery.wait, job)
+                    while not waiting.done():
+                        reads.read()
+                    assert waiting.result() in (0, -9)
                 with work.held():
                     note_bank(made.source)
+            job = made.start_job("ingest", "seal", "compact")
+            while reads.done < _READS_BETWEEN:
+                reads.read()
+            assert nursery.wait(job) == 0
         made.check_moments(rng)

@@ -32,7 +32,7 @@ from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_run
 from tidelake.store.handles import read_handles
 from tidelake.store.holds import beats_of, clock_slack_ms, observe
-from tidelake.store.layout import DIFF, RUN, TIME, new_run
+from tidelake.store.layout import TIME, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import read_files, verify_runs, write_updates
 from tidelake.store.sealed_at import last_sealed_by
@@ -256,7 +256,7 @@ def _merge(
     closed, upper = bool(table.value(CLOSED)), table.value(UPPER) or 0
     files = [file for run in chosen for file in run.files]
     form = form_of(collection.entry, table)
-    data = [name for name in schema.names if name not in (RUN, TIME, DIFF)] if form.is_additive else []
+    data = [field.name for field in form.fields] if form.is_additive else []
     contents = add_halves(run.weighted for run in verify_runs(spark, table.path, files, schema, data).values())
     rows = read_files(spark, collection.paths.updates, files, schema)
     total = sum(file.rows for file in files)

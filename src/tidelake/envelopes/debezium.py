@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column as SparkColumn
 
+from tidelake.forms.announced_sums import AnnouncedSumForm
 from tidelake.forms.events import EventForm
 from tidelake.forms.form import Form
 from tidelake.forms.positioned import PositionedForm
@@ -39,6 +40,8 @@ class Debezium(Envelope):
 
     def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
         """Return the form of events or, for a reclocked topic, of the resulting rows in the source's own order."""
+        if entry.counts_positions and not entry.key:
+            return AnnouncedSumForm(entry, table)
         if entry.positioned:
             # An event of a sealed transaction is late, so no repeated event is stored behind a merge.
             resent_within_ms = 0 if entry.counts_positions else _REPEATED_WITHIN_MS

@@ -36,7 +36,7 @@ class Transactions(Cdcv2):
 
     def recount(self, rows: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
         """Count distinct positions: an event may have two rows, or copies."""
-        return recount_positions(rows, collection)
+        return recount_positions(rows, collection, form)
 
 
 def register() -> None:

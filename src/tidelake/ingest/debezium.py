@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -70,6 +70,10 @@ class ChangeRecords:
     """The judged schemas of messages."""
     erased: Sequence[int] = ()
     """The greatest position below which rows are erased; set only if some records lack a position."""
+    marks: ClassVar[Mapping[str, int]] = MARKS
+    """The bits of `_marks`."""
+    carried: ClassVar[Sequence[str]] = ()
+    """The columns of a record that its rows carry along to be counted."""
 
     @property
     def row(self) -> Record:
@@ -189,10 +193,11 @@ class ChangeRecords:
         """Write the run and observe its records; rare facts are counted in another pass."""
         # Rows are counted while they are narrow, because Spark copies each row to count it.
         seen = Observed(
-            change_rows(self.decoded().withColumn("_marks", self._marks()), self.shape, self._time()),
+            change_rows(self.decoded().withColumn("_marks", self._marks()), self.shape, self._time(), self.carried),
             F.count("_marks").alias("records"),
             F.count_if(F.col("_marks").bitwiseAND(MARKS["tombstone"]) > 0).alias("tombstones"),
             F.bit_or("_marks").alias("marks"),
+            *(column.alias(name) for name, column in self._facts().items()),
         )
         run = new_run("ingest", self.batch.table.seq)
         rows = seen.frame.where(self._is_stored())
@@ -201,8 +206,12 @@ class ChangeRecords:
             discard_run(self.batch.table.path, run)
         facts = seen.values()
         marks = facts.pop("marks") or 0
-        facts |= {name: bool(marks & mark) for name, mark in MARKS.items()}
+        facts |= {name: bool(marks & mark) for name, mark in self.marks.items()}
         return files, facts | self._count_rare(facts["noted"] and not facts["unread"])
+
+    def _facts(self) -> dict[str, Column]:
+        """Return further aggregates over the rows, by name."""
+        return {}
 
     def _time(self) -> Column:
         """Return the time of a record's rows."""

@@ -11,13 +11,14 @@ from pyspark.sql import SparkSession
 
 from tidelake.errors import TopicGap, TransactionTopicDivided, TransactionWentBack
 from tidelake.ingest.position import plan_next
+from tidelake.ingest.source_messages import message_reader
 from tidelake.protocol.message import Progress
-from tidelake.protocol.transactions import End, NotATransaction, Sorted, payload_of, read_end, sort_ends
+from tidelake.protocol.transactions import End, NotATransaction, Sorted, read_end, sort_ends
 from tidelake.settings.transactions import TransactionSettings
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import write_run
-from tidelake.store.layout import QUARANTINE_SCHEMA, RUN
+from tidelake.store.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN
 from tidelake.store.runs import append_run
 from tidelake.store.transactions import read_transactions
 from tidelake.topic.topic import OffsetRange, Topic
@@ -56,7 +57,7 @@ def read_ends(
 
     Raises:
         TransactionTopicDivided: the topic has more than one partition.
-        SourceError: the topic is missing or malformed, or its brokers do not answer.
+        SourceError: the topic is missing or malformed, or its brokers or the registry do not answer.
 
     Cost: the driver holds at most `messages_per_tick_max` messages.
     """
@@ -68,9 +69,10 @@ def read_ends(
     if not offsets.intervals:
         return read
     found: list[End] = []
+    value_of = message_reader(settings, settings.transaction_topic)
     for row in _messages(spark, topic, offsets):
         try:
-            end = read_end(payload_of(row["value"]), settings.table, row["offset"])
+            end = read_end(value_of(row["value"]), settings.table, row["offset"])
         except NotATransaction as error:
             read.malformed.append(row | {"detail": str(error)})
             continue
@@ -94,6 +96,32 @@ def contradicting_statements(collection: Collection, ends: Sorted) -> list[Progr
     counts |= {transaction.time: transaction.events for transaction in known if not transaction.is_snapshot}
     differing = [end for end in ends.repeated if counts.get(end.lsn, end.events) != end.events]
     return [Progress([end.lsn], [end.lsn + 1], [(end.lsn, end.events)] if end.events else []) for end in differing]
+
+
+def append_statements(collection: Collection, topic: str, offset: int, statements: Sequence[Progress]) -> None:
+    """Append progress statements.
+
+    Args:
+        collection: the collection.
+        topic: the topic of transactions.
+        offset: the last offset that was read of it.
+        statements: the statements.
+    """
+    rows = [
+        {
+            "topic": topic,
+            "partition": 0,
+            "offset": offset,
+            "lower": list(progress.lower),
+            "upper": list(progress.upper),
+            "count_times": list(progress.counts),
+            "count_values": list(progress.counts.values()),
+        }
+        for progress in statements
+    ]
+    schema = pa.schema([field for field in PROGRESS_SCHEMA if field.name != RUN])
+    table, path = pa.Table.from_pylist(rows, schema=schema), collection.paths.progress
+    append_run(path, "progress", lambda run: write_run(path, run, table), collection.entry.epoch)
 
 
 def quarantine_malformed(collection: Collection, topic: str, malformed: Sequence[dict[str, Any]]) -> dict[str, int]:

@@ -35,7 +35,7 @@ from tidelake.store.runs import append_run, write_frame
 from tidelake.store.state import CLOSED, HAS_QUARANTINE, IDLE_LOWER, IDLE_UPPER, SEALED_AT_MS, UPPER, idle_lower
 from tidelake.topic.topic import Topic
 
-_MESSAGES_PER_TASK_MIN = 2_000
+MESSAGES_PER_TASK_MIN = 2_000
 
 
 def _open(collection: Collection, settings: ReclockSettings) -> tuple[Collection, OpenTable]:
@@ -202,7 +202,7 @@ class RecordTick(Tick):
     def decode(self) -> None:
         """Have the envelope decode the records of all topics."""
         reach("raw.before_write")
-        tasks = min(self.spark.sparkContext.defaultParallelism, self.report.messages // _MESSAGES_PER_TASK_MIN)
+        tasks = min(self.spark.sparkContext.defaultParallelism, self.report.messages // MESSAGES_PER_TASK_MIN)
         batch = RecordBatch(
             self.spark,
             self.collection,

@@ -38,14 +38,14 @@ def resolve_stream(settings: CollectionSettings, record: dict[str, Any]) -> Sour
 
 
 def registered(settings: CollectionSettings, record: Record, part: str) -> dict[int, Any]:
-    """Return all schemas of the topics' keys or values by id, in the order of registration.
+    """Return all schemas of the keys or values of statements by id, in the order of registration.
 
     Raises:
         RegistryUnreachable: the registry does not answer.
     """
     assert settings.registry is not None
     registry = SchemaRegistry(settings.registry)
-    subjects = dict.fromkeys(subject_of(settings.subject, topic, record, part) for topic in settings.topics)
+    subjects = dict.fromkeys(subject_of(settings.subject, topic, record, part) for topic in settings.statement_topics)
     return {schema_id: schema for subject in subjects for schema_id, schema in registry.schemas_of(subject).items()}
 
 

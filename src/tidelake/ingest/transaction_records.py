@@ -2,33 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidelake.decode.debezium.columns import COMMITTED, END, IN_SNAPSHOT, LSN, ORDER, TRANSACTION
+from tidelake.decode.debezium.columns import (
+    BEGINS_SNAPSHOT,
+    COMMITTED,
+    CONNECTOR,
+    END,
+    ENDS_SNAPSHOT,
+    IN_SNAPSHOT,
+    LSN,
+    OPERATION,
+    ORDER,
+    PROCESSED_MS,
+    SNAPSHOT_PLACE,
+    TABLE,
+    TRANSACTION,
+    WAITING,
+)
+from tidelake.decode.debezium.positions import POSTGRESQL
 from tidelake.decode.debezium.rows import change_rows
 from tidelake.decode.debezium.shape import ChangeShape
 from tidelake.decode.debezium.transaction_parts import with_ends
+from tidelake.errors import ConfigurationError
 from tidelake.ingest.debezium import MARKS, ChangeRecords
 from tidelake.plugins.envelope import WrittenRecords
+from tidelake.protocol.transactions import Blocked, Snapshot
+from tidelake.settings.transactions import TransactionSettings
+from tidelake.spark.conditions import any_of
 from tidelake.spark.runtime_constant import parameter
+from tidelake.store.decision import Offsets
+from tidelake.store.files import discard_runs
 from tidelake.store.layout import POSITION, TIME
 from tidelake.store.table_schema import data_fields
 
+NO_TRANSACTION = "belongs to no transaction: the connector did not have `provide.transaction.metadata=true`"
+NO_SNAPSHOT = "is a row of an incremental snapshot, which transactions do not announce"
 PARKED = "parked_transaction"
 """The quarantine reason of an event whose transaction was parked by a decision."""
 _END_TIME = "_end_time"
+_MARKS = MARKS | {"foreign": 64, "elsewhere": 128, "snapshot_ends": 256, "snapshot_begins": 512}
 
 
 @dataclass
 class TransactionRecords(ChangeRecords):
-    """The change events of a tick, with what is known of their transactions."""
+    """The change events of a tick, with what is known of their transactions.
+
+    A tick reads its events once. Those whose END was not read are not stored, and neither is anything behind them: if
+    an event behind them could be stored, which happens only after a connector was killed, the tick reads again.
+    """
 
     ends: DataFrame | None = None
     """The transactions whose ENDs were read; see `with_ends`."""
@@ -36,8 +66,20 @@ class TransactionRecords(ChangeRecords):
     """The first time that is not sealed."""
     parked: Mapping[str, str] = field(default_factory=dict)
     """The transactions that decisions have parked, each with the reason."""
+    accepted: Sequence[Offsets] = ()
+    """The offsets at which events without a transaction are left out by decision."""
+    abandoned: Sequence[int] = ()
+    """The places of abandoned snapshots, whose rows are not stored."""
+    partitions: Sequence[int] = ()
+    """The partitions that the tick reads."""
     late: int = 0
     """Number of events at sealed times, after `write`."""
+    blocked: list[Blocked] = field(default_factory=list)
+    """The first event of each partition that cannot be read yet, after `write`; everything behind it was left out."""
+    snapshots: dict[int, Snapshot] = field(default_factory=dict)
+    """The snapshots with rows in the range, by their places in the log, after `write`."""
+    marks: ClassVar[Mapping[str, int]] = _MARKS
+    carried: ClassVar[Sequence[str]] = ("partition", "offset", WAITING, SNAPSHOT_PLACE)
 
     @property
     def shape(self) -> ChangeShape:
@@ -45,38 +87,126 @@ class TransactionRecords(ChangeRecords):
         return replace(super().shape, transactions=True)
 
     def decoded(self) -> DataFrame:
-        """Return the result of `events.read_events`, with _position and _end_time bigint."""
+        """Return the result of `events.read_events`, with _position, _end_time bigint, _waiting and _snapshot_place."""
         assert self.ends is not None
-        minus_one = F.lit(-1).cast("bigint")
-        read = with_ends(self._read(), self.ends, TRANSACTION, F.coalesce(F.col(COMMITTED), minus_one))
+        read = with_ends(self._read(), self.ends)
         in_snapshot, end = F.col(IN_SNAPSHOT), F.col(END)
         zero, partition = F.lit(0).cast("bigint"), F.col("partition").cast("bigint")
         snapshot_row = F.array(F.col(LSN), zero, partition, F.col("offset"))
         event = F.when(end.isNotNull() & (F.col(ORDER) > 0), F.array(end, F.col(ORDER)))
         position = F.when(in_snapshot, snapshot_row).otherwise(event)
-        placed = read.withColumns({POSITION: position, _END_TIME: F.when(in_snapshot, F.col(LSN)).otherwise(end)})
-        is_parked = end.isNull() & ~in_snapshot & F.col(TRANSACTION).isin(list(self.parked))
+        unended = end.isNull() & ~in_snapshot
+        is_parked = F.coalesce(F.col(TRANSACTION).isin(list(self.parked)), F.lit(False))
+        is_named = F.col(TRANSACTION).isNotNull() | ~self._is_accepted()
+        waits = unended & ~is_parked & F.col(OPERATION).isNotNull() & is_named
+        waiting = F.struct("offset", TRANSACTION, COMMITTED, PROCESSED_MS, OPERATION)
+        placed = read.withColumns(
+            {
+                POSITION: position,
+                _END_TIME: F.when(in_snapshot, F.col(LSN)).otherwise(end),
+                WAITING: F.when(waits, waiting),
+                SNAPSHOT_PLACE: F.when(in_snapshot, F.col(LSN)),
+            }
+        )
         lacks = F.col(POSITION).isNull() & F.col("_kind").isin("value", "delete", "barrier")
         # Without a position, it is unknown which transaction lacks the event; its time waits.
-        reason = F.when(is_parked, F.lit(PARKED)).when(lacks, F.lit("no_position"))
+        reason = F.when(unended & is_parked, F.lit(PARKED)).when(lacks, F.lit("no_position"))
         return placed.withColumns(
             {
-                "_reason": F.coalesce("_reason", reason),
+                "_reason": F.when(F.col(WAITING).isNull(), F.coalesce("_reason", reason)),
                 "_detail": F.coalesce("_detail", F.when(lacks, F.coalesce("_error", TRANSACTION))),
             }
         ).drop(END)
 
+    def _is_accepted(self) -> Column:
+        """Return whether a decision leaves out an event without a transaction."""
+        return any_of(
+            F.col("offset").between(offsets.start, offsets.end - 1)
+            & (F.col("partition") == offsets.partition)
+            & (F.col("topic") == offsets.topic)
+            for offsets in self.accepted
+        )
+
     def write(self) -> WrittenRecords:
-        """Write the rows at unsealed times as uncommitted runs."""
+        """Write the rows at unsealed times as uncommitted runs.
+
+        Raises:
+            ConfigurationError: an event is from another connector, or from another table; nothing was written.
+        """
         files, seen = self._write_known()
+        while True:
+            if seen["foreign"] or seen["elsewhere"]:
+                discard_runs(self.batch.table.path, files)
+                self._refuse()
+            firsts = {place.partition: place.offset for place in self._waiting_in(seen)}
+            if not firsts:
+                break
+            self.blocked += self._waiting_in(seen)
+            behind = self._tombstones_behind(firsts) if seen["tombstones"] else 0
+            self.batch = replace(self.batch, raw=self.batch.raw.where(~_is_behind(firsts)))
+            if all((seen[f"stored_{partition}"] or -1) < first for partition, first in firsts.items()):
+                seen["tombstones"] -= behind
+                break
+            discard_runs(self.batch.table.path, files)
+            files, seen = self._write_known()
+        self.snapshots = self._snapshots_in(seen)
+        rare = self._count_noted() if seen["noted"] else dict.fromkeys(("quarantined", "errors", "late"), 0)
+        self.late = rare["late"]
         return WrittenRecords(
             files,
-            self._values(seen),
+            self._values(seen | rare),
             records=seen["records"],
             tombstones=seen["tombstones"],
-            quarantined=seen["quarantined"],
-            errors=seen["errors"],
+            quarantined=rare["quarantined"],
+            errors=rare["errors"],
         )
+
+    def _waiting_in(self, seen: Mapping[str, Any]) -> list[Blocked]:
+        """Return the first waiting event of each partition, as a pass has observed it."""
+        found = []
+        for partition in self.partitions:
+            if (text := seen[f"waiting_{partition}"]) is None:
+                continue
+            event = json.loads(text)
+            transaction, reason = event.get(TRANSACTION), ""
+            if transaction is None:
+                reason = NO_SNAPSHOT if event[OPERATION] == "r" else NO_TRANSACTION
+            after, at_ms = event.get(COMMITTED), event.get(PROCESSED_MS)
+            found.append(Blocked(partition, event["offset"], reason, transaction, after, at_ms))
+        return found
+
+    def _tombstones_behind(self, firsts: Mapping[int, int]) -> int:
+        return self.batch.raw.where(_is_behind(firsts) & F.col("value").isNull()).count()
+
+    def _snapshots_in(self, seen: Mapping[str, Any]) -> dict[int, Snapshot]:
+        """Return the snapshots with rows in the range; only if there are several, their rows are read again."""
+        lsn = seen["snapshot_low"]
+        if lsn is None:
+            return {}
+        if lsn == seen["snapshot_high"]:
+            marks = seen["snapshot_ends"], seen["snapshot_begins"]
+            return {lsn: Snapshot(lsn, seen["snapshot_rows"], *marks)}
+        facts = {"rows": F.count(F.lit(1)), "ended": F.max(ENDS_SNAPSHOT), "first_marked": F.max(BEGINS_SNAPSHOT)}
+        rows = self.decoded().where(IN_SNAPSHOT).groupBy(SNAPSHOT_PLACE)
+        found = rows.agg(*(column.alias(name) for name, column in facts.items())).collect()
+        return {row[0]: Snapshot(row[0], row["rows"], row["ended"], row["first_marked"]) for row in found}
+
+    def _refuse(self) -> NoReturn:
+        """Refuse the events of another connector, or of another table."""
+        facts = {
+            "connector": F.max(F.when(F.col(CONNECTOR) != POSTGRESQL, F.col(CONNECTOR))),
+            "table": F.max(F.when(self._is_elsewhere(), F.col(TABLE))),
+        }
+        (row,) = self.decoded().agg(*(column.alias(name) for name, column in facts.items())).collect()
+        raise refusal_of(self.batch.collection.name, self._settings, row["connector"], row["table"])
+
+    @property
+    def _settings(self) -> TransactionSettings:
+        assert isinstance(self.batch.settings, TransactionSettings)
+        return self.batch.settings
+
+    def _is_elsewhere(self) -> Column:
+        return F.col(TABLE) != self._settings.table
 
     def late_rows(self) -> DataFrame:
         """Return the rows at sealed times, with their places.
@@ -96,33 +226,74 @@ class TransactionRecords(ChangeRecords):
         return F.coalesce(time < parameter(self.upper, time), F.lit(False))
 
     def _is_stored(self) -> Column:
-        return F.col(TIME).isNotNull() & ~self._is_late(F.col(TIME))
+        is_stored = F.col(TIME).isNotNull() & ~self._is_late(F.col(TIME))
+        return is_stored & ~F.col(TIME).isin(*self.abandoned) if self.abandoned else is_stored
 
     def _marks(self) -> Column:
-        """Return the marks of a record, as a sum of `MARKS`."""
+        """Return the marks of a record, as a sum of `_MARKS`."""
         good, kind = F.col("_reason").isNull(), F.col("_kind")
+        is_late = good & self._is_late(F.col(_END_TIME))
+        is_noted = ~good | F.col("_error").isNotNull() | is_late
         conditions = {
-            MARKS["noted"]: ~good | F.col("_error").isNotNull() | (good & self._is_late(F.col(_END_TIME))),
-            MARKS["barriers"]: good & (kind == "barrier"),
-            MARKS["unavailable"]: good & F.col("_unavailable").isNotNull(),
-            MARKS["unread"]: F.col("_unread") if self.plain else F.lit(False),
-            MARKS["tombstone"]: kind == "tombstone",
-            MARKS["unknown_schema"]: self._has_unknown_schema(),
+            "noted": is_noted & F.col(WAITING).isNull(),
+            "barriers": good & (kind == "barrier"),
+            "unavailable": good & F.col("_unavailable").isNotNull(),
+            "unread": F.col("_unread") if self.plain else F.lit(False),
+            "tombstone": kind == "tombstone",
+            "unknown_schema": self._has_unknown_schema(),
+            "foreign": F.col(CONNECTOR) != POSTGRESQL,
+            "elsewhere": self._is_elsewhere(),
+            "snapshot_ends": F.col(IN_SNAPSHOT) & F.col(ENDS_SNAPSHOT),
+            "snapshot_begins": F.col(IN_SNAPSHOT) & F.col(BEGINS_SNAPSHOT),
         }
-        marks = [F.when(is_there, F.lit(mark)).otherwise(0) for mark, is_there in conditions.items()]
+        marks = [F.when(is_there, F.lit(_MARKS[name])).otherwise(0) for name, is_there in conditions.items()]
         return reduce(add, marks)
 
+    def _facts(self) -> dict[str, Column]:
+        place = F.col(SNAPSHOT_PLACE)
+        facts = {"snapshot_rows": F.count(place), "snapshot_low": F.min(place), "snapshot_high": F.max(place)}
+        for partition in self.partitions:
+            here, is_stored = F.col("partition") == partition, F.col(TIME).isNotNull()
+            facts[f"waiting_{partition}"] = F.to_json(F.min(F.when(here, F.col(WAITING))))
+            facts[f"stored_{partition}"] = F.max(F.when(here & is_stored, F.col("offset")))
+        return facts
+
     def _count_rare(self, any_noted: bool) -> dict[str, Any]:
-        """Count the rare facts of noted records; read nothing if no record is noted."""
+        """Count nothing yet: only `write` knows which events are left out."""
+        return {}
+
+    def _count_noted(self) -> dict[str, int]:
+        """Count the rare facts of noted records."""
         good, is_late = F.col("_reason").isNull(), self._is_late(F.col(_END_TIME)) & (F.col("_kind") != "tombstone")
         counts = {
             "quarantined": F.count_if(~good),
             "errors": F.count_if(good & F.col("_error").isNotNull() & ~is_late),
             "late": F.count_if(good & is_late),
         }
-        if not any_noted:
-            self.late = 0
-            return dict.fromkeys(counts, 0)
         (row,) = self.decoded().agg(*(column.alias(name) for name, column in counts.items())).collect()
-        self.late = row["late"]
         return dict(row.asDict())
+
+
+def refusal_of(
+    name: str, settings: TransactionSettings, connector: str | None, table: str | None
+) -> ConfigurationError:
+    """Return the error about events of another connector or, if `connector` is None, of another table."""
+    if connector is not None:
+        return ConfigurationError(
+            "collections.yaml",
+            f"collections.{name}.framing",
+            f"the topic {settings.topics[0]} is written by the connector '{connector}', whose transactions do not "
+            "state commit positions that can be compared",
+            "`framing: transactions` reads PostgreSQL's connector; use `framing: reclock` for this topic",
+        )
+    return ConfigurationError(
+        "collections.yaml",
+        f"collections.{name}.table",
+        f"the topic {settings.topics[0]} has events of the table '{table}', not of '{settings.table}'",
+        "correct `table`, or let the connector write each table to a topic of its own: counts are by table",
+    )
+
+
+def _is_behind(firsts: Mapping[int, int]) -> Column:
+    """Return whether a message is at or behind the first waiting event of its partition."""
+    return any_of((F.col("partition") == partition) & (F.col("offset") >= first) for partition, first in firsts.items())

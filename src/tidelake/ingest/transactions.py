@@ -7,44 +7,37 @@ with the events. The pure rules are in `tidelake.protocol.transactions`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelake.errors import EventBlocked, NotRewritable
-from tidelake.ingest.ends import contradicting_statements, quarantine_malformed, read_ends
-from tidelake.ingest.event_scan import EventScan
+from tidelake.errors import EventBlocked, NotRewritable, SnapshotRepeated, SnapshotUnfinished
+from tidelake.ingest.ends import append_statements, contradicting_statements, quarantine_malformed, read_ends
 from tidelake.ingest.position import plan_next, range_read_by, values_after
-from tidelake.ingest.reclock import RecordTick
+from tidelake.ingest.reclock import MESSAGES_PER_TASK_MIN, RecordTick
+from tidelake.ingest.snapshots import rewrite_without, write_barriers
 from tidelake.ingest.transaction_records import TransactionRecords
 from tidelake.plugins.envelope import Envelope, RecordBatch, WrittenRecords
 from tidelake.plugins.tick import PastTick
+from tidelake.protocol.order import INT64_MAX
 from tidelake.protocol.transactions import (
     Blocked,
     Snapshot,
     Sorted,
     commit_ranges,
+    find_abandoned,
     first_uncovered,
     statement,
 )
 from tidelake.settings.transactions import TransactionSettings
 from tidelake.store.commit import OpenTable
-from tidelake.store.decision import parked_in
+from tidelake.store.decision import AcceptGap, counts_in, parked_in
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_runs, write_run
-from tidelake.store.layout import (
-    DIFF,
-    POSITION,
-    PROGRESS_SCHEMA,
-    RUN,
-    TIME,
-    new_run,
-)
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
-from tidelake.store.row_hash import sum_of_rows
 from tidelake.store.runs import append_run, write_frame
 from tidelake.store.state import HAS_BARRIERS, HAS_LATE, HAS_QUARANTINE, UPPER, next_offsets
 from tidelake.store.table_schema import late_schema
@@ -52,6 +45,7 @@ from tidelake.store.transactions import (
     LAST,
     STATED,
     Transaction,
+    abandoned_in,
     end_rows,
     read_snapshots,
     read_transactions,
@@ -88,9 +82,20 @@ class TransactionTick(RecordTick):
         self.blocked: list[Blocked] = []
         self.snapshots: list[Snapshot] = []
         self.scanned: Mapping[int, Snapshot] = {}
+        self.unsealed: Sequence[Transaction] = ()
+        """The transactions at or after upper whose ENDs were read before this tick."""
+        self.ended: Sequence[Transaction] = ()
+        """The same, and earlier ones if their events may be repeated."""
         self.written = WrittenRecords([])
         self.records: TransactionRecords | None = None  # type: ignore[assignment]  # a tick may read only ENDs
         self.files: list[RunFile] = []
+        self.removed: Sequence[str] = ()
+        self.abandoned: Set[int] = {
+            snapshot.lsn for snapshot in read_snapshots(self.table, self.stated) if snapshot.is_abandoned
+        }
+        """The places of abandoned snapshots about which nothing was stated: their rows are not stored."""
+        self.newly_abandoned: Set[int] = frozenset()
+        """Those that this tick has found out about: earlier ticks may have stored their rows."""
 
     # --- plan --------------------------------------------------------------------------------------------------------
 
@@ -102,17 +107,21 @@ class TransactionTick(RecordTick):
             ConfigurationError: the events are from another connector, or from another table.
         """
         self._read_ends()
+        self.ended = self.unsealed = read_transactions(self.collection, self.lower)
         # Asked only now: rows of a snapshot that precede an END are before these ends.
         topic_ends = self.events.end_offsets()
         planned, gaps = plan_next(self.events, self.table, self.collection, self.settings.messages_per_tick_max)
         self.report.gaps += gaps
         self.ranges = [(self.events, planned)] if planned.intervals else []
         if self.ranges:
-            self._bound(planned)
+            self._read_events(planned)
         self._merge_snapshots()
         self._state(topic_ends)
+        if not self.newly_abandoned.isdisjoint(self.scanned) and self.ranges:
+            self._write_events()  # without the rows of a snapshot of which it is known only now that it means nothing
         self.report.messages = self.read_marks.messages + sum(offsets.messages for _, offsets in self.ranges)
-        return bool(self.report.messages)
+        # A decision, or what a second look shows, may allow a statement about what was read earlier.
+        return bool(self.report.messages) or self.end > self.stated
 
     def commit_idle(self) -> bool:
         """Commit nothing; see `Tick.commit_idle`."""
@@ -127,17 +136,21 @@ class TransactionTick(RecordTick):
     def _newest_lsn(self) -> int:
         return self.sorted.new[-1].lsn if self.sorted.new else self.last
 
-    def _bound(self, planned: OffsetRange) -> None:
-        """Shorten the range of each partition to its first event that cannot be read yet."""
-        scan = EventScan(self.collection.name, self.settings, self._messages(), self.collection.entry.decisions)
-        known = read_transactions(self.collection, self.lower)
-        self.blocked = scan.blocked(self._ends_frame(known))
-        oldest = min((-1 if place.after is None else place.after for place in self.blocked), default=self.last)
-        if oldest < self._newest_lsn() and oldest < self.lower:
-            # A transaction that follows `oldest` may be sealed already: then its events are repeated.
+    def _read_events(self, planned: OffsetRange) -> None:
+        """Write the events of the range as an uncommitted run, each partition up to its first event that must wait."""
+        super().read()
+        reach("ingest.before_write")
+        self._write_events()
+        assert self.records is not None
+        names = {place.transaction for place in self.records.blocked} - {None}
+        oldest = min((place.after or -1 for place in self.records.blocked if place.transaction), default=self.lower)
+        if oldest < self.lower:
+            # Events of transactions that are sealed already are repeated.
             known = read_transactions(self.collection, oldest)
-            self.blocked = scan.blocked(self._ends_frame(known))
-        self.known_ends = self._ends_frame(known)
+            if not names.isdisjoint(transaction.id for transaction in known if transaction.time < self.lower):
+                self.ended = known
+                self._write_events()
+        self.blocked, self.scanned = self.records.blocked, self.records.snapshots
         firsts = {place.partition: place.offset for place in self.blocked}
         intervals = {
             partition: (start, min(end, firsts.get(partition, end)))
@@ -156,11 +169,38 @@ class TransactionTick(RecordTick):
             for place in self.blocked
             if place.reason
         ]
-        self.scanned = scan.snapshots(firsts)
 
-    def _ends_frame(self, known: Iterable[Transaction]) -> DataFrame:
+    def _write_events(self) -> None:
+        """Write the events of the planned range as an uncommitted run, in place of an earlier one."""
+        discard_runs(self.table.path, self.written.files)
+        ((topic, offsets),) = self.ranges
+        tasks = min(self.spark.sparkContext.defaultParallelism, offsets.messages // MESSAGES_PER_TASK_MIN)
+        batch = RecordBatch(
+            self.spark,
+            self.collection,
+            self.settings,
+            self.schemas,
+            self.table,
+            0,
+            self._messages().coalesce(max(1, tasks)),
+            [topic],
+            self.ends(),
+        )
+        decisions = self.collection.entry.decisions
+        self.records = TransactionRecords(
+            batch,
+            ends=self._ends_frame(),
+            upper=self.lower,
+            parked=self.parked,
+            accepted=[decision.offsets for decision in decisions if isinstance(decision, AcceptGap)],
+            abandoned=sorted(self.abandoned),
+            partitions=sorted(offsets.intervals),
+        )
+        self.written = self.records.write()
+
+    def _ends_frame(self) -> DataFrame:
         """Return the transactions whose ENDs were read, as `with_ends` needs them."""
-        pairs = [(transaction.id, transaction.time) for transaction in known if transaction.id is not None]
+        pairs = [(transaction.id, transaction.time) for transaction in self.ended if transaction.id is not None]
         pairs += [(end.id, end.lsn) for end in self.sorted.new]
         names = _ENDS.names
         rows = [dict(zip(names, row, strict=True)) for row in commit_ranges(pairs)]
@@ -172,8 +212,7 @@ class TransactionTick(RecordTick):
         for lsn, here in self.scanned.items():
             if lsn < self.stated:  # its rows are late
                 continue
-            before = merged.get(lsn, Snapshot(lsn, 0, False))
-            merged[lsn] = Snapshot(lsn, before.rows + here.rows, before.is_ended or here.is_ended)
+            merged[lsn] = merged[lsn].joined(here) if lsn in merged else here
         self.snapshots = [merged[lsn] for lsn in sorted(merged)]
 
     def _state(self, topic_ends: Mapping[int, int]) -> None:
@@ -182,12 +221,63 @@ class TransactionTick(RecordTick):
         read |= {partition: end for _, offsets in self.ranges for partition, (_, end) in offsets.intervals.items()}
         waiting = {place.partition for place in self.blocked}
         is_through = all(read.get(partition, 0) >= end or partition in waiting for partition, end in topic_ends.items())
-        known = read_transactions(self.collection, self.stated)
-        ends = [(transaction.time, transaction.events) for transaction in known if not transaction.is_snapshot]
+        known = [found for found in self.unsealed if found.time >= self.stated and not found.is_snapshot]
+        ends = [(transaction.time, transaction.events) for transaction in known]
         ends += [(end.lsn, end.events) for end in self.sorted.new]
-        self.end = first_uncovered(self.stated, self._newest_lsn(), self.snapshots, self.blocked, is_through)
+        if self.snapshots:
+            self._judge_snapshots([lsn for lsn, _ in ends], read, is_through and not waiting)
+        commits, last = [lsn for lsn, _ in ends], self._newest_lsn()
+        self.end = first_uncovered(self.stated, last, self.snapshots, self.blocked, is_through, commits)
+        self.first_event = min((lsn for lsn, events in ends if events), default=INT64_MAX)
+        if not self.collection.entry.key:
+            self._stop_at_repeated_snapshot()
         self.statement = statement(self.stated, self.end, ends, self.snapshots)
-        self.stated_snapshots = [snapshot for snapshot in self.snapshots if snapshot.lsn < self.end]
+        self.stated_snapshots = [
+            snapshot for snapshot in self.snapshots if snapshot.lsn < self.end and not snapshot.is_abandoned
+        ]
+
+    def _stop_at_repeated_snapshot(self) -> None:
+        """State nothing at or after a snapshot of a table with rows, if only a key could tell which rows are gone."""
+        for snapshot in self.snapshots:
+            has_earlier = any(file.reach[0] < snapshot.lsn for file in self.table.files())
+            if not snapshot.is_abandoned and (has_earlier or self.first_event < snapshot.lsn):
+                self.end = max(self.stated, min(self.end, snapshot.lsn))
+                self.report.gaps.append(SnapshotRepeated(self.events.name, 0, 0, 0, "", snapshot.lsn, snapshot.rows))
+                return
+
+    def _judge_snapshots(self, commits: Sequence[int], read: Mapping[int, int], is_through: bool) -> None:
+        """Find the snapshots that the connector has abandoned, and those that it has neither ended nor repeated.
+
+        Args:
+            commits: the commit positions that were read, as far as nothing was stated of them.
+            read: by partition, the next offset of the table's topic after this tick.
+            is_through: whether each partition was read to where it ended after the ENDs were read.
+        """
+        before = {snapshot.lsn for snapshot in self.snapshots if snapshot.is_abandoned}
+        counts = {time: decision.count for time, decision in counts_in(self.collection.entry.decisions).items()}
+        self.snapshots = [snapshot.decided(counts.get(snapshot.lsn)) for snapshot in self.snapshots]
+        abandoned = find_abandoned(self.snapshots, commits)
+        if abandoned != self.snapshots and is_through and self._has_nothing_new(read):
+            self.snapshots = abandoned
+        self.abandoned = {snapshot.lsn for snapshot in self.snapshots if snapshot.is_abandoned}
+        self.newly_abandoned = self.abandoned - before
+        newest = self.snapshots[-1]
+        is_open = newest.needs_end and not newest.is_ended and not newest.is_abandoned
+        if is_through and is_open and newest.lsn <= self._newest_lsn():
+            self.report.gaps.append(SnapshotUnfinished(self.events.name, 0, 0, 0, "", newest.lsn, newest.rows))
+
+    def _has_nothing_new(self, read: Mapping[int, int]) -> bool:
+        """Return whether both topics still end where this tick has read to, now that its rows were seen.
+
+        Otherwise, the last row of a snapshot, or the END that ends it, may have been written while the tick was looking
+        elsewhere.
+        """
+        marks = next_offsets(self.table, self.marks.name)
+        marks |= {partition: end for partition, (_, end) in self.read_marks.intervals.items()}
+        topics = ((self.marks, marks), (self.events, read))
+        return all(
+            at.get(partition, 0) >= end for topic, at in topics for partition, end in topic.end_offsets().items()
+        )
 
     # --- read, decode, write -----------------------------------------------------------------------------------------
 
@@ -196,35 +286,19 @@ class TransactionTick(RecordTick):
         return 0
 
     def read(self) -> None:
-        """Resolve the schemas of the range; see `RecordTick.read`."""
-        self.time = self.mint()
-        if self.ranges:
-            super().read()
+        """Do nothing: what a tick plans depends on the events, so `plan` has read them."""
 
     def decode(self) -> None:
-        """Create the frames of the range; see `Tick.decode`."""
-        reach("ingest.before_write")
-        if not self.ranges:
-            return
-        batch = RecordBatch(
-            self.spark,
-            self.collection,
-            self.settings,
-            self.schemas,
-            self.table,
-            0,
-            self._messages(),
-            [self.events],
-            self.ends(),
-        )
-        self.records = TransactionRecords(batch, ends=self.known_ends, upper=self.lower, parked=self.parked)
+        """Do nothing; see `read`."""
 
     def write(self) -> None:
-        """Write the rows, the quarantine, the transactions, the statements and the late events."""
-        if self.records is not None:
-            self.written = self.records.write()
-            self.files = list(self.written.files)
-        self.files += self._write_barriers()
+        """Write the quarantine, the transactions, the statements and the late events; `plan` has written the rows."""
+        first = min([self.first_event, *(snapshot.lsn for snapshot in self.stated_snapshots)])
+        erasing = [snapshot.lsn for snapshot in self.stated_snapshots if self.stated > 0 or snapshot.lsn > first]
+        self.files = list(self.written.files) + write_barriers(self.collection, self.table, erasing)
+        self.has_barriers = len(self.files) > len(self.written.files)
+        removing = rewrite_without(self.spark, self.collection, self.table, sorted(self.newly_abandoned))
+        self.removed, self.files = removing.removed, [*self.files, *removing.added]
         self.report.null_records, self.report.quarantined = self.written.tombstones, self.written.quarantined
         self.report.values_in_error = self.written.errors
         self.report.updates_stored = sum(file.rows for file in self.files)
@@ -244,25 +318,6 @@ class TransactionTick(RecordTick):
         self.report.updates_read = self.report.updates_stored + self.report.updates_late
         reach("ingest.after_late")
 
-    def _write_barriers(self) -> list[RunFile]:
-        """Write rows that erase what a repeated snapshot does not repeat, and snapshots that were never finished."""
-        # Seal does not count these rows: the position of an event has two numbers, and that of a snapshot's row four.
-        erasing, has_earlier = [], self.stated > 0
-        for number, snapshot in enumerate(self.stated_snapshots):
-            is_superseded = number + 1 < len(self.stated_snapshots) and not snapshot.is_ended
-            if has_earlier:
-                erasing.append((snapshot.lsn, [snapshot.lsn]))
-            elif is_superseded:
-                erasing.append((snapshot.lsn, [snapshot.lsn, 1, 0]))
-            has_earlier = True
-        if not erasing:
-            return []
-        schema = pa.schema([column for column in self.collection.updates_schema() if column.name != RUN])
-        rows = pa.Table.from_pylist(
-            [{TIME: time, DIFF: 0, POSITION: position} for time, position in erasing], schema=schema
-        )
-        return write_run(self.table.path, new_run("ingest", self.table.seq), rows, sum_of_rows(rows))
-
     def _append_transactions(self) -> None:
         rows = end_rows(self.sorted.new, self.marks.name)
         rows += [snapshot_row(snapshot, self.events.name) for snapshot in self.stated_snapshots]
@@ -275,25 +330,10 @@ class TransactionTick(RecordTick):
         """Append the statement of the tick, and those of repeated ENDs that contradict the first ones."""
         contradicting = contradicting_statements(self.collection, self.sorted)
         statements = [*([] if self.statement is None else [self.statement]), *contradicting]
-        if not statements:
-            return
-        self.report.progress_statements = len(statements)
-        offset = max((end for _, end in self.read_marks.intervals.values()), default=1) - 1
-        rows = [
-            {
-                "topic": self.marks.name,
-                "partition": 0,
-                "offset": offset,
-                "lower": list(progress.lower),
-                "upper": list(progress.upper),
-                "count_times": list(progress.counts),
-                "count_values": list(progress.counts.values()),
-            }
-            for progress in statements
-        ]
-        schema = pa.schema([field for field in PROGRESS_SCHEMA if field.name != RUN])
-        table, path = pa.Table.from_pylist(rows, schema=schema), self.collection.paths.progress
-        append_run(path, "progress", lambda run: write_run(path, run, table), self.collection.entry.epoch)
+        if statements:
+            self.report.progress_statements = len(statements)
+            last = max((end for _, end in self.read_marks.intervals.values()), default=1) - 1
+            append_statements(self.collection, self.marks.name, last, statements)
 
     def _set_late_aside(self, records: TransactionRecords) -> None:
         """Store the events of sealed transactions in `late/`, with their places."""
@@ -308,13 +348,13 @@ class TransactionTick(RecordTick):
         if offsets is None:
             raise NotRewritable(str(past.table.path), "the tick that wrote the file read no events of the topic")
         self.table, self.lower, self.ranges = past.table, past.table.value(UPPER) or 0, [(self.events, offsets)]
-        self.known_ends = self._ends_frame(read_transactions(self.collection))
+        self.abandoned = abandoned_in(past.values)
         self._resolve()
         if past.table.schema() != self.collection.updates_schema():
             raise NotRewritable(str(past.table.path), "columns have been added to the table since the file was made")
-        self.decode()
-        assert self.records is not None
-        return self.records.write().files
+        self.ended = read_transactions(self.collection)
+        self._write_events()
+        return self.written.files
 
     # --- commit ------------------------------------------------------------------------------------------------------
 
@@ -327,18 +367,20 @@ class TransactionTick(RecordTick):
             for topic, offsets in [*self.ranges, (self.marks, self.read_marks)]:
                 values |= values_after(table, topic.name, offsets) if offsets.intervals else {}
             values |= {STATED: self.end, LAST: self._newest_lsn() + 1} | snapshot_values(self.snapshots)
-            has_barriers = len(self.files) > len(self.written.files)
             flags = {
                 HAS_QUARANTINE: self.report.quarantined,
                 HAS_LATE: self.report.updates_late,
-                HAS_BARRIERS: has_barriers,
+                HAS_BARRIERS: self.has_barriers,
             }
             values |= {flag: 1 for flag, is_set in flags.items() if is_set}
-            self.report.version = table.commit(values, self.files, epoch=self.collection.entry.epoch).version
+            self.report.version = table.commit(
+                values, self.files, self.removed, epoch=self.collection.entry.epoch
+            ).version
 
         def check_still_valid(table: OpenTable) -> None:
             # If a seal has moved upper, some of the rows may be late now.
-            if self._state_of(table) != before or table.schema() != self.table.schema():
+            is_live = {file.run for file in table.files()}.issuperset(self.removed)
+            if self._state_of(table) != before or table.schema() != self.table.schema() or not is_live:
                 discard_runs(self.table.path, self.files)
                 reach("ingest.after_lost_offsets")
                 raise LostRace

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidelake.protocol.message import Progress
@@ -187,20 +187,79 @@ class Snapshot:
     lsn: int
     rows: int
     is_ended: bool
+    is_first_marked: bool = False
+    """Whether its first row is marked: then the connector marks the last one too, unless the table has one row."""
+    is_abandoned: bool = False
+    """Whether the connector began another one instead of ending it; its rows mean nothing."""
+
+    @property
+    def needs_end(self) -> bool:
+        """Whether only its last row shows that it has ended; otherwise, a later commit shows it as well."""
+        return self.is_first_marked and self.rows > 1
+
+    def joined(self, other: Snapshot) -> Snapshot:
+        """Return the snapshot with the rows that were read of it elsewhere.
+
+        >>> Snapshot(30, 4, False, True).joined(Snapshot(30, 2, True))
+        Snapshot(lsn=30, rows=6, is_ended=True, is_first_marked=True, is_abandoned=False)
+        """
+        return Snapshot(
+            self.lsn,
+            self.rows + other.rows,
+            self.is_ended or other.is_ended,
+            self.is_first_marked or other.is_first_marked,
+            self.is_abandoned or other.is_abandoned,
+        )
+
+    def is_ended_by(self, commits: Iterable[int], before: int) -> bool:
+        """Return whether it has ended, by its last row or by one of these commits before `before`."""
+        return self.is_ended or (not self.needs_end and any(self.lsn <= lsn < before for lsn in commits))
+
+    def decided(self, count: int | None) -> Snapshot:
+        """Return the snapshot as a decision about its count leaves it: abandoned with 0 rows, and otherwise ended."""
+        if count is None or self.is_abandoned:
+            return self
+        return replace(self, is_ended=True) if count else replace(self, is_abandoned=True)
+
+
+def find_abandoned(snapshots: Sequence[Snapshot], commits: Sequence[int]) -> list[Snapshot]:
+    """Mark the snapshots that were abandoned: the connector began the next one before they had ended.
+
+    Args:
+        snapshots: the snapshots, oldest first.
+        commits: the commit positions that were read, as far as they are at or after the oldest snapshot.
+
+    >>> [each.is_abandoned for each in find_abandoned([Snapshot(30, 4, False), Snapshot(45, 9, True)], [50])]
+    [True, False]
+    >>> [each.is_abandoned for each in find_abandoned([Snapshot(30, 4, False), Snapshot(45, 9, True)], [40])]
+    [False, False]
+    """
+    marked = []
+    for place, snapshot in enumerate(snapshots):
+        is_last = place + 1 == len(snapshots)
+        is_abandoned = not is_last and not snapshot.is_ended_by(commits, snapshots[place + 1].lsn)
+        marked.append(replace(snapshot, is_abandoned=True) if is_abandoned else snapshot)
+    return marked
 
 
 def first_uncovered(
-    stated: int, last: int, snapshots: Iterable[Snapshot], blocked: Iterable[Blocked], is_read_through: bool
+    stated: int,
+    last: int,
+    snapshots: Iterable[Snapshot],
+    blocked: Iterable[Blocked],
+    is_read_through: bool,
+    commits: Sequence[int] = (),
 ) -> int:
     """Return the first time about which nothing can be stated yet; everything before it is covered.
 
     Args:
         stated: everything before this time was stated earlier.
         last: the greatest commit position that was read; -1 if there is none.
-        snapshots: the snapshots at or after `stated`.
+        snapshots: the snapshots at or after `stated`, oldest first; abandoned ones do not matter.
         blocked: the first unread event of each partition in which one is blocked. What was committed after the
             position before it may belong to its transaction.
         is_read_through: whether each partition was read to where it ended after `last` was read, or to a blocked event.
+        commits: the commit positions that were read at or after `stated`: one of them may have ended a snapshot.
 
     >>> first_uncovered(0, 50, [], [], True), first_uncovered(0, 50, [], [], False)
     (51, 0)
@@ -210,12 +269,22 @@ def first_uncovered(
     0
     >>> first_uncovered(0, -1, [Snapshot(30, 8, True)], [], True)
     31
+    >>> first_uncovered(0, 50, [Snapshot(30, 8, False, is_first_marked=True)], [], True)
+    30
+    >>> first_uncovered(0, 50, [Snapshot(30, 8, False), Snapshot(40, 8, True)], [], True)  # or an END at 35 is missing
+    30
     """
     if not is_read_through:
         return stated
-    snapshots = list(snapshots)
+    snapshots = [snapshot for snapshot in snapshots if not snapshot.is_abandoned]
     end = max([last, *(snapshot.lsn for snapshot in snapshots if snapshot.is_ended)]) + 1
-    open_ones = [snapshot.lsn for snapshot in snapshots if snapshot.lsn >= end]
+    following = [*(snapshot.lsn for snapshot in snapshots[1:]), end]
+    read = [*commits, last]
+    open_ones = [
+        snapshot.lsn
+        for snapshot, before in zip(snapshots, following, strict=False)
+        if not snapshot.is_ended_by(read, before)
+    ]
     end = min([end, *open_ones, *(stated if place.after is None else place.after + 1 for place in blocked)])
     return max(stated, end)
 
@@ -227,7 +296,7 @@ def statement(stated: int, end: int, ends: Iterable[tuple[int, int]], snapshots:
         stated: everything before this time was stated earlier.
         end: the result of `first_uncovered`.
         ends: commit position and number of events in the table, for each END that was read; a pair may be repeated.
-        snapshots: the snapshots that were read.
+        snapshots: the snapshots that were read; an abandoned one has no rows.
 
     >>> statement(0, 61, [(50, 2), (60, 0)], [Snapshot(30, 8, True)])
     Progress([0], [61], [(30, 8), (50, 2)])
@@ -236,6 +305,6 @@ def statement(stated: int, end: int, ends: Iterable[tuple[int, int]], snapshots:
         return None
     counts = {lsn: events for lsn, events in ends if events and stated <= lsn < end}
     for snapshot in snapshots:
-        if snapshot.rows and stated <= snapshot.lsn < end:
+        if snapshot.rows and not snapshot.is_abandoned and stated <= snapshot.lsn < end:
             counts[snapshot.lsn] = counts.get(snapshot.lsn, 0) + snapshot.rows
     return Progress([stated], [end], sorted(counts.items()))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tidelake.errors import ArgumentRefused, CollectionForgot, CollectionLags, TimelinesDiffer
 from tidelake.protocol.iso_times import MintedTime, iso_of
 from tidelake.protocol.order import INT64_MAX
+from tidelake.read.torn import check_not_torn
 from tidelake.settings.collection import CollectionSettings
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
@@ -144,6 +145,7 @@ def moment(
                 raise
             clock.sleep(min(poll_s, left_s))
             continue
+        check_not_torn({member.name: (member.collection, member.table) for member in members}, chosen)
         return Moment(chosen, timeline, _facts(members, time, chosen, not_before), members)
 
 

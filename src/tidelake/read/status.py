@@ -19,7 +19,7 @@ from tidelake.read.stored_topics import retired_topics
 from tidelake.read.verdict import PROBLEM, Verdict, verdict_of
 from tidelake.read.waiting import Waiting, read_waiting
 from tidelake.read.waiting_events import waiting_events
-from tidelake.settings.collection import STALLED_AFTER_S
+from tidelake.settings.collection import STALLED_AFTER_S, CollectionSettings
 from tidelake.settings.terms import envelope_terms
 from tidelake.spark.engine_errors import engine_fact
 from tidelake.storage.arrow import integers
@@ -180,6 +180,7 @@ def read_status(
     stalled_after_s: int = STALLED_AFTER_S,
     *,
     counts_waiting: bool = True,
+    settings: CollectionSettings | None = None,
 ) -> CollectionStatus:
     """Read what `status` shows, without a JVM.
 
@@ -188,6 +189,7 @@ def read_status(
         topics: its topics; if there are none, the lag is None.
         stalled_after_s: for how long upper may stand still.
         counts_waiting: whether unsealed rows may be read to find what upper waits for; if not, `waiting` is None.
+        settings: its settings, which say how messages of a source with transactions are read; if None, as JSON.
 
     Cost: the logs of five tables, the notes in `proofs`, the small tables `progress` and `quarantine`, and one column
     of the files that hold both sealed and unsealed rows. If no contradiction holds the collection back, the unsealed
@@ -248,7 +250,7 @@ def read_status(
         keys_in_error=errors.count,
         keys_in_error_first=errors.first,
         times_ahead_s=_times_ahead_s(upper) if collection.entry.mints_times else 0,
-        waiting_transactions=_waiting_transactions(collection, table, topics),
+        waiting_transactions=_waiting_transactions(collection, table, topics, settings),
         asserted_times=asserted_times(table) if collection.entry.counts_positions else [],
         held=held_text(collection.entry),
         retired_topics=retired_topics(table, [topic.name for topic in topics]) if topics else {},
@@ -275,12 +277,14 @@ def age_of_upper_s(collection: Collection, closed: bool, lag_messages: int | Non
     return max(0, int(lag_s))
 
 
-def _waiting_transactions(collection: Collection, table: OpenTable, topics: Sequence[Topic]) -> list[dict[str, Any]]:
+def _waiting_transactions(
+    collection: Collection, table: OpenTable, topics: Sequence[Topic], settings: CollectionSettings | None
+) -> list[dict[str, Any]]:
     """Return the events that wait for an END. If the topic cannot be read, another field of the status says so."""
     if not topics or not collection.entry.counts_positions:
         return []
     try:
-        return [event.as_json() for event in waiting_events(table, topics[0])]
+        return [event.as_json() for event in waiting_events(settings, table, topics[0])]
     except SourceError:
         return []
 

@@ -13,6 +13,7 @@ from typing import Any
 from tidelake.codec.avro import AvroCodec, ConfluentCodec
 from tidelake.errors import CodecError, MalformedMessage, SourceError, TopicGap
 from tidelake.ingest.position import plan_next
+from tidelake.ingest.source_messages import message_reader
 from tidelake.ingest.stream_schemas import resolve_stream
 from tidelake.protocol.message import Message, Updates
 from tidelake.protocol.order import INT64_MAX
@@ -239,7 +240,9 @@ class _Trace:
         record, gone = self._find()
         if record is None:
             return self._skipped() or self._fate(RECORD, "read", unknown=f"what was in it: {gone}")
-        kind, summary, facts = describe_message(collection, table, record.value)
+        kind, summary, facts = describe_message(
+            collection, table, record.value, message_reader(self.settings, self.topic.name.partition("#")[0])
+        )
         return self._fate(kind, summary, facts=facts)
 
     # --- reclocked ---------------------------------------------------------------------------------------------------

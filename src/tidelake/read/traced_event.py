@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tidelake.ingest.source_messages import ReadMessage
 from tidelake.protocol.transactions import NotATransaction, commit_ranges, payload_of, transaction_of
 from tidelake.read.fates import NULL, RECORD
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.state import UPPER
-from tidelake.store.transactions import read_transactions
+from tidelake.store.transactions import read_snapshots, read_transactions
 
 
-def describe_message(collection: Collection, table: OpenTable, value: bytes | None) -> tuple[str, str, dict[str, Any]]:
+def describe_message(
+    collection: Collection, table: OpenTable, value: bytes | None, read_message: ReadMessage = payload_of
+) -> tuple[str, str, dict[str, Any]]:
     """Return the kind of a message's fate, and what a change event, a BEGIN or an END says, as a sentence and as facts.
 
     Cost: the table `transactions/`.
@@ -21,7 +24,7 @@ def describe_message(collection: Collection, table: OpenTable, value: bytes | No
     if value is None:
         return NULL, "read: a tombstone, which means nothing: the delete came before it", {}
     try:
-        message = payload_of(value)
+        message = read_message(value)
     except NotATransaction:
         message = None
     if not isinstance(message, dict):
@@ -38,6 +41,8 @@ def describe_message(collection: Collection, table: OpenTable, value: bytes | No
     transaction_id, order = transaction_of(named.get("id")), named.get("data_collection_order")
     if transaction_id is None:
         lsn = int(source.get("lsn") or 0)
+        if any(snapshot.lsn == lsn and snapshot.is_abandoned for snapshot in read_snapshots(table, lsn)):
+            return RECORD, f"read: a row of the snapshot at {lsn}, which was abandoned: it is not stored", {"time": lsn}
         return RECORD, f"read: a row of the snapshot at {lsn}, {_when(lsn, upper)}", {"time": lsn}
     facts = {"transaction": transaction_id, "number": order}
     before = re.match(r'\["(\d+)"', str(source.get("sequence")))

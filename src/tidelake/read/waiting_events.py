@@ -6,8 +6,10 @@ import time as clock
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tidelake.ingest.source_messages import ReadMessage, message_reader
 from tidelake.protocol.transactions import NotATransaction, payload_of, transaction_of
 from tidelake.read.words import duration
+from tidelake.settings.collection import CollectionSettings
 from tidelake.store.commit import OpenTable
 from tidelake.store.state import next_offsets
 from tidelake.topic.topic import Topic
@@ -39,23 +41,25 @@ class WaitingEvent:
         return asdict(self) | {"sentence": self.sentence}
 
 
-def waiting_events(table: OpenTable, topic: Topic) -> list[WaitingEvent]:
+def waiting_events(settings: CollectionSettings | None, table: OpenTable, topic: Topic) -> list[WaitingEvent]:
     """Return the first unread event of each partition of a table's topic, if ingest has read the topic before.
 
     Args:
+        settings: the collection's settings; if None, events in Avro are not read.
         table: the updates table.
         topic: the topic with the table's events.
 
     Raises:
-        SourceError: the topic is missing or malformed, or its brokers do not answer.
+        SourceError: the topic is missing or malformed, or its brokers or the registry do not answer.
 
     Cost: one message of each partition with unread messages.
     """
     read, events = next_offsets(table, topic.name), []
+    read_message = payload_of if settings is None else message_reader(settings, settings.topics[0])
     for partition, end in sorted(topic.end_offsets().items()):
         offset = read.get(partition, 0)
         record = topic.record_at(partition, offset) if offset < end else None
-        event = None if record is None or record.value is None else _event_of(record.value)
+        event = None if record is None or record.value is None else _event_of(record.value, read_message)
         if record is None or event is None or event.get("op") not in ("c", "u", "d", "t"):
             continue
         transaction, stamp = event.get("transaction"), event.get("ts_ms")
@@ -66,10 +70,10 @@ def waiting_events(table: OpenTable, topic: Topic) -> list[WaitingEvent]:
     return events
 
 
-def _event_of(value: bytes) -> dict[str, Any] | None:
-    """Return a change event in JSON, without an embedded schema; None if it is something else."""
+def _event_of(value: bytes, read_message: ReadMessage) -> dict[str, Any] | None:
+    """Return a change event, without an embedded schema; None if it is something else."""
     try:
-        event = payload_of(value)
+        event = read_message(value)
     except NotATransaction:
         return None
     return event if isinstance(event, dict) else None

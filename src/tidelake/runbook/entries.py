@@ -89,6 +89,19 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "and the collection lacks its change. If there are many such events, read the topic into a new collection.",
         (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:OFFSET --reason …"),
     ),
+    errors.SnapshotUnfinished: Entry(
+        "The connector was killed in the middle of a snapshot. When it began another one, the table had no rows any "
+        "more; or it was told to go on without a snapshot, so that nobody knows the rows that are missing.",
+        "If the table was empty, discard the abandoned snapshot with the count 0. Otherwise let the connector take a "
+        "snapshot again: the abandoned one is then discarded by itself.",
+        (_STATUS, "tidelake resolve count NAME --time LSN --count 0 --reason …"),
+    ),
+    errors.SnapshotRepeated: Entry(
+        "The connector lost its offsets, or somebody asked for a snapshot, and the table has no primary key.",
+        "If the connector lost nothing before the snapshot, go on without it, with the count 0. Otherwise read the "
+        "topic into a new collection. Better: give the table a primary key.",
+        (_STATUS, "tidelake resolve count NAME --time LSN --count 0 --reason …"),
+    ),
     errors.TransactionWentBack: Entry(
         "The database was restored from a backup, or the connector follows another server now, so log positions begin "
         "again; or an END was lost and came later.",
@@ -237,6 +250,11 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "One of the collections was not ingested or sealed as far as the others, or its source is behind.",
         "Wait, or read at an earlier time. If the collection does not advance, look at what it waits for.",
         (_STATUS, "tidelake explain NAME"),
+    ),
+    errors.SnapshotTorn: Entry(
+        "The connector was killed between two tables of a snapshot. It then took another one.",
+        "Read at or after the time of the next snapshot, which the error names.",
+        ("tidelake times NAME", "tidelake at NAME OTHER"),
     ),
     errors.CollectionForgot: Entry(
         "The retention rule `keep` of one collection forgets earlier than that of the others.",

@@ -115,6 +115,8 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "why": "belongs to no transaction: the connector did not have `provide.transaction.metadata=true`",
         "to_offset": 121,
     },
+    "SnapshotUnfinished": {"from_offset": 0, "to_offset": 0, "why": "", "lsn": 8_040, "rows": 120},
+    "SnapshotRepeated": {"from_offset": 0, "to_offset": 0, "why": "", "lsn": 8_040, "rows": 120},
     "TransactionWentBack": {"transaction": "753", "lsn": 8_040, "last": 9_120},
     "TransactionTopicDivided": {"topic": "shop.transaction", "partitions": 2},
     "DecisionRefused": {"problem": "time 3 of 'orders' is already sealed", "fix": "decide about an open time"},
@@ -143,6 +145,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "StepFailed": {"kind": "OutOfMemoryError", "detail": "Java heap space"},
     "BagRefused": {"row": '{"id": 5}', "times": -1, "copies_max": 100_000},
     "NoView": {"reason": "the table has stored unavailable values"},
+    "SnapshotTorn": {"time": 33, "snapshot": 30, "following": 45, "collection": "wallets"},
     "CollectionLags": {"upper": 5, "others": ("customers",)},
     "SubscriptionLapsed": {
         "detail": "its lease expired while its subscription was at time 7, and since of 'orders' is [9] now",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,24 @@ class Column:
     name: str
     type: ColumnType
     nullable: bool
+
+
+def nullable_beside(record_schema: dict[str, Any], key: Sequence[str]) -> dict[str, Any]:
+    """Return a record schema in which every column outside the key may be null.
+
+    >>> fields = [{"name": "id", "type": "int"}, {"name": "price", "type": "int"}]
+    >>> nullable_beside({"type": "record", "name": "row", "fields": fields}, ["id"])["fields"][1]
+    {'name': 'price', 'type': ['null', 'int']}
+    """
+
+    def field(given: dict[str, Any]) -> dict[str, Any]:
+        kind = given["type"]
+        branches = kind if isinstance(kind, list) else [kind]
+        if given["name"] in key or "null" in branches:
+            return given
+        return {name: value for name, value in given.items() if name != "default"} | {"type": ["null", *branches]}
+
+    return record_schema | {"fields": [field(given) for given in record_schema["fields"]]}
 
 
 def column_types(record_schema: dict[str, Any]) -> tuple[Column, ...]:

@@ -16,15 +16,17 @@ from pyspark.sql import functions as F
 
 from tidelake.decode.entered_statements import statement_frame
 from tidelake.seal.count_arrow import compensating_table
+from tidelake.seal.count_spark import differing_events, rows_at
 from tidelake.seal.counts import OpenCounts
 from tidelake.seal.fingerprints import compensating_rows
+from tidelake.spark.conditions import any_of
 from tidelake.spark.equality import same_in
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import Discard
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, discard_runs, meets, write_run
-from tidelake.store.layout import DIFF, RUN, TIME, new_run, run_of
+from tidelake.store.layout import DIFF, POSITION, RUN, TIME, new_run, run_of
 from tidelake.store.row_hash import sum_of_rows
 from tidelake.store.runs import read_files, verify_runs, write_updates
 from tidelake.store.table_schema import data_fields
@@ -36,6 +38,10 @@ class Changes:
 
     added: list[RunFile] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+
+    def joined(self, other: Changes) -> Changes:
+        """Return both changes."""
+        return Changes(self.added + other.added, self.removed + other.removed)
 
     def discard(self, table: Location) -> None:
         """Delete the written files."""
@@ -65,6 +71,36 @@ def cancel(table: OpenTable, schema: pa.Schema, counts: OpenCounts, end: int) ->
     return Changes(added)
 
 
+def cancel_repeated(
+    spark: SparkSession, collection: Collection, table: OpenTable, times: Sequence[int], discards: Sequence[Discard]
+) -> Changes:
+    """Write the rows that cancel the copies of events at these times: rows with the same position and contents.
+
+    Args:
+        spark: the session.
+        collection: a collection whose diffs are summed, and whose events have positions.
+        table: its updates table, in the state that was counted.
+        times: the times with copies that this seal proves.
+        discards: the statements that `leave_out` removes.
+
+    Cost: nothing without copies; else one exchange of the rows at these times.
+    """
+    if not times:
+        return Changes()
+    entry, schema = collection.entry, collection.updates_schema()
+    files = [file for file in table.files() if meets(file, sorted(times))]
+    rows = rows_at(spark, read_files(spark, table.path, files, schema), times)
+    data = [field.name for field in data_fields(entry.record_schema)]
+    ruled = statement_frame(spark, entry.statement_schema, [(each.time, each.statement) for each in discards])
+    if ruled is not None:
+        same = same_in("stated", "ruled", [*data, TIME, DIFF])
+        rows = rows.alias("stated").join(F.broadcast(ruled.distinct()).alias("ruled"), same, "left_anti")
+    columns = [f"`{field.name}`" for field in schema if field.name != RUN]
+    copied = rows.groupBy(*columns).agg(F.count(F.lit(1)).alias("_copies")).where(F.col("_copies") > 1)
+    cancelling = copied.withColumn(DIFF, F.col(DIFF) * (1 - F.col("_copies"))).select(*columns).coalesce(1)
+    return Changes(write_updates(cancelling, table.path, new_run("seal", table.seq), schema).files)
+
+
 def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, discards: Sequence[Discard]) -> Changes:
     """Rewrite the runs that hold discarded statements, without any copy of these statements.
 
@@ -77,12 +113,14 @@ def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, dis
     Raises:
         DamagedTable: the rows of an affected run are not those that were written.
 
+    With transactions, only copies of an event that was repeated with different contents can be discarded.
+
     Cost: nothing if there are no discards; else one scan of the files that may hold their times, and of the runs to
         rewrite.
     """
     entry = collection.entry
     discarded_rows = statement_frame(
-        spark, entry.record_schema, [(discard.time, discard.statement) for discard in discards]
+        spark, entry.statement_schema, [(discard.time, discard.statement) for discard in discards]
     )
     if discarded_rows is None:
         return Changes()
@@ -95,6 +133,13 @@ def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, dis
     if not files:
         return Changes()
     stored = read_files(spark, table.path, files, schema).select("*", F.col("_metadata.file_path").alias("_path"))
+    if entry.counts_positions:
+        numbers = differing_events(stored.where(F.col(TIME).isin(*times)), names[:-2])
+        is_differing = any_of(
+            (F.col(f"stated.{TIME}") == time) & F.element_at(F.col(f"stated.{POSITION}"), 2).isin(orders)
+            for time, orders in numbers.items()
+        )
+        same = same & is_differing
     affected = stored.alias("stated").join(discarded, same, "left_semi").select("_path").distinct().toArrow()
     runs = {run_of(path) for path in affected["_path"].to_pylist()}
     if not runs:

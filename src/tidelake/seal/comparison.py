@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelake.errors import TWO_VALUES, ConflictingDiff, Contradiction, EnvelopeBreach
+from tidelake.errors import REPEATED, TWO_VALUES, ConflictingDiff, Contradiction, EnvelopeBreach
 from tidelake.forms.form import Form
 from tidelake.plugins.envelope import refusals_of
 from tidelake.protocol.antichain import Antichain
@@ -84,7 +84,7 @@ def _breaches(form: Form, rulings: Rulings, pending: Pending, counts: OpenCounts
     for time, count in counts.by_time.items():
         if count.differing:
             events = "1 event was" if count.differing == 1 else f"{count.differing} events were"
-            breaches.append(EnvelopeBreach(time, f"{events} repeated with different contents"))
+            breaches.append(EnvelopeBreach(time, f"{events} {REPEATED}"))
         if not form.breaches_stay and expected.get(time) != count.distinct:
             continue
         # Two values of one key have no order: only a discard says which one counts.

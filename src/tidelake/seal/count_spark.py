@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from tidelake.forms.form import Form
 from tidelake.seal.counts import OpenCounts, TimeCount
 from tidelake.seal.fingerprints import count_fingerprints
-from tidelake.spark.equality import fingerprint
+from tidelake.spark.equality import fingerprint, same_in
 from tidelake.store.files import RunFile
 from tidelake.store.layout import DIFF, EVENT_POSITION_SIZES, POSITION, TIME
 
@@ -75,16 +75,61 @@ def count_positions_in_spark(rows: DataFrame) -> OpenCounts:
     return counts
 
 
-def count_differing_events(rows: DataFrame, data: Sequence[str]) -> dict[int, int]:
+def count_differing_events(
+    rows: DataFrame, data: Sequence[str], discards: DataFrame | None = None
+) -> dict[int, tuple[int, int]]:
     """Count, by time, the events that have one position and different contents; times without any are left out.
 
-    In:  the data's columns, _time, _diff, _position.
+    In:  the data's columns, _time, _diff, _position; `discards` has the data's columns, _time and _diff.
+    Out: the number of such events that are left without the discards, and the number of those that are left with no
+         contents at all.
     Cost: one exchange of four longs and the position of each row.
+    """
+    contents, is_left = F.struct(*fingerprint(rows, data), DIFF), F.lit(True)
+    if discards is not None:
+        ruled = F.broadcast(discards.distinct().withColumn("_ruled", F.lit(True))).alias("ruled")
+        same = same_in("stated", "ruled", [*data, TIME, DIFF])
+        rows = rows.alias("stated").join(ruled, same, "left").select("stated.*", "ruled._ruled")
+        contents, is_left = F.struct(*fingerprint(rows, data), DIFF), F.col("_ruled").isNull()
+    by_event = rows.select(TIME, POSITION, contents.alias("_contents"), is_left.alias("_left")).groupBy(TIME, POSITION)
+    left = F.when(F.col("_left"), F.col("_contents"))
+    differing = by_event.agg(
+        (F.min("_contents") != F.max("_contents")).alias("_differed"),
+        (F.min(left) != F.max(left)).alias("_differs"),
+        (F.count_if("_left") == 0).alias("_gone"),
+    ).where("_differed")
+    is_counted = F.size(POSITION).isin(*EVENT_POSITION_SIZES)
+    by_time = differing.groupBy(TIME).agg(
+        F.count_if(F.col("_differs")).alias("differing"), F.count_if(F.col("_gone") & is_counted).alias("gone")
+    )
+    return {row[TIME]: (row["differing"], row["gone"]) for row in by_time.toArrow().to_pylist()}
+
+
+def differing_events(rows: DataFrame, data: Sequence[str]) -> dict[int, list[int]]:
+    """Return, by time, the numbers of the events that have one position and different contents; a few at most.
+
+    In:  the data's columns, _time, _diff, _position.
     """
     contents = F.struct(*fingerprint(rows, data), DIFF)
     by_event = rows.select(TIME, POSITION, contents.alias("_contents")).groupBy(TIME, POSITION)
     differing = by_event.agg((F.min("_contents") != F.max("_contents")).alias("_differs")).where("_differs")
-    return {row[TIME]: row["count"] for row in differing.groupBy(TIME).count().toArrow().to_pylist()}
+    number = F.element_at(POSITION, 2)
+    by_time = differing.groupBy(TIME).agg(F.collect_set(number).alias("numbers"))
+    return {row[TIME]: row["numbers"] for row in by_time.toArrow().to_pylist()}
+
+
+def find_differing_contents(rows: DataFrame, data: Sequence[str]) -> dict[int, str]:
+    """Return, by time, the contents of one event that was repeated with different contents, as JSON statements.
+
+    In:  the data's columns, _time, _diff, _position; only the times of such events.
+    """
+    statement = F.struct(F.struct(*(F.col(f"`{name}`") for name in data)).alias("data"), F.col(DIFF).alias("diff"))
+    written = rows.select(TIME, POSITION, F.to_json(statement, {"ignoreNullFields": "false"}).alias("_written"))
+    by_event = written.groupBy(TIME, POSITION).agg(F.array_sort(F.collect_set("_written")).alias("_contents"))
+    differing = (
+        by_event.where(F.size("_contents") > 1).groupBy(TIME).agg(F.min_by("_contents", POSITION).alias("contents"))
+    )
+    return {row[TIME]: f"[{', '.join(row['contents'])}]" for row in differing.toArrow().to_pylist()}
 
 
 def rows_at(spark: SparkSession, rows: DataFrame, times: Sequence[int]) -> DataFrame:

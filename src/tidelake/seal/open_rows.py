@@ -21,6 +21,7 @@ from tidelake.seal.count_spark import (
     count_differing_events,
     count_open_times,
     count_positions_in_spark,
+    find_differing_contents,
     rows_at,
 )
 from tidelake.seal.counts import OpenCounts, TimeCount
@@ -79,7 +80,7 @@ class OpenRows:
         Cost: one pass over the rows; Spark compares whole statements only at suspect times and at times with a discard.
         """
         counts = self._count_all(files) if files else OpenCounts()
-        if files:
+        if files and not self.collection.entry.counts_positions:
             counts.suspects |= self.rulings.discarded_times(self.upper)
         try:
             if counts.suspects:
@@ -111,9 +112,19 @@ class OpenRows:
         times = [time for time, count in counts.by_time.items() if count.copies]
         if not times:
             return
-        rows = rows_at(self.spark, self._read(files), times)
-        for time, differing in count_differing_events(rows, self.data).items():
-            counts.by_time[time] = replace(counts.by_time[time], differing=differing)
+        rows, discards = rows_at(self.spark, self._read(files), times), self._discards()
+        for time, (differing, gone) in count_differing_events(rows, self.data, discards).items():
+            count = counts.by_time[time]
+            counts.by_time[time] = replace(count, differing=differing, distinct=count.distinct - gone)
+        differ = [time for time in times if counts.by_time[time].differing]
+        if differ:
+            for time, evidence in find_differing_contents(rows_at(self.spark, rows, differ), self.data).items():
+                counts.by_time[time] = replace(counts.by_time[time], evidence=evidence)
+
+    def _discards(self) -> DataFrame | None:
+        """Return the discarded statements as rows; None if there are none."""
+        statements = [(discard.time, discard.statement) for discard in self.rulings.discards]
+        return statement_frame(self.spark, self.collection.entry.statement_schema, statements)
 
     def _read(self, files: Sequence[RunFile]) -> DataFrame:
         """Read the rows of these files that are to be counted."""
@@ -126,9 +137,7 @@ class OpenRows:
         rows = self._read(files)
         if len(counts.suspects) < len(counts.by_time) or len(counts.suspects) <= TIMES_LISTED_MAX:
             rows = rows_at(self.spark, rows, sorted(counts.suspects))
-        statements = [(discard.time, discard.statement) for discard in self.rulings.discards]
-        discards = statement_frame(self.spark, self.collection.entry.record_schema, statements)
-        counts.statements = group_statements(rows, self.data, discards).persist()
+        counts.statements = group_statements(rows, self.data, self._discards()).persist()
         exact = count_statements(counts.statements, self.data).toArrow().to_pylist()
         broken = self.form.breaches(counts.statements)
         breaches = {} if broken is None else {row[TIME]: row for row in broken.toArrow().to_pylist()}

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tidelake.plugins.envelope import form_of
 from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.order import INT64_MAX
-from tidelake.seal.changes import Changes, cancel, leave_out
+from tidelake.seal.changes import Changes, cancel, cancel_repeated, leave_out
 from tidelake.seal.comparison import Comparison, compare
 from tidelake.seal.counts import OpenCounts
 from tidelake.seal.open_rows import OpenRows
@@ -169,8 +169,13 @@ class _Seal:
         return replace(changes, added=[*changes.added, *self.left.files])
 
     def _change_statements(self, counts: OpenCounts, end: int) -> Changes:
+        discards = self.rulings.discards_within(self.upper, end)
+        if self.collection.entry.counts_positions and self.form.cancels_copies:
+            times = [time for time, count in counts.by_time.items() if count.copies and time < end]
+            times = sorted(set(times).intersection(self.settled))
+            left = leave_out(self.spark, self.collection, self.table, discards)
+            return cancel_repeated(self.spark, self.collection, self.table, times, discards).joined(left)
         if not self.form.cancels_copies:
-            discards = self.rulings.discards_within(self.upper, end)
             return leave_out(self.spark, self.collection, self.table, discards)
         if not self.report.copies_cancelled:
             return Changes()

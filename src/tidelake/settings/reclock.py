@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, NoReturn
 
 from pydantic import Field
@@ -64,6 +65,9 @@ class ReclockSettings(CollectionSettings):
     unavailable_value: str = UNAVAILABLE_VALUE
     """For change events: the connector's placeholder for a value that the database did not send."""
 
+    KEY_IS_OPTIONAL: ClassVar[bool] = False
+    """Whether change events may come from a table without a primary key: only if copies are known otherwise."""
+
     READ_APART: ClassVar = CollectionSettings.READ_APART | {"metadata", "key_schema", "key_schema_ids", "position"}
 
     @property
@@ -119,7 +123,8 @@ class ReclockSettings(CollectionSettings):
         _check_together(block, terms)
         metadata = read_metadata(block.child("metadata"))
         position = read_position(block.child("position"), terms.of_changes, terms.name)
-        read = _read_changes if terms.of_changes else _read_upserts if terms.key == "required" else _read_values
+        changes = partial(_read_changes, has_key=not cls.KEY_IS_OPTIONAL or block.get("key") is not None)
+        read = changes if terms.of_changes else _read_upserts if terms.key == "required" else _read_values
         values = read(block, looks_up_ids)
         if values["value_schema"]:
             row = declared_row(values["value_schema"]) if terms.of_changes else values["value_schema"]
@@ -189,16 +194,18 @@ def _read_value(block: Block, looks_up_ids: bool) -> tuple[dict[str, Any], dict[
     return record, ids
 
 
-def _read_changes(block: Block, looks_up_ids: bool) -> dict[str, Any]:
+def _read_changes(block: Block, looks_up_ids: bool, has_key: bool = True) -> dict[str, Any]:
     """Read the schemas of change events. The first ingest takes a missing schema from the registry or the messages."""
     if "schema" not in block:
         if not looks_up_ids and block.get("format") != "json":
             registry = ", or get it from a registry: `encoding: confluent`, no `schema_ids`, and a `registry:` block"
             block.child("schema").fail("is missing", _MISSING + registry)
-        return {"value_schema": {}, "key": read_key_names(block.child("key"))}
+        return {"value_schema": {}, "key": read_key_names(block.child("key")) if has_key else ()}
     event, ids = read_events(block)
     check_json(block, block.child("schema"), landing_record(declared_row(event)))
     check_framed(block, ids, looks_up_ids)
+    if not has_key:
+        return {"value_schema": event, "schema_ids": ids}
     key = read_key(block.child("key"), landing_record(declared_row(event)))
     key_schema, key_ids = read_event_keys(block, event, key, looks_up_ids)
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal, NoReturn
 
 from tidelake.settings.block import Block
-from tidelake.settings.reclock import ReclockSettings
+from tidelake.settings.reclock import Format, ReclockSettings
 from tidelake.settings.source import read_topics
 from tidelake.settings.terms import EnvelopeTerms
 
@@ -17,13 +17,15 @@ class TransactionSettings(ReclockSettings):
     """A topic with the change events of one table, and the topic with the transactions of its connector."""
 
     framing: Literal["transactions"] = "transactions"  # type: ignore[assignment]  # the base class has its own tag
-    format: Literal["json"] = "json"
+    format: Format = "json"
     """The format of keys and values."""
     transaction_topic: str
     """With `transactions`: the topic with the transactions of the connector, such as `shop.transaction`."""
     table: str
     """With `transactions`: the table's name in END events, such as `public.orders`; by default, it is taken from the
     topic's name."""
+
+    KEY_IS_OPTIONAL: ClassVar = True
 
     READ_APART: ClassVar = ReclockSettings.READ_APART | {"table"}
 
@@ -71,12 +73,11 @@ class TransactionSettings(ReclockSettings):
                 f"is 'transactions', but statements of the envelope '{terms.name}' belong to no transaction",
                 "use `envelope: debezium`",
             )
-        if block.get("format") != "json":
-            block.child("format").fail("is not 'json'", "transactions are read from JSON: write `format: json`")
-        if block.get("key") is None:
-            block.child("key").fail(
-                "is missing: tables without a primary key are not read with transactions yet",
-                "name the primary key: `key: [id]`",
+        if block.get("format") != "json" and not (block.get("format") == "avro" and looks_up_ids):
+            block.child("format").fail(
+                "is neither 'json' nor Avro with a registry",
+                "write `format: json`; or `format: avro`, `encoding: confluent`, and a `registry:` block without "
+                "`schema_ids`: the messages about transactions have schemas of their own",
             )
         return super().read(block, terms, looks_up_ids) | {"table": _read_table(block)}
 

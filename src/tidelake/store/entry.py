@@ -162,6 +162,15 @@ class Entry(BaseModel):
         return framing_terms(self.framing).counts_positions
 
     @property
+    def statement_schema(self) -> dict[str, Any]:
+        """The schema of a statement that a person enters. The delete of a key has nothing but the key."""
+        if not (self.counts_positions and self.key):
+            return self.record_schema
+        from tidelake.schema.columns import nullable_beside  # imported late, as in `updates_schema`
+
+        return nullable_beside(self.record_schema, self.key)
+
+    @property
     def mints_times(self) -> bool:
         """Whether ingest mints and seals times; `bindings` has the offsets of each time."""
         return framing_terms(self.framing).mints_times

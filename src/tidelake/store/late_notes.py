@@ -191,7 +191,7 @@ class _Settled:
     """The decisions that settle late facts, by the time or statement that they are about."""
 
     def __init__(self, collection: Collection) -> None:
-        self.schema = collection.entry.record_schema
+        self.schema = collection.entry.statement_schema
         self.kinds = {column.name: column.type for column in column_types(self.schema)}
         self.counts: dict[int, str] = {}
         self.discards: dict[tuple[int, int, bytes], str] = {}

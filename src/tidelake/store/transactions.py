@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -21,7 +21,9 @@ LAST = "transactions/last"
 """A value of `updates/`: one more than the greatest commit position that was read."""
 SNAPSHOT = "transactions/snapshot"
 """A value of `updates/`: the place in the log of the newest snapshot with a row that was read."""
-_SNAPSHOT_ROWS, _SNAPSHOT_ENDED, _SNAPSHOT_BEFORE = "snapshot/rows", "snapshot/ended", "snapshot/before"
+_SNAPSHOT_ROWS, _SNAPSHOT_MARKS, _SNAPSHOT_BEFORE = "snapshot/rows", "snapshot/ended", "snapshot/before"
+_ENDED, _FIRST_MARKED, _ABANDONED = 1, 2, 4
+"""The bits of the marks of a snapshot, which are only ever added."""
 _END, _SNAPSHOT = "end", "snapshot"
 
 
@@ -113,7 +115,7 @@ def snapshot_values(snapshots: Iterable[Snapshot]) -> dict[str, int]:
         values |= {
             SNAPSHOT: snapshot.lsn,
             f"{_SNAPSHOT_ROWS}/{snapshot.lsn}": snapshot.rows,
-            f"{_SNAPSHOT_ENDED}/{snapshot.lsn}": int(snapshot.is_ended),
+            f"{_SNAPSHOT_MARKS}/{snapshot.lsn}": _marks_of(snapshot),
         }
         if before is not None:
             values[f"{_SNAPSHOT_BEFORE}/{snapshot.lsn}"] = before
@@ -124,7 +126,15 @@ def snapshot_values(snapshots: Iterable[Snapshot]) -> dict[str, int]:
 def asserted_times(table: OpenTable) -> list[int]:
     """Return the times of the snapshots that were stated: nothing but their last rows says that they are complete."""
     stated = table.value(STATED) or 0
-    return [snapshot.lsn for snapshot in read_snapshots(table, 0) if snapshot.lsn < stated]
+    snapshots = read_snapshots(table, 0)
+    return [snapshot.lsn for snapshot in snapshots if snapshot.lsn < stated and not snapshot.is_abandoned]
+
+
+def abandoned_in(values: Mapping[str, int]) -> frozenset[int]:
+    """Return the places of the snapshots that the values of a commit mark as abandoned."""
+    prefix = f"{_SNAPSHOT_MARKS}/"
+    marks = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+    return frozenset(int(lsn) for lsn, value in marks.items() if value & _ABANDONED)
 
 
 def read_snapshots(table: OpenTable, lower: int) -> list[Snapshot]:
@@ -133,6 +143,13 @@ def read_snapshots(table: OpenTable, lower: int) -> list[Snapshot]:
     lsn = table.value(SNAPSHOT)
     while lsn is not None and lsn >= lower:
         rows = table.value(f"{_SNAPSHOT_ROWS}/{lsn}") or 0
-        snapshots.append(Snapshot(lsn, rows, bool(table.value(f"{_SNAPSHOT_ENDED}/{lsn}"))))
+        marks = table.value(f"{_SNAPSHOT_MARKS}/{lsn}") or 0
+        bits = (bool(marks & bit) for bit in (_ENDED, _FIRST_MARKED, _ABANDONED))
+        snapshots.append(Snapshot(lsn, rows, *bits))
         lsn = table.value(f"{_SNAPSHOT_BEFORE}/{lsn}")
     return snapshots[::-1]
+
+
+def _marks_of(snapshot: Snapshot) -> int:
+    bits = {_ENDED: snapshot.is_ended, _FIRST_MARKED: snapshot.is_first_marked, _ABANDONED: snapshot.is_abandoned}
+    return sum(bit for bit, is_set in bits.items() if is_set)

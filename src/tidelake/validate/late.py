@@ -36,7 +36,7 @@ from tidelake.store.late_notes import (
     UNTOLD,
     kind_of,
 )
-from tidelake.store.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
+from tidelake.store.layout import DIFF, POSITION, PROOFS_SCHEMA, TIME, new_run
 from tidelake.store.retry import LostRace, retry_commit, retry_work
 from tidelake.store.runs import append_run, read_files, write_frame
 from tidelake.store.state import SINCE, offset_value
@@ -153,6 +153,8 @@ class _Comparison:
         marked = self._mark_discarded(rows)
         published = self._published(rows, first)
         same = same_in("stated", "published", [*self.data, TIME])
+        if self.collection.entry.counts_positions and self.form.cancels_copies:
+            same = same & (F.col("published._published") == F.col(f"stated.{DIFF}"))
         joined = marked.alias("stated").join(published.alias("published"), same, "left")
         stored = F.col("published._published")
         verdict = (
@@ -166,7 +168,7 @@ class _Comparison:
     def _mark_discarded(self, rows: DataFrame) -> DataFrame:
         entry = self.collection.entry
         discarded = [(discard.time, discard.statement) for discard in discards_in(entry.decisions)]
-        discards = statement_frame(self.spark, entry.record_schema, discarded)
+        discards = statement_frame(self.spark, entry.statement_schema, discarded)
         if discards is None:
             return rows.withColumn("_discarded", F.lit(False))
         marked = F.broadcast(discards.distinct().withColumn("_ruled", F.lit(True))).alias("ruled")
@@ -191,6 +193,11 @@ class _Comparison:
             stored = stored.join(F.broadcast(listed), TIME, "left_semi")
         # If copies are not cancelled, they must not be added up.
         effect = F.sum(F.col(DIFF).cast("decimal(38,0)")) if self.form.cancels_copies else F.max(DIFF)
+        if self.collection.entry.counts_positions and self.form.cancels_copies:
+            # Several events of a transaction may add, or remove, an equal row; a late one is a copy of any of them.
+            rows_of = [*(f"`{name}`" for name in self.data), TIME]
+            by_event = stored.groupBy(*rows_of, POSITION).agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("_effect"))
+            return by_event.select(*rows_of, F.col("_effect").alias("_published")).distinct()
         published = stored.groupBy(*(f"`{name}`" for name in self.data), TIME).agg(
             effect.cast("decimal(38,0)").alias("_published")
         )

@@ -53,10 +53,24 @@ def recount_rows(sealed: DataFrame, collection: Collection, form: Form) -> list[
     ]
 
 
-def recount_positions(sealed: DataFrame, collection: Collection) -> list[dict[str, Any]]:
-    """Count the distinct positions of events by time. Copies of an event are one event, and one row of the hash."""
+def recount_positions(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
+    """Count the distinct positions of events by time. Copies of an event are one event, and one row of the hash.
+
+    If diffs are summed, seal has cancelled the copies, so all rows count for the hash.
+    """
     stored = [field for field in collection.updates_schema() if field.name != RUN]
     counted = F.when(F.size(POSITION).isin(*EVENT_POSITION_SIZES), F.col(POSITION))
+    if form.is_additive:
+        aggregates = _hashes([*form.fields, _TIME], form.fields, F.col(DIFF))
+        totals = (
+            F.count_distinct(counted).alias("recounted"),
+            F.lit(1).alias("diff_min"),
+            F.sum(DIFF).alias("diff_sum"),
+        )
+        return [
+            {"time": row[TIME], **{name: int(row[name]) for name in _NUMBERS}, **_hashes_of(row)}
+            for row in sealed.groupBy(TIME).agg(*totals, *aggregates).toArrow().to_pylist()
+        ]
     by_time = (
         sealed.select(*(f"`{field.name}`" for field in stored))
         .distinct()

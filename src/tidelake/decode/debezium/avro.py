@@ -86,7 +86,8 @@ def _read(
     )
     columns = _columns(shape, dict(wire_types(declared_row(record))))
     rows = [_row(parsed[name], columns).alias(name) for name in ("before", "after")]
-    read = read.withColumn(EVENT, event_struct(parsed, rows, source))
+    transaction = _transaction(parsed, record) if shape.transactions else None
+    read = read.withColumn(EVENT, event_struct(parsed, rows, source, transaction))
     steps = [PARSED, BROKEN, EVENT, BODY, EMPTY]
     key_row = None
     if keys is not None:
@@ -97,6 +98,16 @@ def _read(
         key_row, steps = F.col(KEY_ROW), [*steps, KEY_BYTES, KEY_ROW]
     reader = RowReader(tuple((name, wire) for name, wire, _ in columns), reads_text=False, key_row=key_row)
     return read_events(read, shape, reader).drop(*steps)
+
+
+def _transaction(parsed: Column, record: Mapping[str, Any]) -> Column:
+    """Return the event's transaction, as `json.event_ddl` reads it."""
+    names = {field["name"] for field in _record_in(_field(record, "transaction")).get("fields", ())}
+    parts = {
+        name: parsed["transaction"][name].cast("string") if name in names else F.lit(None).cast("string")
+        for name in ("id", "data_collection_order")
+    }
+    return F.struct(*(part.alias(name) for name, part in parts.items()))
 
 
 def _event_of(record: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -33,16 +33,18 @@ from tidelake.spark.conditions import all_of, any_of
 from tidelake.store.layout import ERROR, UNAVAILABLE
 
 UNUSABLE = "the event cannot be used: "
+NO_BEFORE, UNREADABLE_ROW, WHOLE_TABLE = "no_row_before", "unreadable_row", "truncate_without_key"
+"""The reasons why an event of a table without a key is unusable: which rows it removes, or adds, is not known."""
 ROW_OPS = ("c", "u", "r")
 _Fault = tuple[Column, Callable[[], Column]]
 """A condition, never null, and the text that describes the fault."""
 
 
-def event_struct(parsed: Column, rows: Sequence[Column], source: Column) -> Column:
+def event_struct(parsed: Column, rows: Sequence[Column], source: Column, transaction: Column | None = None) -> Column:
     """Return the parts of an event that are read, with its rows `before` and `after`."""
-    return F.struct(
-        *rows, source.alias("source"), *(parsed[name].cast("string").alias(name) for name in ("op", "ts_ms"))
-    )
+    texts = (parsed[name].cast("string").alias(name) for name in ("op", "ts_ms"))
+    further = [] if transaction is None else [transaction.alias("transaction")]
+    return F.struct(*rows, source.alias("source"), *texts, *further)
 
 
 def contains_row(op: Column, after: Column, shape: ChangeShape) -> Column:
@@ -87,19 +89,22 @@ def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataF
         values = {name: F.col(f"{LANDED}.{name}") for name in landed}
     befores = _befores(shape, reader)
     keys = _keys_of(shape, reader, befores)
-    row = F.struct(*(_value_of(name, values, lacks, keys).alias(name) for name, _ in shape.columns))
-    faults = [*_faults(shape, landed, values, lacks, after), *_faults_before(shape, reader, befores)]
+    value_of = partial(_value_of, values=values, lacks=lacks, keys=keys, has_key=bool(shape.key))
+    row = F.struct(*(value_of(name).alias(name) for name, _ in shape.columns))
+    faults_before = _faults_before(shape, reader, befores)
+    faults = [*_faults(shape, landed, values, lacks, after), *faults_before]
+    removing = [] if shape.key else faults_before
     # Column names contain no comma, so the joined names can be split again. A lambda would not be compiled by Spark.
     unavailable = F.split(F.concat_ws(",", *(F.when(lack, F.lit(name)) for name, lack in lacks.items())), ",")
     staged = staged.select(
         "*",
         row.alias(ROW),
-        *(_fault_columns(faults) if reader.plain else [_error(faults).alias(ERROR)]),
+        *(_fault_columns(faults, removing) if reader.plain else [_error(faults, removing).alias(ERROR)]),
         F.when(is_row & any_of(lacks.values()), unavailable).alias(UNAVAILABLE),
-        _before_key(befores).alias(KEY_BEFORE),
+        _before_key(befores, shape).alias(KEY_BEFORE),
         *position_columns(shape),
     )
-    return _with_reason(staged, shape).drop(KEY_BEFORE, LANDED, IS_ROW, *steps.values())
+    return (_with_reason if shape.key else _with_rows)(staged, shape).drop(KEY_BEFORE, LANDED, IS_ROW, *steps.values())
 
 
 def _kind() -> Column:
@@ -124,21 +129,25 @@ def _operation() -> Column:
     return F.concat(F.lit("op is "), F.coalesce(F.col(f"{EVENT}.op"), F.lit("missing")))
 
 
-def _fault_columns(faults: Sequence[_Fault]) -> list[Column]:
+def _fault_columns(faults: Sequence[_Fault], removing: Sequence[_Fault]) -> list[Column]:
     """Return a null _error, and _wrong: whether a row has a fault. The careful path explains it in another pass."""
     wrong = F.col(IS_ROW) & (F.col(f"{EVENT}.after").isNull() | any_of(fault for fault, _ in faults))
+    if removing:
+        wrong = wrong | ((F.col(KIND) == "delete") & any_of(fault for fault, _ in removing))
     return [F.lit(None).cast("string").alias(ERROR), wrong.alias(IS_WRONG)]
 
 
-def _error(faults: Sequence[_Fault]) -> Column:
-    """Return why the row of a key cannot be read."""
+def _error(faults: Sequence[_Fault], removing: Sequence[_Fault]) -> Column:
+    """Return why the row of a key cannot be read or, without a key, the row before a delete."""
     is_row = F.col(IS_ROW)
+    removed = F.concat_ws("; ", *(F.when(fault, text()) for fault, text in removing)) if removing else F.lit("")
     texts = F.concat_ws("; ", *(F.when(fault, text()) for fault, text in faults))
     return (
         F.when(F.col(BROKEN).isNotNull(), F.concat(F.lit("the event cannot be read: "), F.col(BROKEN)))
         .when(_is_unknown(), F.concat(F.lit(f"{UNUSABLE}unknown_operation, "), _operation()))
         .when(is_row & F.col(f"{EVENT}.after").isNull(), F.lit(f"{UNUSABLE}no_row"))
         .when(is_row & any_of(fault for fault, _ in faults), texts)
+        .when((F.col(KIND) == "delete") & any_of(fault for fault, _ in removing), removed)
     )
 
 
@@ -162,15 +171,43 @@ def _with_reason(staged: DataFrame, shape: ChangeShape) -> DataFrame:
     )
 
 
+def _with_rows(staged: DataFrame, shape: ChangeShape) -> DataFrame:
+    """Add why a record of a table without a key is unusable, and the row before a change."""
+    op, before = F.col(f"{EVENT}.op"), F.col(f"{EVENT}.before")
+    required = [name for name, wire in shape.columns if not wire.nullable]
+    is_whole = before.isNotNull() & all_of(F.col(f"{KEY_BEFORE}.{name}").isNotNull() for name in required)
+    removes = (F.col(KIND) == "delete") | ((op == "u") & (F.col(KIND) == "value"))
+    reason = (
+        F.when(F.col(KIND).isNull() | _is_unknown(), F.lit("unknown_operation"))
+        .when(F.col(BROKEN).isNotNull(), F.lit(UNREADABLE_ROW))
+        .when(F.col(KIND) == "barrier", F.lit(WHOLE_TABLE))
+        .when(removes & ~F.coalesce(is_whole, F.lit(False)), F.lit(NO_BEFORE))
+        .when(F.col(ERROR).isNotNull(), F.lit(UNREADABLE_ROW))
+    )
+    hint = F.lit("the event does not have the whole row before the change: set REPLICA IDENTITY FULL for the table")
+    detail = (
+        F.when(F.col(KIND).isNull() | _is_unknown(), _operation())
+        .when(removes & ~F.coalesce(is_whole, F.lit(False)), hint)
+        .otherwise(F.coalesce(F.col(BROKEN), F.col(ERROR)))
+    )
+    return staged.select(
+        "*",
+        F.when(removes & (F.col(KIND) == "value"), F.col(KEY_BEFORE)).alias(PREVIOUS_KEY),
+        reason.alias(REASON),
+        F.when(reason.isNotNull(), detail).alias(DETAIL),
+    )
+
+
 def _has_unreadable_key(shape: ChangeShape) -> Column:
     """Return whether an event has a schema whose key cannot be read, so that the row is unknown."""
     return F.col(SCHEMA).isin(*shape.unreadable_keys) if shape.unreadable_keys else F.lit(False)
 
 
 def _befores(shape: ChangeShape, reader: RowReader) -> dict[str, Column]:
-    """Return the converted value of each key column before the change."""
+    """Return the converted value before the change of each column that is read of the row before it."""
     wires, before = dict(reader.columns), F.col(f"{EVENT}.before")
-    return {name: reader.land(before[name], name, wires[name]).value for name in shape.key}
+    names = shape.key or [name for name in shape.before_columns if name in wires]
+    return {name: reader.land(before[name], name, wires[name]).value for name in names}
 
 
 def _keys_of(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column]) -> dict[str, Column]:
@@ -192,15 +229,23 @@ def _keys_of(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column
     return keys
 
 
-def _before_key(befores: Mapping[str, Column]) -> Column:
-    """Return the key before the change; null if the event does not contain all of it."""
+def _before_key(befores: Mapping[str, Column], shape: ChangeShape) -> Column:
+    """Return the key before the change, or without a key the row; null if the event does not contain all of it."""
+    if not shape.key:
+        cells = (befores.get(name, F.lit(None)).alias(name) for name in shape.before_columns)
+        return F.when(F.col(f"{EVENT}.before").isNotNull(), F.struct(*cells))
     whole = all_of(value.isNotNull() for value in befores.values())
     return F.when(whole, F.struct(*(value.alias(name) for name, value in befores.items())))
 
 
-def _value_of(name: str, values: dict[str, Column], lacks: dict[str, Column], keys: dict[str, Column]) -> Column:
+def _value_of(
+    name: str, values: dict[str, Column], lacks: dict[str, Column], keys: dict[str, Column], has_key: bool
+) -> Column:
     if name not in values:
         return F.lit(None)
+    if not has_key:
+        # A value that was not sent has not changed.
+        return F.when((F.col(KIND) == "delete") | lacks[name], keys[name]).otherwise(values[name])
     return F.coalesce(values[name], keys[name]) if name in keys else F.when(~lacks[name], values[name])
 
 
@@ -234,9 +279,11 @@ def _unread_text(value: Column, name: str, wire: WireType) -> Column:
 def _faults_before(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column]) -> list[_Fault]:
     """Return the possible faults of the key before an update: if that key is unreadable, its row stays."""
     wires, before = dict(reader.columns), F.col(f"{EVENT}.before")
-    is_update = F.coalesce(F.col(f"{EVENT}.op") == "u", F.lit(False))
+    is_update = F.coalesce(F.col(f"{EVENT}.op").isin("u", *([] if shape.key else ["d"])), F.lit(False))
     faults: list[_Fault] = []
     for name, value in befores.items():
+        if not shape.key and not wires[name].nullable:
+            continue  # then the row before is not whole
         text = f"{name}, as it was before, cannot be read as {_described(wires[name])}"
         faults.append((is_update & before[name].isNotNull() & value.isNull(), partial(F.lit, text)))
     return faults

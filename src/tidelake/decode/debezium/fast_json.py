@@ -23,7 +23,7 @@ from tidelake.decode.debezium.columns import (
     SCHEMA,
     WITH_SENTINEL,
 )
-from tidelake.decode.debezium.events import ROW_OPS, read_events
+from tidelake.decode.debezium.events import NO_BEFORE, ROW_OPS, UNREADABLE_ROW, read_events
 from tidelake.decode.debezium.json import cells_of, embedded_schema_hash, event_ddl, event_of, has_lone_surrogates
 from tidelake.decode.debezium.shape import ChangeShape, RowReader, is_read_as_text
 from tidelake.decode.json import CORRUPT, STRICT
@@ -62,8 +62,8 @@ def read_plain_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     read = read.withColumns({IS_WHOLE: is_whole, EVENT: event_of(parsed, shape)})
     read = read.withColumn(IS_PLAIN, F.coalesce(F.col(IS_WHOLE) & _is_plain(shape), F.lit(False)))
     changes = read_events(read, shape, RowReader(shape.columns, plain=frozenset(_PLAIN), written=shape.written))
-    # The key in the event is unusable, but the record's own key may be usable.
-    keyless = F.coalesce(F.col(REASON) == "no_key", F.lit(False))
+    # The key in the event is unusable, but the record's own key may be usable; or the careful path explains more.
+    keyless = F.coalesce(F.col(REASON).isin("no_key", NO_BEFORE, UNREADABLE_ROW), F.lit(False))
     changes = changes.withColumn(IS_UNREAD, ~F.col(EMPTY) & (~F.col(IS_PLAIN) | F.col(IS_WRONG) | keyless))
     return changes.drop(PARSED, IS_UTF8, WITH_SENTINEL, IS_WHOLE, EVENT, IS_PLAIN, IS_WRONG, BROKEN, EMPTY)
 

@@ -63,6 +63,8 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
 
 def _with_record_key(read: DataFrame, text: Column, shape: ChangeShape) -> tuple[DataFrame, dict[str, Column]]:
     """Add the record's key, with or without an embedded schema, and return its columns as text."""
+    if not shape.key:
+        return read, {}
     keys = [(name, "string") for name in shape.key]
     if "payload" in shape.key:
         inside = F.get_json_object(text, "$.payload")
@@ -109,7 +111,7 @@ def event_ddl(shape: ChangeShape, plain: Mapping[str, str] | None = None) -> str
         name: "string" if is_read_as_text(wire, types_of_plain) else types_of_plain[wire.name]
         for name, wire in shape.columns
     }
-    rows = {"before": [(name, types[name]) for name in shape.key], "after": list(types.items())}
+    rows = {"before": [(name, types[name]) for name in shape.before_columns], "after": list(types.items())}
     rows["source"] = [(name, number_type("source.lsn") if name == "lsn" else "string") for name in shape.source_fields]
     parts = [
         *((name, _struct(fields)) for name, fields in rows.items()),
@@ -156,4 +158,6 @@ def has_lone_surrogates(event: Column, shape: ChangeShape, text: Column, not_tex
 
 def cells_of(event: Column, names: Sequence[str], shape: ChangeShape) -> list[Column]:
     """Return the named columns of an event's row, and those of its previous key."""
-    return [event["after"][name] for name in names] + [event["before"][name] for name in names if name in shape.key]
+    return [event["after"][name] for name in names] + [
+        event["before"][name] for name in names if name in shape.before_columns
+    ]

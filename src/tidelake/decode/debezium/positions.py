@@ -15,6 +15,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tidelake.decode.debezium.columns import (
+    BEGINS_SNAPSHOT,
+    BROKEN,
     COMMITTED,
     CONNECTOR,
     DECLARED,
@@ -22,8 +24,10 @@ from tidelake.decode.debezium.columns import (
     EVENT,
     IN_SNAPSHOT,
     LSN,
+    OPERATION,
     ORDER,
     PROCESSED_MS,
+    TABLE,
     TRANSACTION,
 )
 from tidelake.decode.debezium.shape import ChangeShape
@@ -31,6 +35,7 @@ from tidelake.spark.conditions import all_of
 
 POSTGRESQL = "postgresql"
 _IN_SNAPSHOT = ("true", "first", "first_in_data_collection", "last_in_data_collection", "last")
+_SNAPSHOT_BEGINS = ("first", "first_in_data_collection")
 _SNAPSHOT_ENDS = ("last_in_data_collection", "last")
 
 
@@ -80,10 +85,16 @@ def position_columns(shape: ChangeShape) -> list[Column]:
 
 
 def _transaction_columns() -> list[Column]:
-    transaction = F.col(f"{EVENT}.transaction")
+    transaction, source, op = F.col(f"{EVENT}.transaction"), F.col(f"{EVENT}.source"), F.col(f"{EVENT}.op")
+    is_broken = F.col(BROKEN).isNotNull()
     return [
         F.substring_index(transaction["id"], ":", 1).alias(TRANSACTION),
         transaction["data_collection_order"].try_cast("bigint").alias(ORDER),
+        begins_snapshot(source["snapshot"]).alias(BEGINS_SNAPSHOT),
+        F.concat(source["schema"], F.lit("."), source["table"]).alias(TABLE),
+        F.when(is_broken & transaction["id"].isNotNull(), F.lit("broken"))
+        .when(~is_broken & op.isin("c", "u", "d", "t", "r"), op)
+        .alias(OPERATION),
     ]
 
 
@@ -104,6 +115,11 @@ def is_snapshot_row(snapshot: Column, op: Column, lsn: Column) -> Column:
 def ends_snapshot(snapshot: Column) -> Column:
     """Return whether an event is the last of a snapshot of a table, or of all tables; never null."""
     return F.coalesce(snapshot.isin(*_SNAPSHOT_ENDS), F.lit(False))
+
+
+def begins_snapshot(snapshot: Column) -> Column:
+    """Return whether an event is marked as the first of a snapshot of a table, or of all tables; never null."""
+    return F.coalesce(snapshot.isin(*_SNAPSHOT_BEGINS), F.lit(False))
 
 
 def first_of(sequence: Column) -> Column:

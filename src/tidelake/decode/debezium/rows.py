@@ -16,7 +16,8 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: Column, place: Seq
     """Convert change events to rows of the positioned form.
 
     In:  the frame that `read_events` returns, with _position, and _marks (not null).
-    Out: the table's columns, and _marks. A change of a row's key becomes a delete, without marks, and a value. A
+    Out: the table's columns, and _marks. A change of a row's key (without a key, every change of a row) becomes a
+         delete, without marks, and a value. A
          tombstone, or a record with a reason or without a position, becomes a row without a time, which is not stored.
 
     Args:
@@ -36,7 +37,7 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: Column, place: Seq
 
     def cell(name: str) -> Column:
         row_value = F.col(f"{ROW}.{name}")
-        if name not in shape.key:
+        if name not in shape.before_columns:
             return F.when(whole, row_value)
         return F.when(first, F.when(kind != "barrier", row_value)).otherwise(F.col(f"{PREVIOUS_KEY}.{name}"))
 

@@ -14,6 +14,7 @@ from tidelake.schema.connect import WireType
 from tidelake.settings.source import UNAVAILABLE_VALUE
 
 _SOURCE_FIELDS = ("connector", "lsn", "sequence", "snapshot")
+_TABLE_FIELDS = ("schema", "table")
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class ChangeShape:
 
     Args:
         columns: the wire types of a row's columns.
-        key: the columns that identify a row.
+        key: the columns that identify a row; if there are none, an event is the row before it and the row after it.
         position: the paths of the numbers in an event that order the events of a key, such as `source.pos`; not needed
             for PostgreSQL.
         placeholder: Debezium's placeholder for a value that was not sent.
@@ -46,10 +47,16 @@ class ChangeShape:
     transactions: bool = False
 
     @property
+    def before_columns(self) -> tuple[str, ...]:
+        """The columns of the row before a change that are read: those of the key or, without a key, all."""
+        return self.key or tuple(name for name, _ in self.columns)
+
+    @property
     def source_fields(self) -> list[str]:
         """The fields of `source` that are read."""
         declared = [path.partition(".")[2] for path in self.position if path.startswith("source.")]
-        return list(dict.fromkeys([*_SOURCE_FIELDS, *declared]))
+        of_table = _TABLE_FIELDS if self.transactions else ()
+        return list(dict.fromkeys([*_SOURCE_FIELDS, *of_table, *declared]))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,35 @@
+"""The form of tables without a key whose source announces its transactions: the diffs of equal rows are summed.
+
+An update is two rows, the one before with the diff -1 and the one after with +1. Each row has the position of its
+event, by which copies are known, so seal cancels copies of events, not equal rows of different events. A merge adds up
+the times that no reader can distinguish; later rows keep their positions, which `validate` counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidelake.forms.sums import SumForm
+from tidelake.schema.change_events import Interval
+from tidelake.store.layout import ERROR, POSITION, TIME, UNAVAILABLE
+
+
+class AnnouncedSumForm(SumForm):
+    """Diffs are summed; rows have the positions of their events until they are merged."""
+
+    makes_base = False
+    key_of_values: Sequence[str] | None = None
+
+    def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
+        """Add up the rows at or before `through`, which move there; later rows stay as they are."""
+        old, later = sealed.where(F.col(TIME) <= through), sealed.where(F.col(TIME) > through)
+        added = super().merged(old, through, others)
+        without_event = {
+            POSITION: F.lit(None).cast("array<bigint>"),
+            UNAVAILABLE: F.lit(None).cast("array<string>"),
+            ERROR: F.lit(None).cast("string"),
+        }
+        return added.withColumns(without_event).unionByName(later)

@@ -1,0 +1,60 @@
+"""Writes what the snapshots of a table with transactions change: barriers, and runs without abandoned snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.files import RunFile, meets, write_run
+from tidelake.store.layout import DIFF, POSITION, RUN, TIME, new_run
+from tidelake.store.row_hash import sum_of_rows
+from tidelake.store.runs import read_files, verify_runs, write_updates
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """Files that are written but not committed, and the runs that they replace."""
+
+    added: Sequence[RunFile] = field(default_factory=list)
+    removed: Sequence[str] = ()
+
+
+def rewrite_without(spark: SparkSession, collection: Collection, table: OpenTable, times: Sequence[int]) -> Rewritten:
+    """Rewrite the runs with rows at these times, which are not sealed, without these rows.
+
+    Args:
+        spark: the session.
+        collection: the collection.
+        table: its updates table.
+        times: the places of abandoned snapshots, in order.
+
+    Raises:
+        DamagedTable: the rows of an affected run are not those that were written.
+
+    Cost: nothing if no file may hold such a time; else one pass over the runs that may.
+    """
+    runs = {file.run for file in table.files() if meets(file, times)} if times else set()
+    if not runs:
+        return Rewritten()
+    files, schema = [file for file in table.files() if file.run in runs], collection.updates_schema()
+    verify_runs(spark, table.path, files, schema)
+    remaining = read_files(spark, table.path, files, schema).where(~F.col(TIME).isin(*times))
+    # The run is named as one of seal: it is not what a tick makes of a range of offsets.
+    written = write_updates(remaining, table.path, new_run("seal", table.seq), schema).files
+    return Rewritten(written, sorted(runs))
+
+
+def write_barriers(collection: Collection, table: OpenTable, places: Sequence[int]) -> list[RunFile]:
+    """Write rows that erase what repeated snapshots do not repeat, given the places of these in the log."""
+    if not places:
+        return []
+    # Seal does not count these rows: the position of an event has two numbers, and that of a snapshot's row four.
+    schema = pa.schema([column for column in collection.updates_schema() if column.name != RUN])
+    rows = pa.Table.from_pylist([{TIME: lsn, DIFF: 0, POSITION: [lsn]} for lsn in places], schema=schema)
+    return write_run(table.path, new_run("ingest", table.seq), rows, sum_of_rows(rows))

@@ -1,0 +1,113 @@
+"""Tables without a primary key, with transactions: rows add up, and copies are known by their events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.lakes.transaction_lake import Pair, TransactionLake, end, event, snapshot_row
+from tidelake.decisions import Count, Discard, check_decision
+from tidelake.errors import SnapshotRepeated
+from tidelake.read.changes import changes
+from tidelake.store.catalog import Catalog
+from tidelake.store.decision import Decision
+from tidelake.store.layout import Store
+from tidelake.store.quarantine import quarantine_rows
+
+pytestmark = pytest.mark.spark
+
+
+class RowLake(TransactionLake):
+    """A table without a key."""
+
+    def rule(self, decision: Decision) -> None:
+        """Store a decision."""
+        checked = check_decision(self.collection, self.settings.collections[0], decision)
+        Catalog(Store(self.settings.store)).decide(self.collection.name, checked)
+
+    def counts(self, as_of: int | None = None) -> dict[Pair, int]:
+        """How many times each row occurs."""
+        found: dict[Pair, int] = {}
+        for row in self.rows(as_of):
+            found[row["id"], row["price"]] = found.get((row["id"], row["price"]), 0) + row["_diff"]
+        return found
+
+
+@pytest.fixture
+def lake(tmp_path: Path, spark: SparkSession) -> RowLake:
+    return RowLake(tmp_path, spark, key=None)
+
+
+def send_history(lake: RowLake, *more: dict[str, Any]) -> None:
+    """A snapshot with two equal rows, and two transactions, of which the first is sent twice."""
+    lake.events(snapshot_row((1, 10), 30, "first"), snapshot_row((1, 10), 30), snapshot_row((2, None), 30, "last"))
+    first = [event("7", 1, (1, 10), (1, 11), 40), event("7", 2, None, (3, 30), 40), event("7", 3, None, (3, 30), 40)]
+    first.append(event("7", 4, (2, None), (2, None), 40))
+    lake.events(*first, *first, event("8", 1, (3, 30), None, 50), None, *more)
+    lake.marks(end("7", 50, 4), end("8", 60, 1))
+
+
+def test_rows_add_up_and_only_copies_of_events_are_cancelled(lake: RowLake) -> None:
+    send_history(lake)
+    sealed = lake.run()
+    assert (sealed.upper, sealed.copies_cancelled) == (61, 4)
+    assert lake.counts(30) == {(1, 10): 2, (2, None): 1}
+    assert lake.counts(50) == {(1, 10): 1, (1, 11): 1, (2, None): 1, (3, 30): 2}
+    assert lake.counts(60) == {(1, 10): 1, (1, 11): 1, (2, None): 1, (3, 30): 1}
+    updates = changes(lake.spark, lake.collection, 49, 60).updates.collect()
+    assert sorted((row["_time"], row["id"], row["_diff"]) for row in updates) == [
+        (50, 1, -1),
+        (50, 1, 1),
+        (50, 3, 2),
+        (60, 3, -1),
+    ]
+    # A killed connector repeats both transactions: late copies, although two events of the first have an equal row.
+    first = [event("7", 2, None, (3, 30), 40), event("8", 1, (3, 30), None, 50), event("9", 1, None, (4, 40), 60)]
+    lake.events(*first)
+    lake.marks(end("9", 70, 1))
+    assert lake.run().upper == 71
+    validated = lake.validate(full=True)
+    assert (validated.mismatches, validated.late.copies, validated.late.contradictions) == ([], 2, 0)
+    lake.configure(keep=5)
+    lake.compact()
+    expected = {(1, 10): 1, (1, 11): 1, (2, None): 1, (3, 30): 1}
+    assert lake.counts(70) == expected | {(4, 40): 1} and lake.counts(66) == expected
+    assert lake.validate(full=True).mismatches == []
+
+
+def test_an_event_without_the_row_before_it_is_named_and_its_transaction_waits(lake: RowLake) -> None:
+    without = event("9", 1, None, (1, 12), 60, op="u")
+    truncate = event("9", 2, None, None, 60, op="t")
+    send_history(lake, without, truncate)
+    lake.marks(end("9", 70, 2))
+    assert lake.run().upper == 70
+    rows = quarantine_rows(lake.collection, ["topic", "partition", "offset", "reason", "detail"])
+    assert [(row["offset"], row["reason"]) for row in rows] == [(13, "no_row_before"), (14, "truncate_without_key")]
+    assert "set REPLICA IDENTITY FULL" in rows[0]["detail"]
+
+
+def test_another_snapshot_is_refused_by_name_and_may_be_left_out(lake: RowLake) -> None:
+    send_history(lake)
+    lake.run()
+    lake.events(snapshot_row((1, 10), 70, "first"), snapshot_row((5, 50), 70, "last"), event("9", 1, None, (4, 40), 70))
+    lake.marks(end("9", 80, 1))
+    with pytest.raises(SnapshotRepeated, match="another snapshot, at 70, of a table without a key: its 2 rows"):
+        lake.ingest()
+    assert lake.seal().upper == 70
+    lake.rule(Count(time=70, count=0, reason="the connector lost nothing"))
+    assert lake.run().upper == 81
+    assert lake.counts() == {(1, 10): 1, (1, 11): 1, (2, None): 1, (3, 30): 1, (4, 40): 1}
+
+
+def test_one_of_two_contents_of_an_event_is_discarded_and_copies_are_cancelled(lake: RowLake) -> None:
+    events = [event("7", 1, None, (1, 10), 40), event("7", 2, None, (2, 20), 40)]
+    lake.events(*events, events[0], event("7", 2, None, (2, 21), 40))
+    lake.marks(end("7", 50, 2))
+    assert "repeated with different contents" in str(lake.run().contradictions[0])
+    lake.rule(Discard(time=50, statement={"data": {"id": 2, "price": 20}, "diff": 1}, reason="it was a test"))
+    assert lake.run().upper == 51
+    assert lake.counts() == {(1, 10): 1, (2, 21): 1}
+    assert lake.validate(full=True).mismatches == []
