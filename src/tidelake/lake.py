@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from tidelake.compact.garbage import Garbage
     from tidelake.query.contents import Contents, Updates
     from tidelake.query.contents import Difference as RowDifference
+    from tidelake.query.sql import QueryAnswer
     from tidelake.read.changes import Changes
     from tidelake.read.diff import Difference
     from tidelake.read.dropping import Dropping
@@ -153,6 +154,43 @@ class Lake:
         settings = [self.collection(name).settings for name in dict.fromkeys(names)] or self.settings.collections
         with _engine_errors():
             return moment(self.catalog, settings, time, not_before, wait_s)
+
+    def query(
+        self,
+        query: str,
+        as_of: int | Literal["latest"] = "latest",
+        *,
+        not_before: int | None = None,
+        wait_s: float = 0.0,
+        skip_errors: bool = False,
+    ) -> QueryAnswer:
+        """Run SQL over the collections that it names, all AS OF one time, with DuckDB. Starts no JVM.
+
+        A collection with a key has one row for each key; one without a key also has `_diff`, how often a row occurs.
+
+        Args:
+            query: a SELECT in DuckDB's dialect, over collections of this lake and nothing else.
+            as_of: as for `at`.
+            not_before: as for `at`: pass the `time` of the last answer, and no answer goes back in time.
+            wait_s: as for `at`.
+            skip_errors: leave out keys whose newest value could not be decoded.
+
+        Returns:
+            An answer: `table` is an Arrow table; `time` and `facts` say which time was chosen and why.
+
+        Raises:
+            QueryRefused: the query is invalid, reads something else, calls a function that is not accepted, or fails.
+            TimelinesDiffer, CollectionLags, CollectionForgot: as for `at`.
+            KeysInError: there are keys in error at that time, and `skip_errors` is not set.
+        """
+        from tidelake.query.sql import answer, checked_query
+
+        known = [settings.name for settings in self.settings.collections] + list(self.refused)
+        checked = checked_query(query, known)
+        names = tuple(dict.fromkeys(checked.collections.values()))
+        found = self.at(as_of, *names, not_before=not_before, wait_s=wait_s) if names else None
+        with _engine_errors():
+            return answer(checked, found, skip_errors)
 
     def status(self, *names: str) -> dict[str, CollectionStatus | TidelakeError | None]:
         """Return the status of all collections, or of those that are named; an error takes the place of a status.

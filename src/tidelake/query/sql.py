@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -117,6 +118,9 @@ def answer(query: Query, moment: Moment | None, skip_errors: bool = False) -> Qu
             _create_view(engine, reads, form, name, query.parsed, moment.time)
         with _failures(query.text):
             rows = engine.table(query.text)
+    repeated = [name for name, times in Counter(rows.column_names).items() if times > 1]
+    if repeated:
+        raise QueryRefused(query.text, f"gives several columns the name '{repeated[0]}'", "rename one with `as`")
     if moment is None:
         return QueryAnswer(rows, None, None, ("the query names no collection",), ())
     return QueryAnswer(rows, moment.time, moment.timeline, moment.facts, moment.names)

@@ -20,6 +20,8 @@ from tidelake.store.rows_at import with_numbers
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097  # the calendar repeats after 400 years
 _EPOCH = date(1970, 1, 1).toordinal()
 _DAY_MICROS = 86_400_000_000
+_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
+"""Nanoseconds in the unit of a timestamp."""
 
 
 def json_rows(rows: pa.Table, columns: tuple[Column, ...]) -> list[dict[str, Any]]:
@@ -35,6 +37,41 @@ def json_rows(rows: pa.Table, columns: tuple[Column, ...]) -> list[dict[str, Any
         {name: json_value(kinds.get(name, plain), value) for name, value in row.items()}
         for row in with_numbers(rows).to_pylist()
     ]
+
+
+def query_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows of a query as JSON values, by their Arrow types; bytes stay bytes.
+
+    >>> rows = pa.table({"day": pa.array([0], pa.date32()), "raw": [b"x"], "x": [0.1]})
+    >>> query_rows(rows)
+    [{'day': '1970-01-01', 'raw': b'x', 'x': JsonFloat('0.1')}]
+    """
+    kinds = {field.name: field.type for field in rows.schema}
+    return [
+        {name: _query_value(kinds[name], value) for name, value in row.items()}
+        for row in with_numbers(rows).to_pylist()
+    ]
+
+
+def _query_value(kind: pa.DataType, value: Any) -> Any:
+    if value is None or isinstance(value, bool | str | bytes):
+        return value
+    if pa.types.is_map(kind):
+        return [[_query_value(kind.key_type, key), _query_value(kind.item_type, item)] for key, item in value]
+    if pa.types.is_struct(kind):
+        return {part.name: _query_value(part.type, value[part.name]) for part in kind}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return [_query_value(kind.value_type, each) for each in value]
+    if pa.types.is_date32(kind):
+        return day_text(value)
+    if pa.types.is_timestamp(kind):
+        written = timestamp_text(value * _NANOS[kind.unit] // 1000)
+        return written if kind.tz else written.removesuffix("Z")
+    if pa.types.is_floating(kind):
+        return _real(np.float32(value) if pa.types.is_float32(kind) else value)
+    if pa.types.is_decimal(kind):
+        return parse(str(value))
+    return value if isinstance(value, int) else str(value)
 
 
 def json_value(kind: ColumnType, value: Any) -> Any:
