@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from tidelake.query.functions import OF_THE_SESSION, ORDERED, OVER_ROWS, SCALARS, TABLES
+from tidelake.query.functions import ACCEPTED, OF_THE_SESSION, ORDERED, OVER_ROWS, TABLES
 
 CHARACTERS_MAX = 100_000
 """Maximum length of a text."""
@@ -102,8 +102,8 @@ def _statement(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, A
     if len(query) > CHARACTERS_MAX:
         raise Refused(f"has {len(query)} characters, more than {CHARACTERS_MAX}")
     try:
-        row = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
-        parsed = json.loads(row[0])  # type: ignore[index]
+        rows = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+        parsed = json.loads(rows[0][0])
     except (duckdb.Error, RecursionError, ValueError) as error:
         raise Refused(f"cannot be parsed: {_first_line(error)}") from error
     if parsed["error"]:
@@ -166,7 +166,7 @@ def _check_expression(part: Mapping[str, Any]) -> None:
         raise Refused(f"names '{part.get('schema') or part.get('catalog')}', but only functions without a schema exist")
     if kind in ("FUNCTION", "WINDOW"):
         name = part["function_name"].lower()
-        if name not in SCALARS and name not in OVER_ROWS and name not in ORDERED:
+        if name not in ACCEPTED:
             raise Refused(f"calls '{name}', which is not accepted")
         if name in ORDERED and kind == "FUNCTION" and not part["order_bys"]["orders"]:
             raise Refused(f"calls '{name}' without an order: write {name}(… order by …)")

@@ -290,10 +290,11 @@ def _key_counts(answer: Answer, key: Sequence[str]) -> KeyCounts:
         f"SELECT bool_or({DIFF} > 0) AS came, bool_or({DIFF} < 0) AS gone FROM ({answer.query}) "
         f"GROUP BY {names_of(key)}"
     )
-    counts = answer.engine.table(
-        "SELECT count_if(came AND NOT gone) AS a, count_if(came AND gone) AS b, count_if(gone AND NOT came) AS c "
-        f"FROM ({by_key})"
-    ).to_pylist()[0]
+    counted = ", ".join(
+        f"count(*) FILTER ({which}) AS {name}"
+        for name, which in (("a", "came AND NOT gone"), ("b", "came AND gone"), ("c", "gone AND NOT came"))
+    )
+    counts = answer.engine.table(f"SELECT {counted} FROM ({by_key})").to_pylist()[0]
     return KeyCounts(*(int(counts[name]) for name in "abc"))
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
+from weakref import finalize
 
 import duckdb
 import pyarrow as pa
@@ -25,11 +27,12 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 
 
 class Engine:
-    """An empty database. `close` frees its memory and its spilled rows."""
+    """An empty database. `close`, or the end of the object, frees its memory and its spilled rows."""
 
     def __init__(self) -> None:
-        self._spilled = TemporaryDirectory(prefix="tidelake-")
-        self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": self._spilled.name})
+        spilled = mkdtemp(prefix="tidelake-")
+        self._end = finalize(self, rmtree, spilled, ignore_errors=True)
+        self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": spilled})
         for setting in ("TimeZone = 'UTC'", "lock_configuration = true"):
             self.connection.execute(f"SET {setting}")
         self._rows: list[StoredRows] = []
@@ -72,7 +75,7 @@ class Engine:
     def close(self) -> None:
         """End the database."""
         self.connection.close()
-        self._spilled.cleanup()
+        self._end()
 
     def __enter__(self) -> Engine:
         return self

@@ -6,7 +6,7 @@ it with what DuckDB says about the stability of each function.
 
 from __future__ import annotations
 
-_OPERATORS = "+ - * / // % ** ^ & | ~ << >> ! @ || ~~ !~~ ~~* !~~* ~~~ ^@ <-> <=> -> ->> && @> <@ < <= = > >= <>"
+_OPERATORS = "+ - * / // % ** ^ & | ~ << >> @ || ~~ !~~ ~~* !~~* ~~~ ^@ <-> <=> ->> && @> <@ < <= = > >="
 _NUMBERS = """abs acos acosh add asin asinh atan atan2 atanh bit_count cbrt ceil ceiling cos cosh cot degrees divide
     even exp factorial fdiv floor fmod gamma gcd greatest greatest_common_divisor isfinite isinf isnan lcm least
     least_common_multiple lgamma ln log log10 log2 mod multiply nextafter pi pow power radians round round_even
@@ -42,7 +42,7 @@ _JSON = """array_to_json from_json from_json_strict json json_array json_array_l
     json_extract json_extract_path json_extract_path_text json_extract_string json_keys json_merge_patch json_object
     json_pretty json_quote json_structure json_transform json_transform_strict json_type json_valid json_value
     row_to_json to_json"""
-_OTHER = "coalesce constant_or_null hash if ifnull nullif switch try typeof"
+_OTHER = "constant_or_null hash if nullif switch typeof"
 _OVER_ROWS = """arg_max arg_max_null arg_min arg_min_null argmax argmin avg bit_and bit_or bit_xor bool_and bool_or
     corr count count_if count_star countif covar_pop covar_samp cume_dist dense_rank entropy favg fill first_value
     fsum geomean geometric_mean histogram kahan_sum kurtosis kurtosis_pop lag last_value lead mad max max_by mean
@@ -62,5 +62,7 @@ ORDERED = frozenset(_ORDERED.split())
 """Aggregates whose value depends on the order of rows: they need an `order by` of their own."""
 TABLES = frozenset(_TABLES.split())
 """Functions that give rows."""
+ACCEPTED = SCALARS | OVER_ROWS | ORDERED | TABLES
+"""All functions that a query may call; a predicate may only call those of one row."""
 OF_THE_SESSION = frozenset(_OF_THE_SESSION.split())
 """Words that are functions without parentheses, unless they are the name of a column."""
