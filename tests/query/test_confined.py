@@ -140,8 +140,8 @@ def test_a_predicate_is_nothing_else(engine: Engine, where: str, problem: str) -
     assert problem in refused.value.problem
 
 
-_ZONE = """+ - century date_diff date_part date_sub date_trunc datediff datepart datesub datetrunc day dayname dayofmonth
-    dayofweek dayofyear decade era generate_series hour isodow isoyear julian last_day make_timestamptz
+_ZONE = """+ - century date_diff date_part date_sub date_trunc datediff datepart datesub datetrunc day dayname
+    dayofmonth dayofweek dayofyear decade era generate_series hour isodow isoyear julian last_day make_timestamptz
     microsecond millennium millisecond minute month monthname quarter range second strftime time_bucket timezone
     week weekday weekofyear year yearweek"""
 ZONE = frozenset(_ZONE.split())
