@@ -20,12 +20,12 @@ class Answer:
         engine: the database that has the stored rows.
         query: the query.
         schema: the columns and their types.
+        name: the collection, for errors.
         where: the predicate in the query, which may fail on the data.
-        limit_one_scan: for SQL of users: the query is run once, and its order is kept.
     """
 
-    def __init__(self, engine: Engine, query: str, schema: pa.Schema, where: str | None = None) -> None:
-        self.engine, self.query, self.schema, self.where = engine, query, schema, where
+    def __init__(self, engine: Engine, query: str, schema: pa.Schema, name: str, where: str | None = None) -> None:
+        self.engine, self.query, self.schema, self.name, self.where = engine, query, schema, name, where
 
     @property
     def columns(self) -> list[str]:
@@ -49,17 +49,17 @@ class Answer:
             keys = (key for field in self.schema for key in order_of(quoted(field.name), field.type))
             order = f" ORDER BY {', '.join(keys)}"
         most = "" if limit is None else f" LIMIT {limit}"
-        with self._failures():
+        with failures(self.name, self.where):
             return self.engine.table(f"SELECT * FROM ({self.query}){order}{most}").cast(self.schema)
 
     def reader(self) -> pa.RecordBatchReader:
         """Read the rows as a stream, in batches; row order means nothing. Raises what `table` does, up to the start."""
-        with self._failures():
+        with failures(self.name, self.where):
             return self.engine.reader(self.query).cast(self.schema)
 
     def count(self) -> int:
         """Count the rows. Raises what `table` does."""
-        with self._failures():
+        with failures(self.name, self.where):
             found = self.engine.scalar(f"SELECT count(*) FROM ({self.query})")
         assert isinstance(found, int)
         return found
@@ -72,16 +72,23 @@ class Answer:
         """Return the rows for `pa.table(answer)` and everything else that takes Arrow."""
         return self.reader().__arrow_c_stream__(requested_schema)
 
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        try:
-            yield
-        except duckdb.Error as error:
-            fails = isinstance(error, duckdb.DataError) or "error(" in str(error)
-            if self.where is not None and fails:
-                fix = "write a predicate that is true or false for every row"
-                raise PredicateRefused(self.where, f"fails: {first_line(error)}", fix) from error
-            raise StepFailed("read", "DuckDB", type(error).__name__, first_line(error)) from error
+
+@contextmanager
+def failures(name: str, where: str | None) -> Iterator[None]:
+    """Raise an error of DuckDB as one of the predicate, if that can be, or otherwise of the read.
+
+    Args:
+        name: the collection.
+        where: the predicate.
+    """
+    try:
+        yield
+    except duckdb.Error as error:
+        is_of_data = isinstance(error, duckdb.DataError | duckdb.InvalidInputException)
+        if where is not None and is_of_data:
+            fix = "write a predicate that is true or false for every row"
+            raise PredicateRefused(where, f"fails: {first_line(error)}", fix) from error
+        raise StepFailed("read", name, type(error).__name__, first_line(error)) from error
 
 
 def first_line(error: BaseException) -> str:

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from tidelake.errors import KeysInError, PredicateRefused, hint_for_name
-from tidelake.query.answer import Answer, first_line
+from tidelake.query.answer import Answer, failures, first_line
 from tidelake.query.confined import Refused, parse_predicate
 from tidelake.query.engine import Engine
 from tidelake.query.form import Form
@@ -109,11 +109,12 @@ def contents(
     engine = Engine()
     reads = Reads(engine, collection, table)
     condition = checked_where(engine, form, where)
-    if not skip_errors:
-        refuse_errors(reads, form, at)
-    rows = form.contents(reads, at, selected, condition)
-    lacking, named = _unknown(reads, form, at)
-    answer = _answer(engine, form, rows, [*selected, DIFF], where)
+    with failures(collection.name, where):
+        if not skip_errors:
+            refuse_errors(reads, form, at)
+        rows = form.contents(reads, at, selected, condition)
+        lacking, named = _unknown(reads, form, at)
+    answer = _answer(reads, form, rows, [*selected, DIFF], where)
     return Contents(at, times.since, times.upper, times.closed, table.version, answer, lacking, named)
 
 
@@ -137,23 +138,29 @@ def difference(
     engine = Engine()
     reads = Reads(engine, collection, table)
     condition = checked_where(engine, form, where)
-    if not skip_errors:
-        for time in (first, last):
-            refuse_errors(reads, form, time)
-    fields = form.chosen(selected)
-    signed = f"SELECT {names_of(selected)}, {{sign}}({DIFF}::HUGEINT) AS {DIFF} FROM ({{rows}})"
-    if form.is_additive:
-        start, end = sorted((first, last))
-        kept = _filtered(form.row_updates(reads, start, end) or "", condition)
-        rows = add_up(signed.format(sign="" if start == first else "-", rows=kept), fields)
-    else:
-        after, before = (form.contents(reads, time, selected, condition) for time in (last, first))
-        both = f"{signed.format(sign='', rows=after)} UNION ALL {signed.format(sign='-', rows=before)}"
-        rows = add_up(both, fields)
-    answer = _answer(engine, form, rows, [*selected, DIFF], where)
+    with failures(collection.name, where):
+        if not skip_errors:
+            for time in (first, last):
+                refuse_errors(reads, form, time)
+        rows = _differing(reads, form, (first, last), selected, condition)
+    answer = _answer(reads, form, rows, [*selected, DIFF], where)
     key = form.key if set(form.key) <= set(selected) else ()
     keys = _key_counts(answer, key) if key else None
     return Difference(first, last, times.since, times.upper, times.closed, table.version, answer, keys)
+
+
+def _differing(reads: Reads, form: Form, times: tuple[int, int], selected: Sequence[str], where: Where | None) -> str:
+    """Return the rows of the contents at the last time minus those at the first."""
+    fields = form.chosen(selected)
+    first, last = times
+    signed = f"SELECT {names_of(selected)}, {{sign}}({DIFF}::HUGEINT) AS {DIFF} FROM ({{rows}})"
+    if form.is_additive:
+        start, end = sorted(times)
+        kept = _filtered(form.row_updates(reads, start, end) or "", where)
+        return add_up(signed.format(sign="" if start == first else "-", rows=kept), fields)
+    after, before = (form.contents(reads, time, selected, where) for time in (last, first))
+    both = f"{signed.format(sign='', rows=after)} UNION ALL {signed.format(sign='-', rows=before)}"
+    return add_up(both, fields)
 
 
 def updates(
@@ -175,16 +182,17 @@ def updates(
     reads = Reads(engine, collection, table)
     condition = checked_where(engine, form, where)
     start = times.since if after is None else after
-    rows = _updates(reads, form, start, end, selected, condition, skip_errors)
     taken = names_of([TIME, *selected, DIFF])
-    parts = [f"SELECT {taken} FROM ({rows})"]
-    if after is None:
-        if not skip_errors:
-            refuse_errors(reads, form, start)
-        initial = form.contents(reads, start, selected, condition)
-        reads.files.update(reads.live(-1, start))
-        parts.append(f"SELECT {start}::BIGINT AS {TIME}, {names_of([*selected, DIFF])} FROM ({initial})")
-    answer = _answer(engine, form, " UNION ALL ".join(parts), [TIME, *selected, DIFF], where)
+    with failures(collection.name, where):
+        rows = _updates(reads, form, start, end, selected, condition, skip_errors)
+        parts = [f"SELECT {taken} FROM ({rows})"]
+        if after is None:
+            if not skip_errors:
+                refuse_errors(reads, form, start)
+            initial = form.contents(reads, start, selected, condition)
+            reads.files.update(reads.live(-1, start))
+            parts.append(f"SELECT {start}::BIGINT AS {TIME}, {names_of([*selected, DIFF])} FROM ({initial})")
+    answer = _answer(reads, form, " UNION ALL ".join(parts), [TIME, *selected, DIFF], where)
     return Updates(
         after,
         end,
@@ -298,7 +306,7 @@ def _key_counts(answer: Answer, key: Sequence[str]) -> KeyCounts:
     return KeyCounts(*(int(counts[name]) for name in "abc"))
 
 
-def _answer(engine: Engine, form: Form, rows: str, names: Sequence[str], where: str | None) -> Answer:
+def _answer(reads: Reads, form: Form, rows: str, names: Sequence[str], where: str | None) -> Answer:
     kinds = {field.name: field.type for field in form.fields}
     schema = pa.schema([pa.field(name, kinds.get(name, pa.int64())) for name in names])
-    return Answer(engine, f"SELECT {names_of(names)} FROM ({rows})", schema, where)
+    return Answer(reads.engine, f"SELECT {names_of(names)} FROM ({rows})", schema, reads.collection.name, where)
