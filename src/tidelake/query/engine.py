@@ -33,7 +33,10 @@ class Engine:
         spilled = mkdtemp(prefix="tidelake-")
         self._end = finalize(self, rmtree, spilled, ignore_errors=True)
         self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": spilled})
-        for setting in ("TimeZone = 'UTC'", "lock_configuration = true"):
+        # The size of a stream is unknown, so the optimizer would hash the base instead of the few later rows beside it.
+        # Without this step, the right side of each join is hashed, as it is written.
+        keeps_sides = "disabled_optimizers = 'build_side_probe_side'"
+        for setting in ("TimeZone = 'UTC'", keeps_sides, "lock_configuration = true"):
             self.connection.execute(f"SET {setting}")
         self._rows: list[StoredRows] = []
 

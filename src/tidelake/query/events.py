@@ -31,8 +31,7 @@ class EventForm(Form):
         if not self.key:
             condition = "" if where is None else f" WHERE ({where.condition}\n)"
             return add_up(f"SELECT {names_of([*columns, DIFF])} FROM ({updates}){condition}", self.chosen(columns))
-        names = [field.name for field in self.fields]
-        newest = newest_rows(add_up(updates, self.fields, [TIME]), self.key, names)
+        newest = newest_rows(add_up(updates, self.fields, [TIME]), self.key, self.fields)
         return once_each(newest, columns, where)
 
     def row_updates(self, reads: Reads, after: int, through: int) -> str | None:
@@ -45,7 +44,7 @@ class EventForm(Form):
         same = matched("r", "t", self.key)
         earlier = f"SELECT r.* FROM ({self._updates(reads, -1, after)}) r SEMI JOIN {between} t ON {same}"
         by_time = add_up(f"SELECT * FROM {between} UNION ALL {earlier}", self.fields, [TIME])
-        return states_by_time(by_time, self.key, [field.name for field in self.fields], after)
+        return states_by_time(by_time, self.key, self.fields, after)
 
     def _updates(self, reads: Reads, after: int, through: int) -> str:
         """Turn events into updates of rows: `before` with the negated diff, and `after` with the diff."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from tidelake.query.form import Form, matched
-from tidelake.query.names import listed, names_of, quoted, whole
+from tidelake.query.names import listed, names_of, packed, quoted, unpacked
 from tidelake.query.reads import Reads, Where
 from tidelake.store.entry import Entry
 from tidelake.store.layout import DIFF, ERROR, TIME
@@ -29,7 +31,7 @@ class KeyedForm(Form):
         parts = []
         if later or not base:
             rows = reads.rows([*needed, TIME, DIFF], at, files=later)
-            parts.append(newest_rows(rows, self.key, needed))
+            parts.append(newest_rows(rows, self.key, self.chosen(needed)))
         if base:
             every = reads.rows(needed, at, files=base)
             if later:
@@ -51,19 +53,19 @@ class KeyedForm(Form):
         touched = reads.keep(f"SELECT DISTINCT {names_of(self.key)} FROM ({reads.rows(self.key, through, after)})")
         earlier = f"SELECT r.* FROM ({reads.rows(stored, after)}) r SEMI JOIN {touched} t"
         rows = f"{reads.rows(stored, through, after)} UNION ALL {earlier} ON {matched('r', 't', self.key)}"
-        return states_by_time(rows, self.key, names, after)
+        return states_by_time(rows, self.key, self.fields, after)
 
 
-def newest_rows(rows: str, key: Sequence[str], columns: Sequence[str]) -> str:
+def newest_rows(rows: str, key: Sequence[str], fields: Sequence[pa.Field]) -> str:
     """Return the newest row of each key, unless it is a delete.
 
     Args:
         rows: a query with the columns, _time and _diff.
-        key: the key's columns, which are among `columns`.
-        columns: the columns to return.
+        key: the key's columns, which are among the fields.
+        fields: the columns to return.
     """
-    newest = f"SELECT arg_max({whole([*columns, DIFF])}, {RANK}) AS _newest FROM ({rows}) GROUP BY {names_of(key)}"
-    taken = listed(f"_newest.{quoted(name)} AS {quoted(name)}" for name in columns)
+    newest = f"SELECT arg_max({packed(fields, [DIFF])}, {RANK}) AS _newest FROM ({rows}) GROUP BY {names_of(key)}"
+    taken = listed(f"{unpacked('_newest', field)} AS {quoted(field.name)}" for field in fields)
     return f"SELECT {taken} FROM ({newest}) WHERE _newest.{DIFF} > 0"
 
 
@@ -73,21 +75,23 @@ def once_each(rows: str, columns: Sequence[str], where: Where | None = None) -> 
     return f"SELECT {names_of(columns)}, 1::BIGINT AS {DIFF} FROM ({rows}){condition}"
 
 
-def states_by_time(rows: str, key: Sequence[str], data: Sequence[str], after: int) -> str:
+def states_by_time(rows: str, key: Sequence[str], fields: Sequence[pa.Field], after: int) -> str:
     """Return the states of keys whose newest row decides; at the same time, a value is newer than a delete.
 
     Args:
         rows: a query with the data's columns, _time and _diff: all rows of these keys until the end of the range.
         key: the key's columns.
-        data: the data's columns.
+        fields: the data's columns.
         after: the last time before the range.
     """
-    value = f"{{'row': CASE WHEN {DIFF} > 0 THEN {whole(data)} END}}"
     places = listed(map(str, range(1, len(key) + 2)))
-    return (
-        f"SELECT {names_of(key)}, greatest({TIME}, {after}) AS _state_time, arg_max({value}, {RANK}).row AS _row, "
-        f"NULL::VARCHAR AS {ERROR} FROM ({rows}) GROUP BY {places}"
+    newest = (
+        f"SELECT {names_of(key)}, greatest({TIME}, {after}) AS _state_time, arg_max({packed(fields, [DIFF])}, {RANK}) "
+        f"AS _newest FROM ({rows}) GROUP BY {places}"
     )
+    values = listed(f"{quoted(field.name)} := {unpacked('_newest', field)}" for field in fields)
+    row = f"CASE WHEN _newest.{DIFF} > 0 THEN struct_pack({values}) END"
+    return f"SELECT {names_of(key)}, _state_time, {row} AS _row, NULL::VARCHAR AS {ERROR} FROM ({newest})"
 
 
 def updates_of_states(states: str, key: Sequence[str], data: Sequence[str], after: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
@@ -49,19 +49,54 @@ def with_one_zero(column: str, kind: pa.DataType, depth: int = 0) -> str:
     >>> with_one_zero("x", pa.float32()), with_one_zero("x", pa.int64())
     ('CASE WHEN x = 0 THEN 0::FLOAT ELSE x END', 'x')
     """
-    if not has_floats(kind):
-        return column
-    if pa.types.is_struct(kind):
-        fields = (
-            f"{quoted(part.name)} := {with_one_zero(f'{column}.{quoted(part.name)}', part.type, depth)}"
-            for part in kind
-        )
-        return f"CASE WHEN {column} IS NOT NULL THEN struct_pack({listed(fields)}) END"
-    if pa.types.is_list(kind):
-        item = f"item_{depth}"
-        return f"list_transform({column}, lambda {item}: {with_one_zero(item, kind.value_type, depth + 1)})"
+    if not pa.types.is_floating(kind):
+        return _mapped(column, kind, depth, with_one_zero)
     zero = "0::FLOAT" if pa.types.is_float32(kind) else "0::DOUBLE"
     return f"CASE WHEN {column} = 0 THEN {zero} ELSE {column} END"
+
+
+def packed(fields: Iterable[pa.Field], others: Iterable[str] = ()) -> str:
+    """Return columns as one struct that an aggregate keeps exactly; `unpacked` gives them back.
+
+    `arg_max` compares structs by a key, from which it also makes its result, so that -0 would become 0.
+
+    Args:
+        fields: the columns.
+        others: the names of further columns, without floating-point numbers.
+    """
+    values = {field.name: _kept(quoted(field.name), field.type, 0) for field in fields}
+    values |= {name: quoted(name) for name in others}
+    return f"struct_pack({listed(f'{quoted(name)} := {value}' for name, value in values.items())})"
+
+
+def unpacked(struct: str, field: pa.Field) -> str:
+    """Return a column of a struct that `packed` has made."""
+    return _restored(f"{struct}.{quoted(field.name)}", field.type, 0)
+
+
+def _kept(value: str, kind: pa.DataType, depth: int) -> str:
+    if pa.types.is_floating(kind):
+        return f"{{'value': {value}, 'is_minus_0': {value} = 0 AND signbit({value})}}"
+    return _mapped(value, kind, depth, _kept)
+
+
+def _restored(value: str, kind: pa.DataType, depth: int) -> str:
+    if pa.types.is_floating(kind):
+        zero = "CAST('-0.0' AS FLOAT)" if pa.types.is_float32(kind) else "CAST('-0.0' AS DOUBLE)"
+        return f"CASE WHEN {value}.is_minus_0 THEN {zero} ELSE {value}.value END"
+    return _mapped(value, kind, depth, _restored)
+
+
+def _mapped(value: str, kind: pa.DataType, depth: int, convert: Callable[[str, pa.DataType, int], str]) -> str:
+    """Convert the floating-point numbers inside a value."""
+    if not has_floats(kind):
+        return value
+    if pa.types.is_struct(kind):
+        parts = {part.name: convert(f"{value}.{quoted(part.name)}", part.type, depth) for part in kind}
+        fields = listed(f"{quoted(name)} := {part}" for name, part in parts.items())
+        return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({fields}) END"
+    item = f"item_{depth}"
+    return f"list_transform({value}, lambda {item}: {convert(item, kind.value_type, depth + 1)})"
 
 
 def has_floats(kind: pa.DataType) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tidelake.query.form import Form, matched
 from tidelake.query.keyed import once_each
-from tidelake.query.names import listed, names_of, quoted, text, whole
+from tidelake.query.names import listed, names_of, packed, quoted, text, unpacked, whole
 from tidelake.query.reads import Reads, Where
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Entry
@@ -75,10 +75,13 @@ class PositionedForm(Form):
 
     def _newest(self, reads: Reads, at: int, columns: Sequence[str]) -> str:
         """Return the newest row of each key that no barrier erases: a value, a delete or an error."""
-        taken = [*columns, *_SYSTEM]
         standing = self._standing(reads, at, columns)
-        newest = f"SELECT arg_max({whole(taken)}, {_RANK}) AS _newest FROM ({standing}) GROUP BY {names_of(self.key)}"
-        return f"SELECT {listed(f'_newest.{quoted(name)} AS {quoted(name)}' for name in taken)} FROM ({newest})"
+        fields = self.chosen(columns)
+        top = f"arg_max({packed(fields, _SYSTEM)}, {_RANK}) AS _newest"
+        values = {field.name: unpacked("_newest", field) for field in fields}
+        values |= {name: f"_newest.{name}" for name in _SYSTEM}
+        taken = listed(f"{value} AS {quoted(name)}" for name, value in values.items())
+        return f"SELECT {taken} FROM (SELECT {top} FROM ({standing}) GROUP BY {names_of(self.key)})"
 
     def _standing(self, reads: Reads, at: int, columns: Sequence[str]) -> str:
         """Leave out barriers and the rows below the greatest one."""
@@ -108,9 +111,9 @@ class PositionedForm(Form):
         about = f"SELECT r.* FROM ({standing}) r SEMI JOIN ({lacking}) k ON {matched('r', 'k', self.key)}"
         fillable = [name for name in columns if name not in self.key]
         found = [
-            f"arg_max(struct_pack(rank := {_RANK}, value := {quoted(name)}), {_RANK}) FILTER "
-            f"({_STATES_VALUES} AND NOT {_is_lacking(name)}) AS _found_{place}"
-            for place, name in enumerate(fillable)
+            f"arg_max(struct_pack(rank := {_RANK}, value := {packed([field])}), {_RANK}) FILTER "
+            f"({_STATES_VALUES} AND NOT {_is_lacking(field.name)}) AS _found_{place}"
+            for place, field in enumerate(self.chosen(fillable))
         ]
         by_key = (
             f"SELECT {names_of(self.key)}, arg_max({whole(_SYSTEM)}, {_RANK}) AS _top, "
@@ -118,7 +121,10 @@ class PositionedForm(Form):
             f"FROM ({about}) GROUP BY {names_of(self.key)}"
         )
         known = {name: _is_known(f"_found_{place}", "_stop") for place, name in enumerate(fillable)}
-        values = {name: f"CASE WHEN {known[name]} THEN _found_{place}.value END" for place, name in enumerate(fillable)}
+        values = {
+            field.name: f"CASE WHEN {known[field.name]} THEN {unpacked(f'_found_{place}.value', field)} END"
+            for place, field in enumerate(self.chosen(fillable))
+        }
         values |= {name: quoted(name) for name in self.key}
         unknown = listed(f"CASE WHEN NOT {known[name]} THEN {text(name)} END" for name in fillable)
         values |= {name: f"_top.{name}" for name in (TIME, DIFF, POSITION, ERROR)}
@@ -129,14 +135,14 @@ class PositionedForm(Form):
     def _followed(self, reads: Reads, rows: str, names: Sequence[str], after: int, through: int) -> str:
         """Return the states of keys from all of their rows. From its time on, a barrier erases all lower positions."""
         key = names_of(self.key)
-        top = f"struct_pack(rank := {_RANK}, diff := {DIFF}, error := {ERROR}, row := {whole(names)})"
+        top = f"struct_pack(rank := {_RANK}, diff := {DIFF}, error := {ERROR}, row := {packed(self.fields)})"
         newest = {"_top": (top, f"{DIFF} IS NOT NULL")}
         fillable = [name for name in names if name not in self.key] if self.unavailable else []
         if self.unavailable:
             newest["_stop"] = (f"struct_pack(rank := {_RANK})", f"NOT {_STATES_VALUES}")
-        for place, name in enumerate(fillable):
-            stated = f"struct_pack(rank := {_RANK}, value := {quoted(name)})"
-            newest[f"_found_{place}"] = (stated, f"{_STATES_VALUES} AND NOT {_is_lacking(name)}")
+        for place, field in enumerate(self.chosen(fillable)):
+            stated = f"struct_pack(rank := {_RANK}, value := {packed([field])})"
+            newest[f"_found_{place}"] = (stated, f"{_STATES_VALUES} AND NOT {_is_lacking(field.name)}")
         at_times = f"SELECT *, greatest({TIME}, {after}) AS _state_time FROM ({rows})"
         barriers = None
         if self.barriers:
@@ -163,11 +169,11 @@ class PositionedForm(Form):
             )
             erased = "_erased"
         standing = f"(_top IS NOT NULL AND coalesce(_top.rank.position >= {erased}, true))"
-        values = {name: f"_top.row.{quoted(name)}" for name in names}
-        for place, name in enumerate(fillable):
+        values = {field.name: unpacked("_top.row", field) for field in self.fields}
+        for place, field in enumerate(self.chosen(fillable)):
             found = f"_found_{place}"
             known = f"{_is_known(found, '_stop.rank')} AND coalesce({found}.rank.position >= {erased}, true)"
-            values[name] = f"CASE WHEN {known} THEN {found}.value END"
+            values[field.name] = f"CASE WHEN {known} THEN {unpacked(f'{found}.value', field)} END"
         row = listed(f"{quoted(name)} := {value}" for name, value in values.items())
         is_value = f"{standing} AND _top.diff > 0 AND _top.error IS NULL"
         return (
