@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from tidelake.query.functions import ACCEPTED, OF_THE_SESSION, ORDERED, OVER_ROWS, TABLES
+from tidelake.query.functions import ACCEPTED, OF_THE_SESSION, ORDERED, OVER_ROWS, TABLES, UNBOUNDED
 
 CHARACTERS_MAX = 100_000
 """Maximum length of a text."""
@@ -95,6 +95,8 @@ def parse_predicate(connection: duckdb.DuckDBPyConnection, where: str) -> Parsed
             raise Refused(_OF_SEVERAL_ROWS[part["class"]])
         if part.get("class") == "FUNCTION" and part["function_name"].lower() in OVER_ROWS | ORDERED:
             raise Refused("calls a function over several rows")
+        if part.get("class") == "FUNCTION" and part["function_name"].lower() in UNBOUNDED:
+            raise Refused(f"calls '{part['function_name'].lower()}', whose result has no bound on its size")
     return _checked(expression)
 
 

@@ -249,8 +249,11 @@ def checked_where(engine: Engine, form: Form, where: str | None) -> Where | None
     try:
         kind = engine.table(f"SELECT (\n{where}\n) AS holds FROM _empty").schema.field("holds").type
     except duckdb.Error as error:
-        hint = hint_for_name("", names, "the columns are those of `tidelake read` without --columns")
-        raise PredicateRefused(where, f"is invalid: {first_line(error)}", hint) from error
+        known, said = {name.lower() for name in names}, str(error).lower()
+        wrong = next((name for name in sorted(parsed.names - known) if f'"{name}"' in said), "")
+        fact = f"'{wrong}' is not a column" if wrong else first_line(error)
+        hint = hint_for_name(wrong, names, "the columns are those of `tidelake read` without --columns")
+        raise PredicateRefused(where, f"is invalid: {fact}", hint) from error
     if not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
         raise PredicateRefused(where, f"is not a condition: its value is {kind}", _FIX)
     return Where(where, tuple(name for name in names if name.lower() in parsed.names))

@@ -66,3 +66,5 @@ ACCEPTED = SCALARS | OVER_ROWS | ORDERED | TABLES
 """All functions that a query may call; a predicate may only call those of one row."""
 OF_THE_SESSION = frozenset(_OF_THE_SESSION.split())
 """Words that are functions without parentheses, unless they are the name of a column."""
+UNBOUNDED = frozenset(("array_resize", "bar", "generate_series", "list_resize", "lpad", "range", "repeat", "rpad"))
+"""Functions whose result has no bound on its size: predicates cannot call them."""
