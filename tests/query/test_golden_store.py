@@ -9,11 +9,20 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.golden.shown import EXPECTED, Shown, unpack
 from tidelake import open_lake
-from tidelake.errors import ArgumentRefused, PredicateRefused, QueryRefused, SinceError, UnknownColumn, UpperError
+from tidelake.errors import (
+    ArgumentRefused,
+    DamagedTable,
+    PredicateRefused,
+    QueryRefused,
+    SinceError,
+    UnknownColumn,
+    UpperError,
+)
 from tidelake.lake import Lake
 from tidelake.store.layout import DIFF, TIME
 from tidelake.store.rows_at import with_numbers
@@ -115,3 +124,37 @@ def test_what_cannot_be_read_is_refused_as_spark_refuses_it(lake: Lake) -> None:
     ):
         with pytest.raises(QueryRefused, match=problem):
             lake.query(query)
+
+
+def test_rows_are_also_a_stream_and_a_source_of_arrow_data(lake: Lake) -> None:
+    found = lake.collection("upsert").rows()
+    rows = sorted(map(repr, found.rows.table().to_pylist()))
+    assert sorted(map(repr, found.rows.reader().read_all().to_pylist())) == rows
+    assert sorted(map(repr, pa.table(found.rows).to_pylist())) == rows
+    assert found.rows.count() == len(rows) > 1
+    assert len(found.rows.table(1)) == 1
+    answer = lake.query("select shop from upsert order by shop limit 2")
+    assert pa.table(answer).to_pylist() == answer.to_pylist()
+
+
+def test_a_file_that_is_not_the_committed_one_is_an_error(tmp_path: Path) -> None:
+    lake = open_lake(unpack(tmp_path), read_only=True)
+    collection = lake.collection("upsert")
+    for file in Path(collection.path, "updates").rglob("*.parquet"):
+        file.write_bytes(b"not parquet")
+    for ask in (
+        lambda: collection.rows().rows.table(),
+        lambda: collection.updates(None).rows.table(),
+        lambda: lake.query("select count(*) as n from upsert"),
+    ):
+        with pytest.raises(DamagedTable, match=r"has 11 bytes, but [0-9]+ were committed"):
+            ask()
+
+
+def test_a_read_writes_nothing(tmp_path: Path) -> None:
+    config = unpack(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    lake = open_lake(config, read_only=True)
+    for name in COLLECTIONS:
+        lake.collection(name).rows(skip_errors=True).rows.table()
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
