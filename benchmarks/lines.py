@@ -198,6 +198,7 @@ def _start_lines(size: int, samples: Samples, measurement: str) -> Iterator[Line
     yield Line(row, "cold start", small.BARE, 1 / samples.ratio(small.COLD, small.BARE), 1.3, at_most=True)
     yield Line(row, "import tidelake, with its command line", "", samples.median(small.IMPORT) * 1000, 150, " ms", True)
     yield Line(row, "tidelake status", "", samples.median(small.STATUS), 1, " s", True)
+    yield Line(row, "tidelake read", "", samples.median(small.READ), 1.5, " s", True)
 
 
 def _many_lines(count: int, samples: Samples, measurement: str) -> Iterator[Line]:
@@ -253,6 +254,10 @@ def _reads_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line
         yield Line(targets.AS_OF, what, reads.PLAIN_TABLE, ratio, 1.5, at_most=True, note=samples.cut)
     ratio = 1 / samples.ratio(reads.COMPACTED, reads.PLAIN_TABLE)
     yield Line(targets.AS_OF, f"{reads.COMPACTED}, {state}", reads.PLAIN_TABLE, ratio, 1.1, at_most=True)
+    for at in (reads.AT_MIDDLE, reads.AT_LAST):
+        ratio = 1 / samples.ratio(reads.DUCKDB_STEADY + at, reads.DUCKDB_PLAIN)
+        what = f"{reads.DUCKDB_STEADY}{at}, {state}"
+        yield Line(targets.DUCKDB, what, reads.DUCKDB_PLAIN, ratio, 1.5, at_most=True, note=samples.cut)
     for what, column in (("bytes read", "bytes_read"), ("processor time", "cpu_s")):
         history = 1 / samples.ratio(reads.OLD, reads.YOUNG, column)
         yield Line(targets.AS_OF, f"{reads.OLD}, {what}", reads.YOUNG, history, None)

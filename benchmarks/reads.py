@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import duckdb
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -13,12 +15,14 @@ from benchmarks.measure import Measured, Samples
 from benchmarks.peers import read_all
 from benchmarks.states import seed_state
 from jobs import compact
+from tidelake.query.contents import contents as duckdb_contents
 from tidelake.read.snapshot import snapshot
 from tidelake.store.commit import OpenTable
 from tidelake.store.state import UPPER
 
 PLAIN_TABLE = "plain read of an optimised table"
 STEADY, COMPACTED = "steady state", "just after compaction"
+DUCKDB_PLAIN, DUCKDB_STEADY = "DuckDB's own scan of an optimised table", "steady state, read by DuckDB"
 AT_SINCE, AT_MIDDLE, AT_LAST = " AS OF since", " AS OF the middle", " AS OF the last time"
 YOUNG, OLD = "read of rows with one version", "read of rows with eight versions"
 SCAN_FRESH, PART_FRESH = "all times, fresh runs", "1 % of the times, fresh runs"
@@ -65,6 +69,7 @@ def measure_reads(bench: Bench, rows: int) -> Samples:
         )
     }
     turns |= _as_of_turns(bench, lake, stream)
+    turns |= _duckdb_turns(bench, lake, stream, str(optimised))
     turns |= _time_turns(bench, lake, stream)
     return bench.interleave(turns)
 
@@ -85,6 +90,28 @@ def _as_of_turns(bench: Bench, lake: Lake, stream: Stream) -> dict[str, Callable
         YOUNG: read("young", None),
         OLD: read("old", None),
     }
+
+
+def _duckdb_turns(bench: Bench, lake: Lake, stream: Stream, optimised: str) -> dict[str, Callable[[int], Measured]]:
+    """Read every row and column of the data in this process; the files of both sides are the same as for Spark."""
+    hashed = f"bit_xor(hash({', '.join(COLUMNS)}))"
+    files = DeltaTable(optimised).file_uris()
+
+    def plain() -> None:
+        with duckdb.connect() as connection:
+            connection.sql(f"SELECT {hashed} FROM read_parquet({files})").fetchall()
+
+    def steady(at: int) -> None:
+        found = duckdb_contents(lake.collection("steady"), at, COLUMNS)
+        found.rows.engine.table(f"SELECT {hashed} FROM ({found.rows.query})")
+        found.rows.close()
+
+    last = _upper(lake, "steady") - 1
+    first = stream.state_times - 1
+    turns: dict[str, Callable[[int], Measured]] = {DUCKDB_PLAIN: lambda number: bench.meter.measure(plain)}
+    for name, at in ((AT_MIDDLE, (first + last) // 2), (AT_LAST, last)):
+        turns[DUCKDB_STEADY + name] = lambda number, at=at: bench.meter.measure(lambda: steady(at))  # type: ignore[misc]
+    return turns
 
 
 def _time_turns(bench: Bench, lake: Lake, stream: Stream) -> dict[str, Callable[[int], Measured]]:

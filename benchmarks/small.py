@@ -23,6 +23,8 @@ from tidelake.store.commit import OpenTable
 SEAL, APPEND, COMMIT = "seal without copies", "Spark-Delta append of 1,000 rows", "commit"
 IN_ORDER, REVERSED = "in order", "reversed"
 BARE, COLD, IMPORT, STATUS = "bare session and first job", "ingest to the first commit", "import", "status"
+READ = "read of four rows"
+_READ_ROWS = 4
 DIFFERENTIAL_S_MAX = 240.0
 _BARE = """
 from pyspark.sql import SparkSession
@@ -121,13 +123,18 @@ def _held_bytes(times: int) -> dict[str, float]:
 
 
 def measure_start(bench: Bench, updates: int) -> Samples:
-    """Measure new processes: a bare session with one job, an ingest to its first commit, an import, and `status`."""
+    """Measure new processes: a session with one job, an ingest to its first commit, an import, `status`, and `read`."""
     assert updates == TICK_UPDATES
     bench.say("start-up times")
     root = bench.folder("start")
     lake = Lake(bench.spark, root, {"plain": "plain"})
     small_ticks(bench, lake, root, 0)
     config = str(root / "collections.yaml")
+
+    other, few = bench.folder("start-read"), Stream(_READ_ROWS, "plain")
+    sealed = Lake(bench.spark, other, {"plain": "plain"})
+    write_bulk(bench.spark, sealed.topic("plain"), few.rows, few.state(), few.state_updates_per_time, "state")
+    sealed.tick("plain")
 
     def ingest_from_nothing(number: int) -> Measured:
         shutil.rmtree(lake.store)
@@ -141,6 +148,9 @@ def measure_start(bench: Bench, updates: int) -> Samples:
         COLD: ingest_from_nothing,
         IMPORT: lambda number: _started(["-c", "import tidelake, tidelake.cli"], root),
         STATUS: status,
+        READ: lambda number: _started(
+            ["-m", "tidelake.cli", "read", "plain", "--config", str(other / "collections.yaml")], other
+        ),
     }
     return bench.interleave(turns)
 

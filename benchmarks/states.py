@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from benchmarks.bench import Lake
 from benchmarks.data import Stream, state_rows
 from tidelake.compact.compaction import move_since
-from tidelake.forms.base import BASE
+from tidelake.store.base import BASE
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.layout import DIFF, Store, new_run

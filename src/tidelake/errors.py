@@ -613,6 +613,26 @@ class PredicateRefused(InvalidUsage):
     hint = "{fix}"
 
 
+class QueryRefused(InvalidUsage):
+    """SQL is invalid, reads more than the collections of a lake, depends on more than their rows, or fails."""
+
+    query: str
+    problem: str
+    fix: str
+    fact = "the query {query:line} {problem}"
+    hint = "{fix}"
+
+
+class EngineRefused(InvalidUsage):
+    """An engine cannot do what it is asked for."""
+
+    engine: str
+    problem: str
+    fix: str
+    fact = "{engine} cannot read this: {problem}"
+    hint = "{fix}"
+
+
 class SinceError(InvalidUsage):
     """A read asks for a time that is not at or after `since`: its history was forgotten."""
 

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidelake.compact.garbage import Garbage
+    from tidelake.query.contents import Contents, Updates
+    from tidelake.query.contents import Difference as RowDifference
+    from tidelake.query.sql import QueryAnswer
     from tidelake.read.changes import Changes
     from tidelake.read.diff import Difference
     from tidelake.read.dropping import Dropping
@@ -153,6 +156,43 @@ class Lake:
         settings = [self.collection(name).settings for name in dict.fromkeys(names)] or self.settings.collections
         with _engine_errors():
             return moment(self.catalog, settings, time, not_before, wait_s)
+
+    def query(
+        self,
+        query: str,
+        as_of: int | Literal["latest"] = "latest",
+        *,
+        not_before: int | None = None,
+        wait_s: float = 0.0,
+        skip_errors: bool = False,
+    ) -> QueryAnswer:
+        """Run SQL over the collections that it names, all AS OF one time, with DuckDB. Starts no JVM.
+
+        A collection with a key has one row for each key; one without a key also has `_diff`, how often a row occurs.
+
+        Args:
+            query: a SELECT in DuckDB's dialect, over collections of this lake and nothing else.
+            as_of: as for `at`.
+            not_before: as for `at`: pass the `time` of the last answer, and no answer goes back in time.
+            wait_s: as for `at`.
+            skip_errors: leave out keys whose newest value could not be decoded.
+
+        Returns:
+            An answer: `table` is an Arrow table; `time` and `facts` say which time was chosen and why.
+
+        Raises:
+            QueryRefused: the query is invalid, reads something else, calls a function that is not accepted, or fails.
+            TimelinesDiffer, CollectionLags, CollectionForgot: as for `at`.
+            KeysInError: there are keys in error at that time, and `skip_errors` is not set.
+        """
+        from tidelake.query.sql import answer, checked_query
+
+        known = [settings.name for settings in self.settings.collections] + list(self.refused)
+        checked = checked_query(query, known)
+        names = tuple(dict.fromkeys(checked.collections.values()))
+        found = self.at(as_of, *names, not_before=not_before, wait_s=wait_s) if names else None
+        with _engine_errors():
+            return answer(checked, found, skip_errors)
 
     def status(self, *names: str) -> dict[str, CollectionStatus | TidelakeError | None]:
         """Return the status of all collections, or of those that are named; an error takes the place of a status.
@@ -390,7 +430,85 @@ class LakeCollection:
         """The id of the collection that has this name now; no other collection ever gets it."""
         return self._stored().entry.id
 
-    # --- what is in it -----------------------------------------------------------------------------------------------
+    # --- what is in it, read in this process -------------------------------------------------------------------------
+
+    def rows(
+        self,
+        as_of: int | None = None,
+        columns: Sequence[str] = (),
+        where: str | None = None,
+        skip_errors: bool = False,
+    ) -> Contents:
+        """Read the contents AS OF a time with DuckDB, in this process. Starts no JVM.
+
+        Args:
+            as_of: a time in [since, upper), or at or after `since` if the stream is closed; by default the last one.
+            columns: the columns to read; empty means all. Diffs of rows that are equal in these columns are summed.
+            where: a condition on the columns of the contents, and nothing else, in DuckDB's SQL.
+            skip_errors: leave out keys whose newest value could not be decoded.
+
+        Returns:
+            Contents: `rows` has the columns and `_diff` bigint, how often a row occurs. `rows.table()` gives an Arrow
+            table, `rows.reader()` a stream; the other fields are those of a snapshot.
+
+        Raises:
+            SinceError, UpperError: the time can no longer be read, or cannot be read yet.
+            KeysInError: there are keys in error at that time, and `skip_errors` is not set.
+            UnknownColumn, PredicateRefused: a column does not exist, or the condition is not accepted.
+            EngineRefused: the envelope is from another package; use `snapshot`.
+
+        Cost: the files with rows at or before the time, when the rows are asked for; only their needed columns.
+        """
+        from tidelake.query.contents import contents
+
+        with _engine_errors():
+            return contents(self._stored(), as_of, columns, where, skip_errors)
+
+    def rows_between(
+        self,
+        first: int,
+        last: int,
+        columns: Sequence[str] = (),
+        where: str | None = None,
+        skip_errors: bool = False,
+    ) -> RowDifference:
+        """Read the difference between the contents AS OF two times with DuckDB; see `diff` and `rows`.
+
+        Returns:
+            A difference: `rows` has the columns and `_diff` bigint, never 0; `keys` has the number of keys that were
+            set, changed and deleted.
+
+        Raises:
+            SinceError, UpperError, KeysInError, UnknownColumn, PredicateRefused: as for `rows`, at either time.
+        """
+        from tidelake.query.contents import difference
+
+        with _engine_errors():
+            return difference(self._stored(), first, last, columns, where, skip_errors)
+
+    def updates(
+        self,
+        after: int | None,
+        through: int | None = None,
+        columns: Sequence[str] = (),
+        where: str | None = None,
+        skip_errors: bool = False,
+    ) -> Updates:
+        """Read what changed after a time, up to and including another, with DuckDB; see `changes` and `rows`.
+
+        Returns:
+            Updates: `rows` has the columns, `_time` bigint and `_diff` bigint, never 0; other fields say how many files
+            may be opened, and how many rows these have.
+
+        Raises:
+            SinceError, UpperError, ArgumentRefused, KeysInError, UnknownColumn, PredicateRefused: as for `changes`.
+        """
+        from tidelake.query.contents import updates
+
+        with _engine_errors():
+            return updates(self._stored(), after, through, columns, where, skip_errors)
+
+    # --- what is in it, read by Spark --------------------------------------------------------------------------------
 
     def snapshot(
         self,
@@ -550,10 +668,19 @@ class LakeCollection:
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns of the contents, each with its name, its type and whether it may be null."""
+        from tidelake.query.forms import contents_types, is_known
+
         entry = self._stored().entry
+        if is_known(entry):
+            return contents_types(entry)
         from tidelake.plugins.envelope import envelope_of  # imported late: envelopes import Spark
 
         return envelope_of(entry.envelope).contents_types(entry)
+
+    def stored(self) -> Collection:
+        """Return the collection as the store has it: its newest entry, and where its tables are."""
+        with _engine_errors():
+            return self._stored()
 
     @property
     def since(self) -> int | None:

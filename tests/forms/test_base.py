@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.lakes.lake import Lake, encode, progress, updates
-from tidelake.forms import base
 from tidelake.read.snapshot import snapshot
+from tidelake.store import base
 from tidelake.store.state import SINCE, UPPER
 
 pytestmark = pytest.mark.spark

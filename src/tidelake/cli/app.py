@@ -31,6 +31,7 @@ from tidelake.cli.read import read
 from tidelake.cli.render import printable
 from tidelake.cli.replay import replay
 from tidelake.cli.resolve import app as resolve_app
+from tidelake.cli.sql import sql
 from tidelake.cli.status import status
 from tidelake.cli.subscribe import subscribe
 from tidelake.cli.topic import app as topic_app
@@ -73,7 +74,7 @@ def options(
 for _job in (jobs.run, jobs.ingest, jobs.seal, jobs.validate, jobs.compact, jobs.current):
     app.command()(_job)
 for _command in (
-    status, explain, trace, history, path, view, read, at, diff, changes, subscribe, quarantine, times, late, hold,
+    status, explain, trace, history, path, view, read, sql, at, diff, changes, subscribe, quarantine, times, late, hold,
     holds, release, fence, verify, repair, upgrade, rename, drop, gc, doctor, init, metrics, errors,
 ):  # fmt: skip
     app.command()(_command)

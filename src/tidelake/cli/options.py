@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -28,7 +28,17 @@ ROWS_SHOWN = 20
 """Number of rows that a list shows unless `--limit` says otherwise."""
 ROWS_MAX = 2**31 - 1
 """The greatest limit that Spark takes."""
-WhereOption = Annotated[str | None, typer.Option(help="A Spark SQL predicate on the data's columns only.")]
+WhereOption = Annotated[
+    str | None,
+    typer.Option(help="A condition on the data's columns only, in the SQL of the engine: DuckDB's, or Spark's."),
+]
+EngineOption = Annotated[
+    Literal["duckdb", "spark"] | None,
+    typer.Option(
+        help="What reads: `duckdb` starts at once, `spark` reads tables of any size. By default DuckDB, unless the "
+        "files are too large for this machine.",
+    ),
+]
 RowsOption = Annotated[
     int | None, typer.Option(min=0, max=ROWS_MAX, help="Maximum number of rows (by default 20, or all with --json).")
 ]

@@ -52,6 +52,19 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, default=_json_default))
 
 
+def with_base64(value: Any) -> Any:
+    r"""Return a JSON value in which bytes are `{"b64": …}`.
+
+    >>> with_base64({"raw": [b"\x01"]})
+    {'raw': [{'b64': 'AQ=='}]}
+    """
+    if isinstance(value, dict):
+        return {name: with_base64(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [with_base64(inner) for inner in value]
+    return {"b64": base64.b64encode(value).decode("ascii")} if isinstance(value, bytes) else value
+
+
 def _json_default(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return {"b64": base64.b64encode(value).decode("ascii")}

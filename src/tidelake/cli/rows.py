@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from tidelake.schema.columns import ColumnType
+    from tidelake.query.answer import Answer
+    from tidelake.schema.columns import Column, ColumnType
 
 
 def names_in(columns: str | None) -> list[str]:
@@ -54,6 +55,13 @@ def rows_of(frame: DataFrame, rows_max: int | None) -> list[dict[str, Any]]:
     rows = frame.orderBy(*names)
     rows = rows if rows_max is None else rows.limit(rows_max)
     return [parse(row[0]) for row in rows.select(F.to_json(F.struct(*names), ROW_TEXT)).collect()]
+
+
+def rows_from(answer: Answer, columns: tuple[Column, ...], rows_max: int | None) -> list[dict[str, Any]]:
+    """Return the rows of DuckDB's answer as `rows_of` returns those of a frame."""
+    from tidelake.query.values import json_rows
+
+    return json_rows(answer.table(rows_max, in_order=True), columns)
 
 
 def with_bytes(row: dict[str, Any], kinds: dict[str, ColumnType], convert: Callable[[str], Any]) -> dict[str, Any]:

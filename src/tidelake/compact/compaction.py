@@ -17,13 +17,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.errors import Conflict, DamagedTable, Fenced
-from tidelake.forms.base import BASE
 from tidelake.forms.form import takes_all
 from tidelake.plugins.envelope import form_of
 from tidelake.protocol.antichain import Antichain
 from tidelake.schema.change_events import Interval
 from tidelake.spark.row_hash import add_halves
 from tidelake.storage import blobs
+from tidelake.store.base import BASE
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.entry import Collection, Entry

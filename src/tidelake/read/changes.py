@@ -13,19 +13,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelake.errors import ArgumentRefused, SinceError, UnknownColumn, UpperError
-from tidelake.forms.base import LATER_ROWS_MAX
 from tidelake.forms.form import Form
 from tidelake.forms.key_states import Range, updates_of_states
 from tidelake.forms.sums import add_up
 from tidelake.plugins.envelope import form_of
-from tidelake.protocol.iso_times import MintedTime
+from tidelake.read.asked import columns_asked, readable
 from tidelake.read.predicate import check_predicate
-from tidelake.read.snapshot import last_time, refuse_errors, snapshot
+from tidelake.read.snapshot import refuse_errors, snapshot
+from tidelake.store.base import LATER_ROWS_MAX
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile
-from tidelake.store.holds import check_time
 from tidelake.store.layout import DIFF, ERROR, TIME
 from tidelake.store.runs import read_files, spark_schema
 
@@ -113,37 +111,25 @@ def changes(
     with a semi-join by the keys in the range, and one exchange of the rows of these keys. A barrier in the range costs
     an exchange of all rows.
     """
-    for argument, given in (("after", after), ("through", through)):
-        if given is not None:
-            check_time(argument, given)
     table = table if table is not None else OpenTable(collection.paths.updates)
-    since, upper, closed = collection.readable_range(table)
-    end = through if through is not None else max(last_time(upper, closed), since[0] if since else 0)
-    shown = MintedTime if collection.entry.mints_times else int
-    for time in (end,) if after is None else (after, end):
-        if not since or time < since[0]:
-            raise SinceError(shown(time), [shown(each) for each in since])
-        if not closed and time >= upper:
-            raise UpperError(shown(time), [shown(upper)])
-    if after is not None and after > end:
-        raise ArgumentRefused("after", after, f"but must not be later than `through`, {end}", "swap the two times")
+    times = readable(collection, table)
+    end = times.range(after, through)
     form = form_of(collection.entry, table)
     names = [field.name for field in form.fields]
-    unknown = [name for name in columns if name not in names]
-    if unknown:
-        raise UnknownColumn(collection.name, unknown[0], names)
+    selected = columns_asked(collection, names, columns)
     if where is not None:
         check_predicate(spark, where, spark_schema(pa.schema(form.fields)))
-    selected = list(dict.fromkeys(columns)) or names
     reads = _Reads(spark, collection, table)
-    start = since[0] if after is None else after
+    start = times.since if after is None else after
     updates = _consolidated(_updates(reads, form, start, end, skip_errors), names, selected, where)
     if after is None:
         initial = snapshot(spark, collection, start, columns, where, skip_errors, table).contents
         reads.rows(-1, start)
         updates = updates.unionByName(initial.withColumn(TIME, F.lit(start).cast("bigint")))
     rows_read = sum(file.rows for file in reads.files)
-    return Changes(after, end, since[0], upper, closed, table.version, updates, len(reads.files), rows_read)
+    return Changes(
+        after, end, times.since, times.upper, times.closed, table.version, updates, len(reads.files), rows_read
+    )
 
 
 def _updates(reads: _Reads, form: Form, after: int, through: int, skip_errors: bool) -> tuple[DataFrame, bool]:

@@ -10,16 +10,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.decode.landing import ROW_TEXT
-from tidelake.errors import KeysInError, SinceError, UnknownColumn, UpperError
-from tidelake.forms.base import split_base
+from tidelake.errors import KeysInError
 from tidelake.plugins.envelope import form_of
-from tidelake.protocol.iso_times import MintedTime
-from tidelake.protocol.order import INT64_MAX
+from tidelake.read.asked import columns_asked, readable
+from tidelake.read.asked import last_time as last_time
 from tidelake.read.predicate import check_predicate
+from tidelake.store.base import split_base
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile
-from tidelake.store.holds import check_time
 from tidelake.store.layout import TIME, UNAVAILABLE
 from tidelake.store.runs import read_files, spark_schema
 
@@ -43,11 +42,6 @@ class Snapshot:
     """The keys of rows with a value that was never stated, and, in `_unavailable`, the columns that lack a value.
 
     None if no row ever lacked a value."""
-
-
-def last_time(upper: int, closed: bool) -> int:
-    """Return the last sealed time; for a closed stream, a time at which nothing changes any more."""
-    return INT64_MAX if closed and upper == INT64_MAX else upper - 1
 
 
 def snapshot(
@@ -78,21 +72,12 @@ def snapshot(
         UnknownColumn: the collection has no such column.
         PredicateRefused: the predicate does not fit the columns, or something else could change its value.
     """
-    if as_of is not None:
-        check_time("as_of", as_of)
     table = table if table is not None else OpenTable(collection.paths.updates)
-    since, upper, closed = collection.readable_range(table)
-    at = as_of if as_of is not None else max(last_time(upper, closed), since[0] if since else 0)
-    shown = MintedTime if collection.entry.mints_times else int
-    if not since or at < since[0]:
-        raise SinceError(shown(at), [shown(time) for time in since])
-    if not closed and at >= upper:
-        raise UpperError(shown(at), [shown(upper)])
+    times = readable(collection, table)
+    at = times.time(as_of)
     form = form_of(collection.entry, table)
     names = [field.name for field in form.fields]
-    unknown = [name for name in columns if name not in names]
-    if unknown:
-        raise UnknownColumn(collection.name, unknown[0], names)
+    selected = columns_asked(collection, names, columns)
     if where is not None:
         # Only on the columns of the contents: a predicate on `_time` or `_diff` would not commute with summing.
         check_predicate(spark, where, spark_schema(pa.schema(form.fields)))
@@ -105,7 +90,6 @@ def snapshot(
     errors = None if skip_errors else form.keys_in_error(rows)
     if errors is not None:
         refuse_errors(collection, errors, at)
-    selected = list(dict.fromkeys(columns)) or names
 
     def filtered(all_columns: DataFrame) -> DataFrame:
         return all_columns if where is None else all_columns.where(where)
@@ -115,7 +99,8 @@ def snapshot(
         contents = form.base_contents(base, selected, filtered)
     else:
         contents = form.contents(rows, selected, filtered, base)
-    return Snapshot(at, since[0], upper, closed, table.version, contents, form.unknown_values(rows))
+    unknown = form.unknown_values(rows)
+    return Snapshot(at, times.since, times.upper, times.closed, table.version, contents, unknown)
 
 
 def describe_unknown(snapshot: Snapshot) -> tuple[int, list[str]]:

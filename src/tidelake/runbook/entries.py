@@ -235,6 +235,18 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "Correct the predicate: a Spark SQL condition on the columns of the contents.",
         ("tidelake read NAME --where PREDICATE",),
     ),
+    errors.QueryRefused: Entry(
+        "The query is not valid SQL, reads a table that is not a collection, or calls a function whose value something "
+        "else than the rows decides, such as the clock.",
+        "Correct the query: a SELECT over collections of the lake. Tidelake's guide about reading at a time says what "
+        "it may contain.",
+        ("tidelake sql QUERY",),
+    ),
+    errors.EngineRefused: Entry(
+        "DuckDB does not know what the rows of this collection mean, or Spark was not asked for.",
+        "Read the collection with Spark.",
+        ("tidelake read NAME --engine spark",),
+    ),
     errors.SinceError: Entry(
         "The retention rule `keep` has let compaction forget this time.",
         "Read at or after since. To keep more history from now on, raise `keep`; what was forgotten does not come "

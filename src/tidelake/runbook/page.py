@@ -135,6 +135,16 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "NotRewritable": {"detail": "offsets 120 to 240 of the topic 'orders' are gone"},
     "OptionRefused": {"problem": "--serve and --textfile cannot be combined", "fix": "run the command twice"},
     "PredicateRefused": {"problem": "cannot be parsed", "fix": "write a condition on the columns"},
+    "QueryRefused": {
+        "query": "select * from ordres",
+        "problem": "reads 'ordres', which is not a collection",
+        "fix": "did you mean 'orders'?",
+    },
+    "EngineRefused": {
+        "engine": "duckdb",
+        "problem": "the envelope 'toy' of 'orders' is from another package",
+        "fix": "read it with Spark: --engine spark",
+    },
     "RegistryUnreachable": {"detail": "connection refused"},
     "RunSwept": {"detail": "its run began before the last sweep"},
     "SchemaRefused": {"reason": "maps cannot be compared or grouped; encode the map as JSON text"},

@@ -1,0 +1,88 @@
+"""`tidelake sql`: a query over several collections at one time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelake import open_lake
+from tidelake.cli.options import CONFIG, ROWS_SHOWN, ConfigOption, JsonOption, RowsOption, SkipErrorsOption
+from tidelake.cli.render import print_rows, say, with_base64
+from tidelake.cli.times import check_not_negative, read_time, seconds_of, shown_time
+from tidelake.store.holds import LEASE_MS_MAX
+
+
+def sql(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A SELECT over collections, in DuckDB's dialect.")],
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            "--as-of",
+            metavar="TIME",
+            callback=check_not_negative,
+            help="A time that all of the collections have; by default the latest. For reclocked collections, also "
+            "2026-11-23T10:00:00Z.",
+        ),
+    ] = None,
+    not_before: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            callback=check_not_negative,
+            help="A time that was read before: the latest time must not be earlier.",
+        ),
+    ] = None,
+    wait: Annotated[
+        str | None,
+        typer.Option(help="How long to wait for a collection that lags, such as 30s; by default not at all."),
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Also say why this time was chosen.")] = False,
+    limit: RowsOption = None,
+    skip_errors: SkipErrorsOption = False,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Run SQL over collections of one timeline, all AS OF one time, which is named on standard error. Starts no JVM.
+
+    A collection without a key has a column `_diff`: how often a row occurs.
+    """
+    from tidelake.protocol.json_values import to_text
+    from tidelake.query.values import query_rows
+
+    lake = open_lake(config, skip_invalid=True, read_only=True)
+    mints_times = any(collection.settings.mints_times for collection in lake.collections())
+    asked, earliest = (
+        None if text is None else read_time(option, text, "the query", mints_times)
+        for option, text in (("--as-of", as_of), ("--not-before", not_before))
+    )
+    wait_s = 0.0 if wait is None else seconds_of("--wait", wait, max_s=LEASE_MS_MAX / 1000)
+    answer = lake.query(
+        query,
+        "latest" if asked is None else asked,
+        not_before=earliest,
+        wait_s=wait_s,
+        skip_errors=skip_errors,
+    )
+    total = answer.table.num_rows
+    rows_max = limit if limit is not None else (total if as_json else ROWS_SHOWN)
+    rows = query_rows(answer.table.slice(0, rows_max))
+    mints = any(lake.collection(name).settings.mints_times for name in answer.collections)
+    if as_json:
+        about = {
+            "as_of": answer.time,
+            "timeline": answer.timeline,
+            "collections": list(answer.collections),
+            "facts": list(answer.facts),
+            "columns": answer.table.column_names,
+            "rows": [{name: with_base64(value) for name, value in row.items()} for row in rows],
+        }
+        typer.echo(to_text(about))
+        return
+    title = "" if answer.time is None else f"AS OF {shown_time(answer.time, mints)}"
+    print_rows(title, answer.table.column_names, rows)
+    if total > len(rows):
+        say(f"{len(rows)} of {total} rows; --limit shows more")
+    if explain:
+        for fact in answer.facts:
+            say(fact)

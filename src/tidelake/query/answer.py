@@ -1,0 +1,97 @@
+"""The rows that a query gives: they are read when they are asked for, as often as they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import duckdb
+import pyarrow as pa
+
+from tidelake.errors import PredicateRefused, StepFailed
+from tidelake.query.engine import Engine
+from tidelake.query.names import order_of, quoted
+
+
+class Answer:
+    """Rows, with the types of a schema; a closed answer has none any more.
+
+    Args:
+        engine: the database that has the stored rows.
+        query: the query.
+        schema: the columns and their types.
+        name: the collection, for errors.
+        where: the predicate in the query, which may fail on the data.
+    """
+
+    def __init__(self, engine: Engine, query: str, schema: pa.Schema, name: str, where: str | None = None) -> None:
+        self.engine, self.query, self.schema, self.name, self.where = engine, query, schema, name, where
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in order."""
+        return list(self.schema.names)
+
+    def table(self, limit: int | None = None, in_order: bool = False) -> pa.Table:
+        """Read the rows into memory.
+
+        Args:
+            limit: the maximum number of rows.
+            in_order: whether to sort by all columns, as Spark does: null first, then as each type is ordered.
+
+        Raises:
+            DamagedTable: a file is not what was committed, or cannot be read.
+            PredicateRefused: the predicate fails on the data.
+            StepFailed: the read failed.
+        """
+        order = ""
+        if in_order:
+            keys = (key for field in self.schema for key in order_of(quoted(field.name), field.type))
+            order = f" ORDER BY {', '.join(keys)}"
+        most = "" if limit is None else f" LIMIT {limit}"
+        with failures(self.name, self.where):
+            return self.engine.table(f"SELECT * FROM ({self.query}){order}{most}").cast(self.schema)
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Read the rows as a stream, in batches; row order means nothing. Raises what `table` does, up to the start."""
+        with failures(self.name, self.where):
+            return self.engine.reader(self.query).cast(self.schema)
+
+    def count(self) -> int:
+        """Count the rows. Raises what `table` does."""
+        with failures(self.name, self.where):
+            found = self.engine.scalar(f"SELECT count(*) FROM ({self.query})")
+        assert isinstance(found, int)
+        return found
+
+    def close(self) -> None:
+        """Free the memory of the database."""
+        self.engine.close()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows for `pa.table(answer)` and everything else that takes Arrow."""
+        return self.reader().__arrow_c_stream__(requested_schema)
+
+
+@contextmanager
+def failures(name: str, where: str | None) -> Iterator[None]:
+    """Raise an error of DuckDB as one of the predicate, if that can be, or otherwise of the read.
+
+    Args:
+        name: the collection.
+        where: the predicate.
+    """
+    try:
+        yield
+    except duckdb.Error as error:
+        is_of_data = isinstance(error, duckdb.DataError | duckdb.InvalidInputException)
+        if where is not None and is_of_data:
+            fix = "write a predicate that is true or false for every row"
+            raise PredicateRefused(where, f"fails: {first_line(error)}", fix) from error
+        raise StepFailed("read", name, type(error).__name__, first_line(error)) from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an engine's error."""
+    lines: Sequence[str] = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

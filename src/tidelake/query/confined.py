@@ -1,0 +1,213 @@
+"""SQL that is confined: it reads the lake's collections and calls functions of their values, and nothing else.
+
+DuckDB's own parser says what a text contains. Whatever is not known to be harmless is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from tidelake.query.functions import ACCEPTED, OF_THE_SESSION, ORDERED, OVER_ROWS, TABLES, UNBOUNDED
+
+CHARACTERS_MAX = 100_000
+"""Maximum length of a text."""
+_CLASSES = """BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA OPERATOR
+    POSITIONAL_REFERENCE STAR SUBQUERY TYPE WINDOW"""
+_EXPRESSIONS = frozenset(_CLASSES.split())
+_OF_SEVERAL_ROWS = {
+    "WINDOW": "calls a function over several rows",
+    "SUBQUERY": "contains a subquery",
+    "STAR": "contains *, which is not accepted",
+    "POSITIONAL_REFERENCE": "refers to a column by its position",
+}
+"""What a predicate cannot contain although a query can, by class."""
+_KINDS = """ASCENDING BASE_TABLE CTE_NODE DESCENDING DISTINCT_MODIFIER EMPTY EXPRESSION_LIST JOIN LIMIT_MODIFIER
+    LIMIT_PERCENT_MODIFIER ORDER_DEFAULT ORDER_MODIFIER PIVOT RECURSIVE_CTE_NODE SELECT_NODE SET_OPERATION_NODE
+    SUBQUERY TABLE_FUNCTION"""
+_NODES = frozenset(_KINDS.split())
+_TABLE_NODES = frozenset({"BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY", "TABLE_FUNCTION"})
+_SELECT_DEFAULTS: Mapping[str, Any] = {
+    "modifiers": [],
+    "group_expressions": [],
+    "group_sets": [],
+    "where_clause": None,
+    "having": None,
+    "sample": None,
+    "qualify": None,
+}
+
+
+class Refused(Exception):
+    """A text is not accepted.
+
+    Args:
+        problem: a clause that follows the text: `calls 'random', which is not accepted`.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What an accepted text refers to."""
+
+    tables: tuple[str, ...]
+    """The names of tables as written, each once; without those that the query defines itself."""
+    names: frozenset[str]
+    """All parts of the names of columns, in lower case."""
+    takes_all_columns: bool
+    """Whether it has a `*` or a join by equal names."""
+
+
+def parse_query(connection: duckdb.DuckDBPyConnection, query: str) -> Parsed:
+    """Parse a query.
+
+    Raises:
+        Refused: it is not one query, or contains something that is not accepted.
+    """
+    return _checked(_statement(connection, query)["node"])
+
+
+def parse_predicate(connection: duckdb.DuckDBPyConnection, where: str) -> Parsed:
+    """Parse a condition on the columns of a row.
+
+    Raises:
+        Refused: it is not one expression over columns, or contains something that is not accepted.
+    """
+    node = _statement(connection, f"SELECT\n{where}\n")["node"]
+    is_plain = node["type"] == "SELECT_NODE" and all(node[name] == value for name, value in _SELECT_DEFAULTS.items())
+    if not is_plain or node["from_table"]["type"] != "EMPTY" or node["cte_map"]["map"]:
+        raise Refused("is more than a condition")
+    if len(node["select_list"]) != 1:
+        raise Refused("is more than one condition")
+    (expression,) = node["select_list"]
+    if expression["alias"]:
+        raise Refused("ends with a name, or is cut off")
+    for part in _dicts(expression):
+        if part.get("class") in _OF_SEVERAL_ROWS:
+            raise Refused(_OF_SEVERAL_ROWS[part["class"]])
+        if part.get("class") == "FUNCTION" and part["function_name"].lower() in OVER_ROWS | ORDERED:
+            raise Refused("calls a function over several rows")
+        if part.get("class") == "FUNCTION" and part["function_name"].lower() in UNBOUNDED:
+            raise Refused(f"calls '{part['function_name'].lower()}', whose result has no bound on its size")
+    return _checked(expression)
+
+
+def _statement(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, Any]:
+    if len(query) > CHARACTERS_MAX:
+        raise Refused(f"has {len(query)} characters, more than {CHARACTERS_MAX}")
+    try:
+        rows = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+        parsed = json.loads(rows[0][0])
+    except (duckdb.Error, RecursionError, ValueError) as error:
+        raise Refused(f"cannot be parsed: {_first_line(error)}") from error
+    if parsed["error"]:
+        if parsed["error_type"] == "parser":
+            raise Refused(f"is invalid: {_first_line(parsed['error_message'])}")
+        raise Refused("is not a query: only SELECT is accepted")
+    if len(parsed["statements"]) != 1:
+        raise Refused("has several statements" if parsed["statements"] else "is empty")
+    statement: dict[str, Any] = parsed["statements"][0]
+    if statement["named_param_map"]:
+        raise Refused("has a parameter; write the value out")
+    return statement
+
+
+def _checked(tree: Any) -> Parsed:
+    """Check each part of a tree, and return what it refers to."""
+    tables: list[str] = []
+    names: set[str] = set()
+    takes_all = False
+    for part in _dicts(tree):
+        kind, node = part.get("class"), part.get("type")
+        if kind is not None:
+            if kind not in _EXPRESSIONS:
+                raise Refused(f"contains {kind.lower()}, which is not accepted")
+            takes_all |= kind == "STAR"
+            _check_expression(part)
+            if kind == "COLUMN_REF":
+                names.update(name.lower() for name in part["column_names"])
+        elif isinstance(node, str):
+            if node not in _NODES and not _is_value_type(part):
+                raise Refused(f"contains {node.lower().replace('_', ' ')}, which is not accepted")
+            if node in _TABLE_NODES:
+                _check_table(part)
+            if node == "JOIN":
+                takes_all |= part["ref_type"] == "NATURAL"
+                names.update(name.lower() for name in part["using_columns"])
+            takes_all |= node == "PIVOT"
+            if node == "BASE_TABLE":
+                tables.append(part["table_name"])
+        if part.get("sample") is not None:
+            raise Refused("takes a sample, which is different each time")
+    defined = {entry["key"].lower() for part in _dicts(tree) for entry in (part.get("cte_map") or {}).get("map", ())}
+    named = tuple(dict.fromkeys(name for name in tables if name.lower() not in defined))
+    # A struct of all columns is written as the table's own name or alias.
+    takes_all |= bool(names & ({name.lower() for name in tables} | _aliases(tree)))
+    return Parsed(named, frozenset(names), takes_all)
+
+
+def _aliases(tree: Any) -> set[str]:
+    return {
+        part["alias"].lower()
+        for part in _dicts(tree)
+        if part.get("class") is None and part.get("type") in _TABLE_NODES and part.get("alias")
+    }
+
+
+def _check_expression(part: Mapping[str, Any]) -> None:
+    kind = part["class"]
+    if part.get("catalog") or part.get("schema"):
+        raise Refused(f"names '{part.get('schema') or part.get('catalog')}', but only functions without a schema exist")
+    if kind in ("FUNCTION", "WINDOW"):
+        name = part["function_name"].lower()
+        if name not in ACCEPTED:
+            raise Refused(f"calls '{name}', which is not accepted")
+        if name in ORDERED and kind == "FUNCTION" and not part["order_bys"]["orders"]:
+            raise Refused(f"calls '{name}' without an order: write {name}(… order by …)")
+    if kind == "COLUMN_REF" and len(part["column_names"]) == 1 and part["column_names"][0].lower() in OF_THE_SESSION:
+        name = part["column_names"][0]
+        raise Refused(f"uses '{name}', which depends on the clock or the session; write t.{name} for a column of t")
+
+
+def _check_table(part: Mapping[str, Any]) -> None:
+    node = part["type"]
+    if node == "BASE_TABLE":
+        if part["schema_name"] or part["catalog_name"]:
+            where = ".".join(filter(None, (part["catalog_name"], part["schema_name"], part["table_name"])))
+            raise Refused(f"reads '{where}', which is not a collection")
+        if part["at_clause"] is not None:
+            raise Refused("reads a table at a version; the time of all tables is chosen with the query")
+    if node == "JOIN" and part["ref_type"] == "POSITIONAL":
+        raise Refused("joins rows by their positions, which mean nothing")
+    if node == "TABLE_FUNCTION":
+        name = part["function"]["function_name"].lower()
+        if name not in TABLES:
+            raise Refused(f"calls '{name}', which is not accepted")
+
+
+def _is_value_type(part: Mapping[str, Any]) -> bool:
+    """Return whether a mapping describes a type or a value, which says nothing about what is read."""
+    return "id" in part or "type_info" in part or "literal" in part
+
+
+def _dicts(tree: Any) -> Iterator[dict[str, Any]]:
+    waiting = [tree]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            yield part
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)
+
+
+def _first_line(error: object) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,100 @@
+"""One DuckDB in this process for one read: it sees the rows that it is given, and nothing else of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING
+from weakref import finalize
+
+import duckdb
+import pyarrow as pa
+
+from tidelake.query.stored_rows import StoredRows
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    # A name in SQL is never a variable of this process.
+    "python_enable_replacements": False,
+}
+
+
+class Engine:
+    """An empty database. `close`, or the end of the object, frees its memory and its spilled rows."""
+
+    def __init__(self) -> None:
+        spilled = mkdtemp(prefix="tidelake-")
+        self._end = finalize(self, rmtree, spilled, ignore_errors=True)
+        self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": spilled})
+        # The size of a stream is unknown, so the optimizer would hash the base instead of the few later rows beside it.
+        # Without this step, the right side of each join is hashed, as it is written.
+        keeps_sides = "disabled_optimizers = 'build_side_probe_side'"
+        for setting in ("TimeZone = 'UTC'", keeps_sides, "lock_configuration = true"):
+            self.connection.execute(f"SET {setting}")
+        self._rows: list[StoredRows] = []
+
+    def add_rows(self, rows: StoredRows) -> str:
+        """Make stored rows readable, and return the name of the relation."""
+        name = f"_stored_{len(self._rows)}"
+        self._rows.append(rows)
+        self.connection.register(name, rows)
+        return name
+
+    def add_table(self, name: str, rows: pa.Table) -> None:
+        """Make an in-memory table readable under a name."""
+        self.connection.register(name, rows)
+
+    def run(self, statement: str) -> None:
+        """Run a statement of Tidelake's own."""
+        with self._failures():
+            self.connection.execute(statement)
+
+    def table(self, query: str) -> pa.Table:
+        """Run a query, and return its rows.
+
+        Raises:
+            DamagedTable: a file is not what was committed, or cannot be read.
+            duckdb.Error: the query failed.
+        """
+        with self._failures():
+            return self.connection.sql(query).to_arrow_table()
+
+    def reader(self, query: str) -> pa.RecordBatchReader:
+        """Run a query, and return its rows as a stream; a failure while it is read is Arrow's error."""
+        with self._failures():
+            return self.connection.sql(query).to_arrow_reader()
+
+    def scalar(self, query: str) -> object:
+        """Run a query with one value."""
+        return self.table(query).column(0)[0].as_py()
+
+    def close(self) -> None:
+        """End the database."""
+        self.connection.close()
+        self._end()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Raise what ended a stream of stored rows instead of DuckDB's error about it."""
+        for rows in self._rows:
+            rows.failure = None
+        try:
+            yield
+        except duckdb.Error as error:
+            for rows in self._rows:
+                if rows.failure is not None:
+                    raise rows.failure from error
+            raise

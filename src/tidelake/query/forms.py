@@ -1,0 +1,48 @@
+"""Which form a collection's table has, and the columns of its contents; both follow from its entry alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelake.errors import EngineRefused
+from tidelake.query.events import EventForm
+from tidelake.query.form import Form
+from tidelake.query.keyed import KeyedForm
+from tidelake.query.positioned import PositionedForm
+from tidelake.query.sums import SumForm
+from tidelake.schema.change_events import row_record_of
+from tidelake.schema.columns import Column, column_types
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection, Entry
+
+_ENVELOPES: dict[str, Callable[[Entry], Form]] = {
+    "none": SumForm,
+    "append_only": SumForm,
+    "upsert": KeyedForm,
+    "debezium": EventForm,
+}
+"""The forms of the built-in envelopes whose rows have no position."""
+
+
+def is_known(entry: Entry) -> bool:
+    """Return whether DuckDB can read a collection; an envelope of another package has a form of its own."""
+    return entry.envelope in _ENVELOPES
+
+
+def form_of(collection: Collection, table: OpenTable) -> Form:
+    """Return the form of a collection's table.
+
+    Raises:
+        EngineRefused: the envelope is another package's, so only Spark knows what its rows mean.
+    """
+    entry = collection.entry
+    if not is_known(entry):
+        fact = f"the envelope '{entry.envelope}' of '{entry.name}' is from another package"
+        raise EngineRefused("duckdb", fact, "read it with Spark: --engine spark, or LakeCollection.snapshot")
+    return PositionedForm(entry, table) if entry.positioned else _ENVELOPES[entry.envelope](entry)
+
+
+def contents_types(entry: Entry) -> tuple[Column, ...]:
+    """Return the columns of the contents."""
+    is_of_rows = entry.positioned or entry.envelope != "debezium"
+    return column_types(entry.record_schema if is_of_rows else row_record_of(entry.record_schema))

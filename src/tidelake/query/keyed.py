@@ -1,0 +1,108 @@
+"""Statements about keys in SQL: only the newest of each key has an effect. See `tidelake.forms.keyed`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tidelake.query.form import Form, matched
+from tidelake.query.names import listed, names_of, packed, quoted, unpacked
+from tidelake.query.reads import Reads, Where
+from tidelake.store.entry import Entry
+from tidelake.store.layout import DIFF, ERROR, TIME
+from tidelake.store.table_schema import data_fields
+
+RANK = f"({TIME}::HUGEINT * 2 + ({DIFF} > 0)::HUGEINT)"
+"""The order of a key's rows: by time; at the same time, a value is newer than a delete."""
+
+
+class KeyedForm(Form):
+    """The newest statement of each key decides."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.fields = data_fields(entry.record_schema)
+        self.key = entry.key
+
+    def contents(self, reads: Reads, at: int, columns: Sequence[str], where: Where | None = None) -> str:
+        """Take the newest row of each key. A predicate applies to it, so it comes after the newest row is known."""
+        base, later = reads.divided(at)
+        needed = self.needed([*self.key, *columns], where)
+        parts = []
+        if later or not base:
+            rows = reads.rows([*needed, TIME, DIFF], at, files=later)
+            parts.append(newest_rows(rows, self.key, self.chosen(needed)))
+        if base:
+            every = reads.rows(needed, at, files=base)
+            if later:
+                keys = reads.keep(
+                    f"SELECT DISTINCT {names_of(self.key)} FROM ({reads.rows(self.key, at, files=later)})"
+                )
+                every = f"SELECT b.* FROM ({every}) b ANTI JOIN {keys} f ON {matched('b', 'f', self.key)}"
+            parts.append(every)
+        return " UNION ALL ".join(once_each(part, columns, where) for part in parts)
+
+    def row_updates(self, reads: Reads, after: int, through: int) -> str | None:
+        """Return None: a statement does not say which row it replaces."""
+        return None
+
+    def states(self, reads: Reads, after: int, through: int, with_errors: bool) -> str:
+        """Take the newest row of each touched key at each time."""
+        names = [field.name for field in self.fields]
+        stored = [*names, TIME, DIFF]
+        touched = reads.keep(f"SELECT DISTINCT {names_of(self.key)} FROM ({reads.rows(self.key, through, after)})")
+        earlier = f"SELECT r.* FROM ({reads.rows(stored, after)}) r SEMI JOIN {touched} t"
+        rows = f"{reads.rows(stored, through, after)} UNION ALL {earlier} ON {matched('r', 't', self.key)}"
+        return states_by_time(rows, self.key, self.fields, after)
+
+
+def newest_rows(rows: str, key: Sequence[str], fields: Sequence[pa.Field]) -> str:
+    """Return the newest row of each key, unless it is a delete.
+
+    Args:
+        rows: a query with the columns, _time and _diff.
+        key: the key's columns, which are among the fields.
+        fields: the columns to return.
+    """
+    newest = f"SELECT arg_max({packed(fields, [DIFF])}, {RANK}) AS _newest FROM ({rows}) GROUP BY {names_of(key)}"
+    taken = listed(f"{unpacked('_newest', field)} AS {quoted(field.name)}" for field in fields)
+    return f"SELECT {taken} FROM ({newest}) WHERE _newest.{DIFF} > 0"
+
+
+def once_each(rows: str, columns: Sequence[str], where: Where | None = None) -> str:
+    """Return rows with one row for each key as contents."""
+    condition = "" if where is None else f" WHERE ({where.condition}\n)"
+    return f"SELECT {names_of(columns)}, 1::BIGINT AS {DIFF} FROM ({rows}){condition}"
+
+
+def states_by_time(rows: str, key: Sequence[str], fields: Sequence[pa.Field], after: int) -> str:
+    """Return the states of keys whose newest row decides; at the same time, a value is newer than a delete.
+
+    Args:
+        rows: a query with the data's columns, _time and _diff: all rows of these keys until the end of the range.
+        key: the key's columns.
+        fields: the data's columns.
+        after: the last time before the range.
+    """
+    places = listed(map(str, range(1, len(key) + 2)))
+    newest = (
+        f"SELECT {names_of(key)}, greatest({TIME}, {after}) AS _state_time, arg_max({packed(fields, [DIFF])}, {RANK}) "
+        f"AS _newest FROM ({rows}) GROUP BY {places}"
+    )
+    values = listed(f"{quoted(field.name)} := {unpacked('_newest', field)}" for field in fields)
+    row = f"CASE WHEN _newest.{DIFF} > 0 THEN struct_pack({values}) END"
+    return f"SELECT {names_of(key)}, _state_time, {row} AS _row, NULL::VARCHAR AS {ERROR} FROM ({newest})"
+
+
+def updates_of_states(states: str, key: Sequence[str], data: Sequence[str], after: int) -> str:
+    """Turn states into updates of rows: the old row leaves and the new row comes. Equal rows give no update.
+
+    Out: the data's columns, _time, _diff: 1 or -1.
+    """
+    by_key = f"OVER (PARTITION BY {names_of(key)} ORDER BY _state_time)"
+    steps = f"SELECT _state_time, _row AS _new, lag(_row) {by_key} AS _old FROM ({states})"
+    both = "[{'row': _old, 'diff': -1::BIGINT}, {'row': _new, 'diff': 1::BIGINT}]"
+    present = f"unnest(list_filter({both}, lambda step: step.row IS NOT NULL)) AS _step"
+    changed = f"SELECT _state_time, {present} FROM ({steps}) WHERE _state_time > {after} AND _old IS DISTINCT FROM _new"
+    taken = listed(f"_step.row.{quoted(name)} AS {quoted(name)}" for name in data)
+    return f"SELECT {taken}, _state_time AS {TIME}, _step.diff AS {DIFF} FROM ({changed})"

@@ -1,0 +1,86 @@
+"""What is read from one version of a table: its files, and the stored rows in a range of times as SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import pyarrow as pa
+
+from tidelake.protocol.order import INT64_MAX
+from tidelake.query.engine import Engine
+from tidelake.query.names import names_of, quoted
+from tidelake.query.stored_rows import StoredRows
+from tidelake.store.base import split_base
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.files import RunFile
+from tidelake.store.layout import RUN, TIME
+
+
+@dataclass(frozen=True)
+class Where:
+    """An accepted predicate, and the columns that it needs."""
+
+    condition: str
+    columns: tuple[str, ...]
+
+
+@dataclass
+class Reads:
+    """The reads of one collection by one engine."""
+
+    engine: Engine
+    collection: Collection
+    table: OpenTable
+    files: set[RunFile] = field(default_factory=set)
+    """The files that may be opened."""
+    _kept: count[int] = field(default_factory=count)
+
+    def schema(self) -> pa.Schema:
+        """Return the stored columns that the entry knows, without `_run`."""
+        return pa.schema([each for each in self.collection.updates_schema() if each.name != RUN])
+
+    def live(self, after: int, through: int) -> list[RunFile]:
+        """Return the files that may have a row after a time, up to and including another."""
+        return [file for file in self.table.files() if file.reach[0] <= through and file.reach[1] > after]
+
+    def divided(self, through: int) -> tuple[list[RunFile], list[RunFile]]:
+        """Split the files with rows up to a time into the base and all others; see `store.base`."""
+        files = self.live(-1, through)
+        # A column added after the entry was read is unknown here: rows of the base may differ only in that column.
+        has_all_columns = len(self.collection.updates_schema()) == len(self.table.schema())
+        return split_base(files) if has_all_columns else ([], files)
+
+    def rows(
+        self, columns: Sequence[str], through: int, after: int = -1, files: Sequence[RunFile] | None = None
+    ) -> str:
+        """Return a query for the rows after a time, up to and including another, with these stored columns.
+
+        Args:
+            columns: the columns, each once.
+            through: the last time.
+            after: the last time before the rows.
+            files: the files to read; by default all that may have such a row.
+        """
+        chosen = self.live(after, through) if files is None else files
+        self.files.update(chosen)
+        bounds = []
+        if any(file.reach[1] > through for file in chosen):
+            bounds.append(f"{TIME} <= {through}")
+        if any(file.reach[0] <= after for file in chosen):
+            bounds.append(f"{TIME} > {after}")
+        needed = list(dict.fromkeys([*columns, TIME])) if bounds else list(columns)
+        stored = self.schema()
+        schema = pa.schema([stored.field(name) for name in needed])
+        within = range(after + 1, min(through, INT64_MAX) + 1)
+        name = self.engine.add_rows(StoredRows(self.table.path, chosen, schema, within))
+        where = f" WHERE {' AND '.join(bounds)}" if bounds else ""
+        return f"SELECT {names_of(columns)} FROM {name}{where}"
+
+    def keep(self, query: str) -> str:
+        """Run a query with few rows, keep them, and return the name of the relation."""
+        name = f"_kept_{self.collection.entry.id}_{next(self._kept)}"
+        self.engine.run(f"CREATE TEMP TABLE {quoted(name)} AS {query}")
+        return quoted(name)

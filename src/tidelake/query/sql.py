@@ -1,0 +1,153 @@
+"""SQL over several collections at one time, in DuckDB's dialect. Needs no JVM."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from tidelake.errors import QueryRefused, hint_for_name
+from tidelake.query.answer import first_line
+from tidelake.query.confined import Parsed, Refused, parse_query
+from tidelake.query.contents import refuse_errors
+from tidelake.query.engine import Engine
+from tidelake.query.form import Form
+from tidelake.query.forms import form_of
+from tidelake.query.names import names_of, quoted
+from tidelake.query.reads import Reads
+from tidelake.read.moment import Moment
+from tidelake.store.layout import DIFF
+
+FIX = "write a SELECT over collections of the lake; docs/guides/reading-at-a-time.md says what a query may contain"
+
+
+@dataclass(frozen=True)
+class QueryAnswer:
+    """The rows of a query, and the time at which all of its collections were read.
+
+    It is also a source of Arrow data: `pa.table(answer)`, DataFrames and DuckDB take it as it is.
+    """
+
+    table: pa.Table
+    """The rows, in the order of the query."""
+    time: int | None
+    """The time; pass it as `not_before` to the next query. None if the query names no collection."""
+    timeline: str | None
+    facts: tuple[str, ...]
+    """Why this time was chosen, and what it means, in sentences."""
+    collections: tuple[str, ...]
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """Return the rows as Python values."""
+        rows: list[dict[str, Any]] = self.table.to_pylist()
+        return rows
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows as a stream."""
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query that was accepted, and the collections that it names, as the settings write them."""
+
+    text: str
+    parsed: Parsed
+    collections: Mapping[str, str]
+    """The collection by the name in the query."""
+
+
+def checked_query(query: str, names: Sequence[str]) -> Query:
+    """Refuse a query that is not accepted, or that names a table which is not a collection. Nothing is opened.
+
+    Args:
+        query: a SELECT.
+        names: the names of the lake's collections.
+
+    Raises:
+        QueryRefused: the error says what is wrong.
+    """
+    with Engine() as engine:
+        try:
+            parsed = parse_query(engine.connection, query)
+        except Refused as refused:
+            raise QueryRefused(query, refused.problem, FIX) from refused
+    found: dict[str, str] = {}
+    for table in parsed.tables:
+        same = [name for name in names if name == table] or [name for name in names if name.lower() == table.lower()]
+        if len(same) != 1:
+            problem = f"reads '{table}', which is not a collection"
+            if same:
+                problem = f"reads '{table}', which may be {' or '.join(same)}"
+            raise QueryRefused(query, problem, hint_for_name(table, names))
+        found[table] = same[0]
+    if len({name.lower() for name in found.values()}) < len(set(found.values())):
+        problem = "reads collections whose names differ only in upper and lower case, which SQL does not tell apart"
+        raise QueryRefused(query, problem, "rename one of them, or read them apart")
+    return Query(query, parsed, found)
+
+
+def answer(query: Query, moment: Moment | None, skip_errors: bool = False) -> QueryAnswer:
+    """Run a query at a moment of its collections.
+
+    Args:
+        query: the query.
+        moment: the moment; None if the query names no collection.
+        skip_errors: leave out keys in error.
+
+    Raises:
+        KeysInError: there are keys in error at the time, and `skip_errors` is false.
+        QueryRefused: the query does not fit the columns, or fails.
+        DamagedTable: a file is not what was committed, or cannot be read.
+
+    Cost: the needed columns of the files of each collection that has rows at or before the time.
+    """
+    with Engine() as engine:
+        for name in dict.fromkeys(query.collections.values()):
+            assert moment is not None
+            member = moment.member(name)
+            reads = Reads(engine, member.collection, member.table)
+            form = form_of(member.collection, member.table)
+            if not skip_errors:
+                refuse_errors(reads, form, moment.time)
+            _create_view(engine, reads, form, name, query.parsed, moment.time)
+        with _failures(query.text):
+            rows = engine.table(query.text)
+    repeated = [name for name, times in Counter(rows.column_names).items() if times > 1]
+    if repeated:
+        raise QueryRefused(query.text, f"gives several columns the name '{repeated[0]}'", "rename one with `as`")
+    if moment is None:
+        return QueryAnswer(rows, None, None, ("the query names no collection",), ())
+    return QueryAnswer(rows, moment.time, moment.timeline, moment.facts, moment.names)
+
+
+def _create_view(engine: Engine, reads: Reads, form: Form, name: str, parsed: Parsed, at: int) -> None:
+    """Make the contents of a collection readable under its name.
+
+    With a key, a row is there once. Without a key, `_diff` says how many times it is there, as in the published table.
+    """
+    needed = names = [field.name for field in form.fields]
+    if form.key and not parsed.takes_all_columns:
+        # Without a key, rows that are equal in some columns would be added up, and a query would count fewer of them.
+        needed = [column for column in names if column.lower() in parsed.names] or list(form.key)
+    rows = form.contents(reads, at, needed)
+    shown = names_of(needed) if form.key else names_of([*needed, DIFF])
+    engine.run(f"CREATE TEMP VIEW {quoted(name)} AS SELECT {shown} FROM ({rows})")
+
+
+@contextmanager
+def _failures(query: str) -> Iterator[None]:
+    try:
+        yield
+    except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
+        raise QueryRefused(query, f"is invalid: {first_line(error)}", FIX) from error
+    except duckdb.OutOfMemoryException as error:
+        fix = "select fewer rows, or run it with Spark: lake.sql(spark, …)"
+        raise QueryRefused(query, f"needs more memory than there is: {first_line(error)}", fix) from error
+    except duckdb.Error as error:
+        raise QueryRefused(query, f"fails: {first_line(error)}", "correct the expression that fails") from error

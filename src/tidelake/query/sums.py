@@ -1,0 +1,94 @@
+"""Sums of diffs in SQL: the contents are the rows whose diffs do not add up to 0. See `tidelake.forms.sums`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tidelake.protocol.order import INT64_MAX, INT64_MIN
+from tidelake.query.form import Form, matched
+from tidelake.query.names import listed, names_of, quoted, with_one_zero
+from tidelake.query.reads import Reads, Where
+from tidelake.store.entry import Entry
+from tidelake.store.layout import DIFF, TIME
+from tidelake.store.table_schema import data_fields
+
+_PIECE = 2**62
+
+
+class SumForm(Form):
+    """Diffs of equal rows are summed."""
+
+    is_additive = True
+
+    def __init__(self, entry: Entry) -> None:
+        self.fields = data_fields(entry.record_schema)
+        self.key = ()
+
+    def contents(self, reads: Reads, at: int, columns: Sequence[str], where: Where | None = None) -> str:
+        """Add up diffs. A predicate on whole rows commutes with that."""
+        base, later = reads.divided(at)
+        needed = self.needed([*columns], where)
+
+        def kept(files: Sequence[object]) -> str:
+            rows = reads.rows([*needed, DIFF], at, files=files)  # type: ignore[arg-type]
+            return f"SELECT {names_of([*columns, DIFF])} FROM ({rows}){_condition(where)}"
+
+        if not base:
+            return add_up(kept(later), self.chosen(columns))
+        many = kept(base)
+        identify_rows = {field.name for field in self.fields} <= set(columns)
+        if not identify_rows:
+            return add_up(f"{many} UNION ALL {kept(later)}" if later else many, self.chosen(columns))
+        if not later:
+            return many
+        few = reads.keep(_totals(kept(later), self.chosen(columns)))
+        same = matched("b", "f", columns)
+        # No two rows of the base are equal, so each meets at most one of the few; one scan of the base is enough.
+        return _in_pieces(
+            f"SELECT {listed(f'coalesce(b.{quoted(name)}, f.{quoted(name)}) AS {quoted(name)}' for name in columns)}, "
+            f"coalesce(b.{DIFF}::HUGEINT, 0) + coalesce(f._total, 0) AS _total "
+            f"FROM ({many}) b FULL OUTER JOIN {few} f ON {same}",
+            columns,
+        )
+
+    def row_updates(self, reads: Reads, after: int, through: int) -> str:
+        """Return the stored updates."""
+        return reads.rows([field.name for field in self.fields] + [TIME, DIFF], through, after)
+
+
+def add_up(rows: str, fields: Sequence[pa.Field], by: Sequence[str] = ()) -> str:
+    """Sum `_diff` exactly; zeros vanish. A sum beyond int64 comes as several rows that add up to it.
+
+    Args:
+        rows: a query with the columns, those in `by`, and _diff.
+        fields: the columns.
+        by: further columns to group by, without floating-point numbers.
+    """
+    return _in_pieces(_totals(rows, fields, by), [*(field.name for field in fields), *by])
+
+
+def _totals(rows: str, fields: Sequence[pa.Field], by: Sequence[str] = ()) -> str:
+    keys = [with_one_zero(quoted(field.name), field.type) for field in fields] + [quoted(name) for name in by]
+    names = [*(field.name for field in fields), *by]
+    columns = listed(f"{key} AS {quoted(name)}" for key, name in zip(keys, names, strict=True))
+    places = listed(map(str, range(1, len(names) + 1)))
+    return f"SELECT {columns}, sum({DIFF}::HUGEINT) AS _total FROM ({rows}) GROUP BY {places}"
+
+
+def _in_pieces(totals: str, columns: Sequence[str]) -> str:
+    """Turn `_total` into `_diff`, an int64."""
+    fits = f"_total BETWEEN {INT64_MIN} AND {INT64_MAX}"
+    sign, number = f"sign(_total) * {_PIECE}::HUGEINT", f"(abs(_total) // {_PIECE})"
+    pieces = (
+        f"list_append(list_transform(range({number}::BIGINT), lambda piece: ({sign})::BIGINT), "
+        f"(_total - sign(_total) * {number} * {_PIECE}::HUGEINT)::BIGINT)"
+    )
+    unnested = f"unnest(CASE WHEN {fits} THEN [_total::BIGINT] ELSE {pieces} END) AS {DIFF}"
+    nonzero = f"SELECT {names_of(columns)}, {unnested} FROM ({totals}) WHERE _total <> 0"
+    return f"SELECT * FROM ({nonzero}) WHERE {DIFF} <> 0"
+
+
+def _condition(where: Where | None) -> str:
+    return "" if where is None else f" WHERE ({where.condition}\n)"

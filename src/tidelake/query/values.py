@@ -1,0 +1,177 @@
+"""Values of rows as Spark writes them in JSON, so that both engines print the same."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import date
+from decimal import Decimal
+from math import isinf, isnan
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidelake.protocol.json_values import JsonFloat, parse
+from tidelake.schema.columns import Array, Branches, Column, ColumnType, Primitive, Struct
+from tidelake.schema.types import Family, scalar_type
+from tidelake.store.rows_at import with_numbers
+
+_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097  # the calendar repeats after 400 years
+_EPOCH = date(1970, 1, 1).toordinal()
+_DAY_MICROS = 86_400_000_000
+_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
+"""Nanoseconds in the unit of a timestamp."""
+
+
+def json_rows(rows: pa.Table, columns: tuple[Column, ...]) -> list[dict[str, Any]]:
+    """Return rows as JSON values; bytes become base64 text, and numbers keep their digits.
+
+    Args:
+        rows: the rows.
+        columns: the types of the data's columns; all others are integers.
+    """
+    kinds = {column.name: column.type for column in columns}
+    plain = Primitive("long")
+    return [
+        {name: json_value(kinds.get(name, plain), value) for name, value in row.items()}
+        for row in with_numbers(rows).to_pylist()
+    ]
+
+
+def query_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows of a query as JSON values, by their Arrow types; bytes stay bytes.
+
+    >>> rows = pa.table({"day": pa.array([0], pa.date32()), "raw": [b"x"], "x": [0.1]})
+    >>> query_rows(rows)
+    [{'day': '1970-01-01', 'raw': b'x', 'x': JsonFloat('0.1')}]
+    """
+    kinds = {field.name: field.type for field in rows.schema}
+    return [
+        {name: _query_value(kinds[name], value) for name, value in row.items()}
+        for row in with_numbers(rows).to_pylist()
+    ]
+
+
+def _query_value(kind: pa.DataType, value: Any) -> Any:
+    if value is None or isinstance(value, bool | str | bytes):
+        return value
+    if pa.types.is_map(kind):
+        return [[_query_value(kind.key_type, key), _query_value(kind.item_type, item)] for key, item in value]
+    if pa.types.is_struct(kind):
+        return {part.name: _query_value(part.type, value[part.name]) for part in kind}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return [_query_value(kind.value_type, each) for each in value]
+    if pa.types.is_date32(kind):
+        return day_text(value)
+    if pa.types.is_timestamp(kind):
+        written = timestamp_text(value * _NANOS[kind.unit] // 1000)
+        return written if kind.tz else written.removesuffix("Z")
+    if pa.types.is_floating(kind):
+        return _real(np.float32(value) if pa.types.is_float32(kind) else value)
+    if pa.types.is_decimal(kind):
+        return parse(str(value))
+    return value if isinstance(value, int) else str(value)
+
+
+def json_value(kind: ColumnType, value: Any) -> Any:
+    """Return one value; timestamps and dates come as numbers.
+
+    >>> json_value(Primitive("double"), 0.1), json_value(Primitive("int", "date"), 2**31 - 1)
+    (JsonFloat('0.1'), '+5881580-07-11')
+    """
+    if value is None:
+        return None
+    match kind:
+        case Struct(columns) | Branches(columns):
+            return {part.name: json_value(part.type, value[part.name]) for part in columns}
+        case Array(item):
+            return [json_value(item.type, each) for each in value]
+    scalar = scalar_type(kind.name, kind.logical)
+    match scalar.family:
+        case Family.INTEGER if scalar.logical == "date":
+            return day_text(value)
+        case Family.INTEGER if scalar.logical:
+            return timestamp_text(value)
+        case Family.REAL:
+            return _real(np.float32(value) if scalar.base == "float" else value)
+        case Family.DECIMAL:
+            return parse(str(value))
+        case Family.BINARY:
+            return base64.b64encode(value).decode("ascii")
+    return value
+
+
+def _real(value: float | np.float32) -> JsonFloat | str:
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return JsonFloat(real_text(value))
+
+
+def real_text(value: float | np.float32) -> str:
+    """Write a finite number as Java does, with the fewest digits that tell it from other numbers.
+
+    >>> real_text(0.001), real_text(1e7), real_text(-0.0), real_text(123456.75), real_text(5e-324)
+    ('0.001', '1.0E7', '-0.0', '123456.75', '4.9E-324')
+    >>> real_text(np.float32(0.1)), real_text(np.float32(0.0)), real_text(-np.float32(1e-45))
+    ('0.1', '0.0', '-1.4E-45')
+    """
+    written = str(value).replace("5e-324", "4.9e-324").replace("1e-45", "1.4e-45")  # Java writes at least two digits
+    sign, numbers, exponent = Decimal(written).as_tuple()
+    digits, minus = "".join(map(str, numbers)).rstrip("0") or "0", "-" if sign else ""
+    point = len(numbers) + int(exponent)  # the number of digits before the decimal point
+    if value == 0:
+        return f"{minus}0.0"
+    if -3 < point <= 7:
+        if point <= 0:
+            return f"{minus}0.{'0' * -point}{digits}"
+        return f"{minus}{digits[:point].ljust(point, '0')}.{digits[point:] or '0'}"
+    return f"{minus}{digits[0]}.{digits[1:] or '0'}E{point - 1}"
+
+
+def day_text(days: int) -> str:
+    """Write days since 1970 as an ISO date of any year.
+
+    >>> day_text(0), day_text(-719529), day_text(2932897)
+    ('1970-01-01', '-0001-12-31', '+10000-01-01')
+    """
+    cycles, rest = divmod(days, _CYCLE_DAYS)
+    day = date.fromordinal(_EPOCH + rest)
+    year = day.year + cycles * _CYCLE_YEARS
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04d}-{day.month:02d}-{day.day:02d}"
+
+
+def timestamp_text(micros: int) -> str:
+    """Write microseconds since 1970 as an ISO timestamp of any year, in UTC.
+
+    >>> timestamp_text(-1), timestamp_text(2**63 - 1)
+    ('1969-12-31T23:59:59.999999Z', '+294247-01-10T04:00:54.775807Z')
+    """
+    days, rest = divmod(micros, _DAY_MICROS)
+    seconds, fraction = divmod(rest, 1_000_000)
+    minutes, second = divmod(seconds, 60)
+    return f"{day_text(days)}T{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}.{fraction:06d}Z"
+
+
+def json_text(row: dict[str, Any]) -> str:
+    """Write JSON values on one line, with letters as they are.
+
+    >>> json_text({"id": 1, "name": "ż", "at": [None, JsonFloat("1.0")]})
+    '{"id":1,"name":"ż","at":[null,1.0]}'
+    """
+    return _text(row)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return (
+            "{"
+            + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{_text(each)}" for name, each in value.items())
+            + "}"
+        )
+    if isinstance(value, list):
+        return "[" + ",".join(map(_text, value)) + "]"
+    return value.text if isinstance(value, JsonFloat) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,92 @@
+"""What a read asks for: it is refused before any engine starts if it cannot be answered. Needs no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelake.errors import ArgumentRefused, SinceError, UnknownColumn, UpperError
+from tidelake.protocol.iso_times import MintedTime
+from tidelake.protocol.order import INT64_MAX
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.holds import check_time
+
+
+@dataclass(frozen=True)
+class Readable:
+    """The times that can be read at a version of a table: [since, upper), or every time from `since` if closed."""
+
+    collection: Collection
+    times_since: tuple[int, ...]
+    """Empty if the collection is unreadable."""
+    upper: int
+    closed: bool
+
+    @property
+    def since(self) -> int:
+        """The first time that can be read; only once a time was accepted."""
+        return self.times_since[0]
+
+    def time(self, as_of: int | None) -> int:
+        """Return the time to read; None means the last one.
+
+        Raises:
+            ArgumentRefused: it is not a time.
+            SinceError: it is before `since`.
+            UpperError: it is at or after upper, or nothing is sealed yet.
+        """
+        if as_of is not None:
+            check_time("as_of", as_of)
+        at = self._last() if as_of is None else as_of
+        self._check(at)
+        return at
+
+    def range(self, after: int | None, through: int | None) -> int:
+        """Return the last time of a range of changes; None means the last one that can be read.
+
+        Raises:
+            SinceError, UpperError: one of the times cannot be read.
+            ArgumentRefused: one of them is not a time, or `after` is later than `through`.
+        """
+        for argument, time in (("after", after), ("through", through)):
+            if time is not None:
+                check_time(argument, time)
+        end = self._last() if through is None else through
+        for time in (end,) if after is None else (after, end):
+            self._check(time)
+        if after is not None and after > end:
+            raise ArgumentRefused("after", after, f"but must not be later than `through`, {end}", "swap the two times")
+        return end
+
+    def _last(self) -> int:
+        return max(last_time(self.upper, self.closed), self.times_since[0] if self.times_since else 0)
+
+    def _check(self, at: int) -> None:
+        shown = MintedTime if self.collection.entry.mints_times else int
+        if not self.times_since or at < self.times_since[0]:
+            raise SinceError(shown(at), [shown(time) for time in self.times_since])
+        if not self.closed and at >= self.upper:
+            raise UpperError(shown(at), [shown(self.upper)])
+
+
+def readable(collection: Collection, table: OpenTable) -> Readable:
+    """Return the times that can be read at a version of the collection's updates table."""
+    return Readable(collection, *collection.readable_range(table))
+
+
+def last_time(upper: int, closed: bool) -> int:
+    """Return the last sealed time; for a closed stream, a time at which nothing changes any more."""
+    return INT64_MAX if closed and upper == INT64_MAX else upper - 1
+
+
+def columns_asked(collection: Collection, names: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return the columns to read, each once; all of `names` if none is asked for.
+
+    Raises:
+        UnknownColumn: the collection has no such column.
+    """
+    unknown = [name for name in columns if name not in names]
+    if unknown:
+        raise UnknownColumn(collection.name, unknown[0], names)
+    return list(dict.fromkeys(columns)) or list(names)

@@ -1,0 +1,180 @@
+"""What a query or a predicate may contain, and the names by which everything else is refused. Starts no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tidelake.query.confined import CHARACTERS_MAX, Refused, parse_predicate, parse_query
+from tidelake.query.engine import Engine
+from tidelake.query.functions import ACCEPTED
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with Engine() as engine:
+        yield engine
+
+
+QUERIES = {
+    "select * from a join b using (id) left join c on a.x = c.x": ("a", "b", "c"),
+    "with few as (select id from a limit 5) select count(*) from few, b": ("a", "b"),
+    "select x, sum(y) filter (where y > 0) from a group by rollup(x) having count(*) > 1 order by 2 desc": ("a",),
+    "select id, lag(y) over (partition by x order by id) from a qualify row_number() over (order by id) < 3": ("a",),
+    "from a select list(x order by x), string_agg(y, ',' order by y)": ("a",),
+    "select * from a where exists (select 1 from b where b.id = a.id) and date_trunc('day', t) > date '2020-01-01'": (
+        "a",
+        "b",
+    ),
+    "select * from range(3) r(i), unnest([1, 2]) u(j)": (),
+    "select list_transform(l, lambda x: x + 1), s.city, {'a': 1}, l[1:2] from a union all select 1, 2, 3, 4;": ("a",),
+    "values (1), (2)": (),
+    "unpivot a on x, y into name n value v": ("a",),
+}
+
+
+@pytest.mark.parametrize(("query", "tables"), QUERIES.items())
+def test_queries_over_collections_are_accepted(engine: Engine, query: str, tables: tuple[str, ...]) -> None:
+    assert set(parse_query(engine.connection, query).tables) == set(tables)
+
+
+REFUSED = {
+    "select random()": "calls 'random'",
+    "select now()": "calls 'now'",
+    "select current_date": "uses 'current_date', which depends on the clock or the session",
+    'select "user" from a': "uses 'user'",
+    "select age(t) from a": "calls 'age'",
+    "select getenv('HOME')": "calls 'getenv'",
+    "select getvariable('x')": "calls 'getvariable'",
+    "select current_setting('threads')": "calls 'current_setting'",
+    "select * from read_csv('/etc/passwd')": "calls 'read_csv'",
+    "select * from read_text('/etc/passwd')": "calls 'read_text'",
+    "select * from glob('/*')": "calls 'glob'",
+    "select * from query('select 1')": "calls 'query'",
+    "select * from query_table('a')": "calls 'query_table'",
+    "select * from duckdb_settings()": "calls 'duckdb_settings'",
+    "select * from information_schema.tables": "reads 'information_schema.tables', which is not a collection",
+    "select * from system.main.a": "reads 'system.main.a'",
+    "select system.main.abs(1)": "only functions without a schema exist",
+    "select any_value(x) from a": "calls 'any_value'",
+    "select list(x) from a": "calls 'list' without an order",
+    "select array(select x from a)": "calls 'array_agg' without an order",
+    "select * from a tablesample 10%": "takes a sample",
+    "select * from a using sample 5": "takes a sample",
+    "select * from a positional join b": "joins rows by their positions",
+    "select * from a at (version => 1)": "reads a table at a version",
+    "select $1": "has a parameter",
+    "select ?": "has a parameter",
+    "select 1; select 2": "has several statements",
+    "": "is empty",
+    "select from": "is invalid: ",
+    "describe a": "contains show ref",
+    "summarize a": "contains show ref",
+    "show tables": "contains show ref",
+    **dict.fromkeys(
+        (
+            "copy a to 'x'",
+            "attach 'x'",
+            "install httpfs",
+            "load httpfs",
+            "pragma version",
+            "set threads = 1",
+            "create table x as select 1",
+            "insert into a values (1)",
+            "explain select 1",
+            "call foo()",
+            "pivot a on x using sum(y)",
+            "export database 'x'",
+        ),
+        "is not a query: only SELECT is accepted",
+    ),
+    f"select {'1 + ' * CHARACTERS_MAX} 1": "characters, more than 100000",
+}
+
+
+@pytest.mark.parametrize(("query", "problem"), REFUSED.items())
+def test_everything_else_is_refused_by_name(engine: Engine, query: str, problem: str) -> None:
+    with pytest.raises(Refused) as refused:
+        parse_query(engine.connection, query)
+    assert problem in refused.value.problem
+
+
+@pytest.mark.parametrize(
+    ("where", "names"),
+    [
+        ("a > 1 -- x", {"a"}),
+        ("a is not distinct from null and b in (1, 2) or c like 'x%'", {"a", "b", "c"}),
+        ("case when a then b end", {"a", "b"}),
+        ("place.city = 'x' and list_contains(l, 1)", {"place", "city", "l"}),
+    ],
+)
+def test_a_predicate_is_a_condition_on_columns(engine: Engine, where: str, names: set[str]) -> None:
+    assert parse_predicate(engine.connection, where).names == names
+
+
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        ("1 = 1) or (1 = 1", "is invalid"),
+        ("a, b", "is more than one condition"),
+        ("a b", "ends with a name"),
+        ("a from t", "is more than a condition"),
+        ("a order by 1", "is more than a condition"),
+        ("true group by 1", "is more than a condition"),
+        ("a limit 1", "is more than a condition"),
+        ("a union select true", "is more than a condition"),
+        ("a in (select 1)", "contains a subquery"),
+        ("sum(a) > 1", "calls a function over several rows"),
+        ("rank() over () = 1", "calls a function over several rows"),
+        ("#1", "refers to a column by its position"),
+        ("*", "contains *"),
+        ("random() > 0.5", "calls 'random'"),
+        ("repeat(name, 1000000) = ''", "calls 'repeat', whose result has no bound"),
+        ("a; drop table x", "only SELECT is accepted"),
+        ("", "is invalid"),
+    ],
+)
+def test_a_predicate_is_nothing_else(engine: Engine, where: str, problem: str) -> None:
+    with pytest.raises(Refused) as refused:
+        parse_predicate(engine.connection, where)
+    assert problem in refused.value.problem
+
+
+_ZONE = """+ - century date_diff date_part date_sub date_trunc datediff datepart datesub datetrunc day dayname
+    dayofmonth dayofweek dayofyear decade era generate_series hour isodow isoyear julian last_day make_timestamptz
+    microsecond millennium millisecond minute month monthname quarter range second strftime time_bucket timezone
+    week weekday weekofyear year yearweek"""
+ZONE = frozenset(_ZONE.split())
+"""Functions whose value also depends on the time zone of the session, which is always UTC."""
+
+
+def test_every_accepted_function_exists_and_has_the_same_value_each_time(engine: Engine) -> None:
+    stabilities: dict[str, set[str | None]] = {}
+    rows = engine.connection.execute("SELECT function_name, stability FROM duckdb_functions()").fetchall()
+    for name, stability in rows:
+        stabilities.setdefault(name, set()).add(stability)
+    window = {"unnest"}
+    assert {name for name in ACCEPTED if name not in stabilities} <= window
+    other = {name: stabilities.get(name, set()) - {"CONSISTENT", None} for name in ACCEPTED}
+    assert {name for name, found in other.items() if found} == ZONE
+    assert all(other[name] == {"CONSISTENT_WITHIN_QUERY"} for name in ZONE)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM read_text('/etc/hostname')",
+        "COPY (SELECT 1) TO '/tmp/tidelake-copied'",
+        "INSTALL httpfs",
+        "SET enable_external_access = true",
+        "SET threads = 1",
+        "ATTACH '/tmp/tidelake.duckdb'",
+        "SELECT * FROM engine",
+    ],
+)
+def test_the_engine_itself_reaches_nothing_outside(engine: Engine, statement: str) -> None:
+    import duckdb
+
+    with pytest.raises(duckdb.Error):
+        engine.connection.execute(statement).fetchall()
