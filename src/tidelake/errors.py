@@ -492,8 +492,8 @@ class PublishedTopicBehind(PublishedTopicError):
     frontier: int
     since: Iterable[_Time]
     fact = (
-        "'{topic}' states everything before time {frontier}, but since of '{collection}' is {since:frontier}: what lies "
-        "between was forgotten"
+        "'{topic}' states everything before time {frontier}, but since of '{collection}' is {since:frontier}: what "
+        "lies between was forgotten"
     )
     hint = "publish to a new topic, and do not release the hold of a published topic"
 

@@ -101,5 +101,3 @@ def check_equal(one: Lake, other: Lake, times: range) -> None:
     """Check that two lakes have the same contents AS OF each of these times."""
     for time in times:
         assert rows_at(one, time) == rows_at(other, time), time
-
-

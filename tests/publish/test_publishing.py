@@ -38,5 +38,5 @@ def test_what_was_published_gives_the_same_contents_in_another_lake(tmp_path: Pa
     assert publish_lake(lake).closed
     assert publish_lake(lake).statements == 0
     other = other_lake(lake, tmp_path / "other", spark, Random(0))
-    check_equal(lake, other, range(0, 7))
+    check_equal(lake, other, range(7))
     assert other.table.value("closed") == 1

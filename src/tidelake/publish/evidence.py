@@ -148,9 +148,7 @@ def _check_same(collection: str, published: PublishedTopic, target: Target) -> N
         raise PublishedTopicRecreated(collection, published.topic, "was deleted and recreated")
 
 
-def _statements(
-    spark: SparkSession, collection: str, published: PublishedTopic, messages: DataFrame
-) -> list[Stated]:
+def _statements(spark: SparkSession, collection: str, published: PublishedTopic, messages: DataFrame) -> list[Stated]:
     """Return the progress statements among messages, in the order of partitions and offsets."""
     header = confluent_header(published.schema_id)
     start = header + _PROGRESS_BRANCH

@@ -222,7 +222,9 @@ class _Publisher:
             return [*evidence.by_shard]
         if self.terms.shard not in evidence.by_shard:
             rule = f"but '{self.published.topic}' has {self.published.shards} shards, numbered from 0"
-            raise ArgumentRefused("shard", self.terms.shard, rule, "give another number, or change the number of shards")
+            raise ArgumentRefused(
+                "shard", self.terms.shard, rule, "give another number, or change the number of shards"
+            )
         return [self.terms.shard]
 
     def read_back(self) -> Evidence:

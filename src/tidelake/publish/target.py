@@ -181,7 +181,10 @@ class KafkaTarget:
 
         from tidelake.topic.cluster import java_settings
 
-        pairs = [F.struct(F.lit(key).alias("key"), F.lit(value).cast("binary").alias("value")) for key, value in headers.items()]
+        pairs = [
+            F.struct(F.lit(key).alias("key"), F.lit(value).cast("binary").alias("value"))
+            for key, value in headers.items()
+        ]
         writer = messages.select("value", F.array(*pairs).alias("headers")).write.format("kafka")
         settings = java_settings(self.cluster.settings)
         limits = {"acks": "all", "max.request.size": "1000000000", "buffer.memory": "134217728"}

@@ -22,6 +22,18 @@ def topic_of(entry: Entry, source: str, topic: str) -> PublishedTopic | None:
     return next(matches, None)
 
 
+def find_topic(entry: Entry, source: str, topic: str) -> PublishedTopic:
+    """Return what was committed about a topic.
+
+    Raises:
+        PublishedTopicUnknown: the collection is not published to it.
+    """
+    found = topic_of(entry, source, topic)
+    if found is None:
+        raise PublishedTopicUnknown(entry.name, topic)
+    return found
+
+
 def begin(entry: Entry, first: PublishedTopic) -> Entry:
     """Add a topic and its hold; if the topic is there already, the entry stays as it is.
 
