@@ -29,6 +29,7 @@ from dagster import (
 import tidelake
 from assets.metadata import Metadata, current_metadata, declared_metadata
 from assets.names import Names
+from assets.publishing import build_published
 from assets.steps import build_ingest, build_seal, lake_of, options_of, step_of, topic_inputs
 from tidelake.settings.collection import CollectionSettings
 
@@ -47,8 +48,9 @@ class Family:
 
 
 def build_assets(names: Names, settings: CollectionSettings, family: Family) -> list[AssetsDefinition]:
-    """Build the assets of a collection: what is proven, and the published contents."""
-    return [_collection(names, settings, family), _current(names, settings, family)]
+    """Build the assets of a collection: what is proven, its contents as a table, and the topic it is published to."""
+    published = build_published(names, settings, **_shared(settings, family))
+    return [_collection(names, settings, family), _current(names, settings, family), *published]
 
 
 class _Shared(TypedDict):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -107,9 +106,7 @@ def _set(values: dict[int, int], key: int, value: int | None) -> None:
 
 
 def _upserts(root: Path, spark: SparkSession) -> RawLake:
-    id_schema = {"type": "record", "name": "id", "fields": [{"name": "id", "type": "long"}]}
-    more: dict[str, Any] = {"envelope": "upsert", "key": "id", "schema": ITEM, "key_schema": id_schema}
-    return RawLake(root, spark, **json.loads(json.dumps(more)))
+    return RawLake(root, spark, envelope="upsert", key="id", schema=ITEM)
 
 
 _RECORDS: dict[str, Any] = {

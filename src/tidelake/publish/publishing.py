@@ -18,6 +18,7 @@ from tidelake.errors import (
     ArgumentRefused,
     KeysInError,
     PublishedTopicBehind,
+    PublishedTopicContradicts,
     PublishedTopicNotEmpty,
     SinceError,
 )
@@ -231,6 +232,7 @@ class _Publisher:
         """Read what the topic states, and let the hold follow it."""
         read = self.published
         evidence = read_evidence(self.spark, self.name, read, self.target, self.terms.accepts_cut)
+        self.refuse_future(evidence)  # before the hold follows
         closed, frontier = evidence.is_closed(), evidence.frontier()
         offsets, until = evidence.offsets, self.end if closed else frontier
         entry = self.catalog.update(
@@ -242,6 +244,20 @@ class _Publisher:
         assert found is not None
         self.published = found
         return evidence if found.shards == read.shards else self.read_back()
+
+    def refuse_future(self, evidence: Evidence) -> None:
+        """Refuse a topic that states times that the collection has not sealed: it was published by another state of it.
+
+        Raises:
+            PublishedTopicContradicts: it does.
+        """
+        table = OpenTable(self.collection().paths.updates)
+        upper = table.value(UPPER) or 0
+        frontier = max(frontier for frontier in evidence.by_shard.values())
+        if not table.value(CLOSED) and frontier > max(upper, self.published.published_from + 1):
+            until = "that nothing more comes" if frontier > INT64_MAX else f"every time before {frontier}"
+            problem = f"it states {until}, but only times before {upper} are sealed"
+            raise PublishedTopicContradicts(self.name, self.published.topic, problem)
 
     @property
     def end(self) -> int:
