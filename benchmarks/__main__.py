@@ -23,6 +23,7 @@ from benchmarks.lines import Results
 from benchmarks.lingering import measure_linger
 from benchmarks.many import measure_many
 from benchmarks.measure import Samples, machine
+from benchmarks.publishing import measure_publishing
 from benchmarks.raw import GROWTH, measure_raw, measure_raw_ticks
 from benchmarks.reads import measure_reads
 from benchmarks.requests import measure_requests
@@ -140,6 +141,8 @@ def tasks(quick: bool, large: bool) -> list[Task]:
         Task("reads", 10 * _M, 150, measure_reads),
         Task("changes", _M, 60, measure_changes),
         Task("changes", 10 * _M, 120, measure_changes),
+        Task("publish", _M, 60, measure_publishing),
+        Task("publish", 10 * _M, 200, measure_publishing),
         Task("verify", 10 * _M, 60, measure_verify),
         Task("catalog", 1_000, 120, measure_catalogs),
         Task("holds", 10_000, 400, measure_holds),

@@ -15,6 +15,7 @@ from benchmarks import (
     held,
     lingering,
     many,
+    publishing,
     raw,
     reads,
     requests,
@@ -261,6 +262,13 @@ def _changes_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Li
     yield Line(row, f"{following.TICK}, {state}", following.TWO_READS, ratio, None)
 
 
+def _publish_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row, what = targets.PUBLISH, f"{rows / 1e6:g} M updates"
+    for other, bound in ((publishing.AVRO, 2.0), (publishing.CHANGES, None)):
+        ratio = 1 / samples.ratio(publishing.PUBLISHED, other)
+        yield Line(row, what, other, ratio, bound, at_most=True, note=samples.cut)
+
+
 def _bytes_lines(updates: int, samples: Samples, measurement: str) -> Iterator[Line]:
     bounds = {written.CLEAN: 1.1, written.STANDARD: 1.3}
     bounds |= dict.fromkeys((written.IN_STEP, written.IN_TURN, written.APART), 2.5)
@@ -327,6 +335,7 @@ _LINES = {
     "many": _many_lines,
     "reads": _reads_lines,
     "changes": _changes_lines,
+    "publish": _publish_lines,
     "bytes": _bytes_lines,
     "pathway": _pathway_lines,
     "cluster": _cluster_lines,

@@ -55,6 +55,9 @@ AS_OF = Row(
     "reads",
 )
 CHANGES = Row("changes of a tick of 100,000 updates", "reading both snapshots", "at most 1.5 s at 10 M", "changes")
+PUBLISH = Row(
+    "publishing a collection as CDCv2", "Spark writing the same rows as Avro", "at most 2× at 10 M", "publish"
+)
 OF_TIME = Row("reading 1 % of the times", "bytes of a full scan", "at most 3 % on compacted runs", "reads")
 MANY = Row("1,000 ticks, with compaction between them", "median tick", "none over 2×; few runs, a short log", "many")
 TABLES = Row("tick over 200 collections, several at a time", "one at a time; MERGE on each table", "1.6×; 4×", "tables")
@@ -88,6 +91,6 @@ HUDI = Row("tick", "Hudi's and Paimon's writers", "reported", "", NO_JARS)
 
 ROWS = (
     *(TICK, TICK_READ, TICK_DELTA_RS, GROWTH, SEAL, BULK, BULK_COPY, BULK_FASTAVRO, RAW, RAW_GROWTH, LEDGER, PATHWAY),
-    *(WRITTEN, AS_OF, CHANGES, OF_TIME, MANY, TABLES, LINGER, CATALOG, REQUESTS, HOLDS),
+    *(WRITTEN, AS_OF, CHANGES, PUBLISH, OF_TIME, MANY, TABLES, LINGER, CATALOG, REQUESTS, HOLDS),
     *(VERIFY, MEMORY, START, CLUSTER, HUDI),
 )

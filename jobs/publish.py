@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
-from tidelake.errors import ConfigurationError
+from tidelake.errors import ArgumentRefused, ConfigurationError
 from tidelake.publish.publishing import PublishReport, Terms, publish
 from tidelake.publish.schema import record_schema_of_contents
 from tidelake.publish.target import SCHEMA_FILE, FileTarget, KafkaTarget, Target
@@ -74,8 +74,13 @@ def publish_collection(spark: SparkSession, settings: Settings, name: str, asked
 
     Raises:
         ConfigurationError: there is no `kafka` or `registry` block, but it is needed.
+        ArgumentRefused: the collection reads the topic itself.
         TidelakeError: as `publishing.publish` raises.
     """
+    own = settings.collection(name)
+    if asked.to in own.topics and asked.kafka == (own.source == "kafka"):
+        rule = f"but '{name}' reads this topic, and would read what it publishes"
+        raise ArgumentRefused("to", asked.to, rule, "publish to another topic")
     catalog, target = Catalog(Store(settings.store), settings.writer), target_of(settings, asked)
     terms = Terms(
         published_from=asked.published_from,

@@ -67,7 +67,7 @@ def build_jobs(
                 selection=proven | checks | merges | published,
                 config=options(compact=True),
                 executor_def=executor,
-                description="For all collections: ingest, seal, validate new times, publish, and merge within a budget.",
+                description="For all collections: ingest, seal, validate new times, publish, merge within a budget.",
             ),
             define_asset_job(
                 environment.job(CURRENT),

@@ -833,7 +833,7 @@ class PublishedTopicUnknown(InvalidUsage):
     collection: str
     topic: str
     fact = "'{collection}' is not published to '{topic}'"
-    hint = "`tidelake status {collection} --json` lists the topics that it is published to"
+    hint = "`tidelake holds {collection}` shows the topics that it is published to"
 
 
 class NoCheckout(InvalidUsage):

@@ -305,7 +305,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.PublishedTopicUnknown: Entry(
         "The name of the topic is spelled differently, or somebody has given up the publication in the meantime.",
         "Correct the name. To publish to the topic, leave `--stop` out.",
-        ("tidelake publish NAME --to TOPIC",),
+        ("tidelake holds NAME", "tidelake publish NAME --to TOPIC"),
     ),
     errors.NoCheckout: Entry(
         "Tidelake was installed without its jobs.",
