@@ -48,13 +48,13 @@ def test_what_was_published_to_a_broker_gives_the_same_contents_in_another_lake(
     assert broker.ends(topic) == ends, "what the topic states was stated again"
     record = published_of(lake).record_schema
     block = {"family": "plain", "schema": record}
+    other = KafkaLake(tmp_path / "other", spark, broker, block, topic=topic)
     if confluent:
-        block |= {"encoding": "confluent"}
+        other.document["registry"] = {"url": registry.url, "cache": "cache"}
+        other.document["collections"][NAME]["encoding"] = "confluent"
+        other.settings = other.written()
         known = SchemaRegistry(lake.settings.registry).schemas_of(f"{topic}-value")  # type: ignore[arg-type]
         assert known == {published_of(lake).schema_id: cdcv2_schema(record)}
-    other = KafkaLake(tmp_path / "other", spark, broker, block, topic=topic)
-    other.document["registry"] = {"url": registry.url, "cache": "cache"}
-    other.settings = other.written()
     other.run()
     assert other.quarantined() == []
     check_equal(lake, other, range(6))

@@ -67,8 +67,10 @@ def test_values_of_every_type_are_published_as_they_are(tmp_path: Path, spark: S
     assert found.rows is not None
     assert count(found, found.rows) == Counts(3, 3, 0, 0)
     reader = AvroCodec(published_of(lake).record_schema)
-    (batch,) = (message for message in published_messages(lake) if isinstance(message, Updates))
-    assert all(reader.encode_data(update.data) == reader.identity(update.data) for update in batch.batch)
+    batches = [message.batch for message in published_messages(lake) if isinstance(message, Updates)]
+    data = [update.data for batch in batches for update in batch]
+    assert len(data) == 3
+    assert all(reader.encode_data(row) == reader.identity(row) for row in data)
 
 
 def test_collections_that_differ_are_compared_by_rows_and_by_columns(tmp_path: Path, spark: SparkSession) -> None:
@@ -102,14 +104,13 @@ def test_publishing_stops_before_a_key_in_error_unless_the_first_call_skips_erro
     lake.put(item(1, 10), item(2, 20))
     lake.run()
     publish_lake(lake)
-    good = published_of(lake).frontier
     lake.put({"key": {"id": 1}, "value": {"id": 1, "price": "none"}})
     lake.run()
     for _ in range(2):
         with pytest.raises(KeysInError):
             publish_lake(lake)
-    assert published_of(lake).frontier == good
     upper = lake.table.value("upper") or 0
+    assert published_of(lake).frontier == upper - 1, "the times before the error are good"
     assert publish_lake(lake, "new", skip_errors=True).frontier == upper
     lake.put(item(1, 11))
     lake.run()
