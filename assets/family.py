@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypedDict
+from typing import Any
 
 from dagster import (
     AssetExecutionContext,
@@ -27,6 +27,7 @@ from dagster import (
 )
 
 import tidelake
+from assets.attributes import Attributes
 from assets.metadata import Metadata, current_metadata, declared_metadata
 from assets.names import Names
 from assets.publishing import build_published
@@ -49,21 +50,11 @@ class Family:
 
 def build_assets(names: Names, settings: CollectionSettings, family: Family) -> list[AssetsDefinition]:
     """Build the assets of a collection: what is proven, its contents as a table, and the topic it is published to."""
-    published = build_published(names, settings, **_shared(settings, family))
+    published = build_published(names, settings, _shared(settings, family))
     return [_collection(names, settings, family), _current(names, settings, family), *published]
 
 
-class _Shared(TypedDict):
-    """The attributes that both assets of a collection have."""
-
-    group_name: str
-    kinds: set[str]
-    tags: dict[str, str]
-    owners: list[str]
-    code_version: str
-
-
-def _shared(settings: CollectionSettings, family: Family) -> _Shared:
+def _shared(settings: CollectionSettings, family: Family) -> Attributes:
     return {
         "group_name": family.name,
         "kinds": {"spark", "deltalake"},

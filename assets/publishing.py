@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Iterator
-from typing import Any
 
 from dagster import AssetExecutionContext, AssetsDefinition, DataVersion, MaterializeResult, asset
 
+from assets.attributes import Attributes
 from assets.names import Names
 from assets.steps import lake_of, options_of, step_of
 from tidelake.settings.collection import CollectionSettings
 
 
-def build_published(names: Names, settings: CollectionSettings, **shared: Any) -> list[AssetsDefinition]:
+def build_published(names: Names, settings: CollectionSettings, shared: Attributes) -> list[AssetsDefinition]:
     """Build the asset of a collection's published topic; none if it is not published.
 
     Args:
