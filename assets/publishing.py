@@ -1,7 +1,5 @@
 """The asset `published`: a collection stated as CDCv2 in a topic, if its settings have a `publish` block."""
 
-from __future__ import annotations
-
 import time as clock
 from collections.abc import Iterator
 
