@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from tidelake.codec.avro import AvroCodec
 from tidelake.errors import (
     CodecError,
+    MalformedMessage,
     PublishedTopicContradicts,
     PublishedTopicCut,
     PublishedTopicForeign,
@@ -170,14 +171,14 @@ def _statements(spark: SparkSession, collection: str, published: PublishedTopic,
     own = rows.where("is_progress").select("partition", "offset", "value", "shards")
     for row in own.toArrow().sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist():
         try:
-            document = codec.decode_progress(row["value"][len(header) :])
-        except CodecError as error:
-            problem = f"offset {row['offset']} of partition {row['partition']} is not a statement: {error.detail}"
+            message = codec.decode(row["value"][len(header) :])
+            shards, of = shards_of(row["shards"] or "")
+        except (CodecError, MalformedMessage, ValueError) as error:
+            problem = f"offset {row['offset']} of partition {row['partition']} is not a statement of a publisher"
             raise PublishedTopicContradicts(collection, published.topic, problem) from error
-        counts = [(entry["time"], entry["count"]) for entry in document["counts"]]
-        shards, of = shards_of(row["shards"])
-        progress = Progress(document["lower"], document["upper"], counts)
-        stated.append(Stated(row["partition"], row["offset"], progress, shards, of))
+        assert isinstance(message, Progress)
+        if not message.lower.is_empty:  # or else it covers nothing
+            stated.append(Stated(row["partition"], row["offset"], message, shards, of))
     return stated
 
 

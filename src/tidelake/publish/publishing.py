@@ -123,10 +123,11 @@ def begin(catalog: Catalog, name: str, target: Target, terms: Terms) -> Publishe
     entry = catalog.find(name).entry
     found = published_topics.topic_of(entry, target.source, target.name)
     if found is None:
-        identity, offsets = target.identify(), target.offsets()
+        offsets = target.offsets()
         held = sum(end - first for first, end in offsets.values())
         if held:
             raise PublishedTopicNotEmpty(name, target.name, held)
+        identity = target.identify(creates=True)
         proposed = _proposal(target, identity, {part: end for part, (_, end) in offsets.items() if end}, terms)
         entry = catalog.update(name, lambda newest: published_topics.begin(newest, _filled(newest, proposed, terms)))
         reach("publish.after_begin")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from tidelake.errors import TopicUnwritable
+from tidelake.errors import FolderMissing, MalformedTopic, TopicUnwritable
 from tidelake.spark.engine_errors import engine_fact
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
@@ -45,8 +45,11 @@ class Target(Protocol):
     name: str
     """The name, path or URI under which the entry of a collection remembers the topic."""
 
-    def identify(self) -> str | None:
-        """Return what identifies the topic if its name is reused. A folder without a topic becomes one.
+    def identify(self, creates: bool = False) -> str | None:
+        """Return what identifies the topic if its name is reused; None if nothing does.
+
+        Args:
+            creates: whether a folder becomes a topic if it is none.
 
         Raises:
             TopicMissing, TopicUnreachable: the brokers have no such topic, or do not answer.
@@ -57,7 +60,7 @@ class Target(Protocol):
         """Return the topic for reading."""
 
     def offsets(self) -> dict[int, tuple[int, int]]:
-        """Return the first offset and the end of each partition that has one."""
+        """Return the first offset and the end of each partition; none if there is no topic."""
 
     def write(self, messages: DataFrame, size: int, headers: Headers, partition: int) -> None:
         """Append messages; they are durable afterwards. After an error, any part of them may be there.
@@ -88,14 +91,20 @@ class FileTarget:
         self.folder, self.name = folder, name
         self._topic = FileTopic(folder)
 
-    def identify(self) -> str | None:
+    def identify(self, creates: bool = False) -> str | None:
         """See `Target.identify`. The identity is in a file that only the first publisher can create."""
-        blobs.make_folder(self.folder)
         marker = self.folder / MARKER
-        if not blobs.exists(marker):
+        if creates and not blobs.exists(marker):
+            blobs.make_folder(self.folder)
             with suppress(FileExistsError):
                 blobs.create(marker, json.dumps({"id": secrets.token_hex(16)}).encode())
-        return str(json.loads(blobs.read(marker))["id"])
+        try:
+            return str(json.loads(blobs.read(marker))["id"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, KeyError) as error:
+            fix = "restore it, or publish to a new topic"
+            raise MalformedTopic(str(marker), "does not identify a published topic", fix) from error
 
     def topic(self) -> Topic:
         """See `Target.topic`."""
@@ -103,7 +112,10 @@ class FileTarget:
 
     def offsets(self) -> dict[int, tuple[int, int]]:
         """See `Target.offsets`."""
-        return self._topic.held_offsets()
+        try:
+            return self._topic.held_offsets()
+        except FolderMissing:
+            return {}
 
     def write(self, messages: DataFrame, size: int, headers: Headers, partition: int) -> None:
         """See `Target.write`. The driver numbers the messages, some of Spark's partitions at a time."""
@@ -161,7 +173,7 @@ class KafkaTarget:
         self.cluster, self.name = cluster, name
         self._topic = KafkaTopic(cluster, name)
 
-    def identify(self) -> str | None:
+    def identify(self, creates: bool = False) -> str | None:
         """See `Target.identify`. The cluster gives each topic an id when it is created."""
         identity = self.cluster.topic(self.name).identity
         return None if identity is None else str(identity)
