@@ -305,7 +305,8 @@ class _Publisher:
         if start <= first:
             if first > last and not closed:
                 return False
-            self.write(collection, self.initial(collection, first), start, first, closed and first >= last, shards)
+            updates, through = self.initial(collection, table, last)
+            self.write(collection, updates, start, through, closed and through >= last, shards)
             return True
         after = start - 1
         if after >= last:
@@ -318,18 +319,27 @@ class _Publisher:
         self.write(collection, None if is_empty else updates, start, through, closed and through >= last, shards)
         return True
 
-    def initial(self, collection: Collection, at: int) -> DataFrame:
-        """Return the contents AS OF a time as updates at that time."""
+    def initial(self, collection: Collection, table: OpenTable, last: int) -> tuple[DataFrame | None, int]:
+        """Return the initial contents as updates at their time; if that is `since`, with the changes after it."""
+        at, files = self.published.published_from, table.files()
+        if collection.readable_range(table)[0] == (at,) and last > at:
+            return self.changes(collection, None, whole_times(files, at - 1, last, self.terms.rows_max))
+        if not any(file.reach[0] <= at for file in files):
+            return None, at
         found = snapshot(self.spark, collection, at, self.columns, skip_errors=self.published.skip_errors)
-        return found.contents.withColumn(TIME, F.lit(at).cast("bigint"))
+        return found.contents.withColumn(TIME, F.lit(at).cast("bigint")), at
 
-    def changes(self, collection: Collection, after: int, through: int) -> tuple[DataFrame, int]:
-        """Return the changes after a time, up to another one or up to the first key in error."""
-        skips = self.published.skip_errors
+    def changes(self, collection: Collection, after: int | None, through: int) -> tuple[DataFrame, int]:
+        """Return the changes after a time, up to another one or up to the first key in error.
+
+        None stands for the initial contents, at `since`, and the changes after them.
+        """
+        skips, first = self.published.skip_errors, self.published.published_from - 1 if after is None else after
+        through = max(through, first + 1)
         try:
             return changes(self.spark, collection, after, through, self.columns, skip_errors=skips).updates, through
         except KeysInError as error:
-            if not after < error.as_of - 1 < through:
+            if not first < error.as_of - 1 < through:
                 raise
             through = error.as_of - 1
         return changes(self.spark, collection, after, through, self.columns, skip_errors=skips).updates, through
