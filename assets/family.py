@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypedDict
+from typing import Any
 
 from dagster import (
     AssetExecutionContext,
@@ -27,9 +27,11 @@ from dagster import (
 )
 
 import tidelake
+from assets.attributes import Attributes
 from assets.metadata import Metadata, current_metadata, declared_metadata, published_metadata
 from assets.names import Names
 from assets.options import RunOptions
+from assets.publishing import build_published
 from assets.steps import build_ingest, build_seal, lake_of, options_of, step_of, topic_inputs
 from tidelake.settings.collection import CollectionSettings
 
@@ -48,21 +50,12 @@ class Family:
 
 
 def build_assets(names: Names, settings: CollectionSettings, family: Family) -> list[AssetsDefinition]:
-    """Build the assets of a collection: what is proven, and the published contents."""
-    return [_collection(names, settings, family), _current(names, settings, family)]
+    """Build the assets of a collection: what is proven, its contents as a table, and the topic it is published to."""
+    published = build_published(names, settings, _shared(settings, family))
+    return [_collection(names, settings, family), _current(names, settings, family), *published]
 
 
-class _Shared(TypedDict):
-    """The attributes that both assets of a collection have."""
-
-    group_name: str
-    kinds: set[str]
-    tags: dict[str, str]
-    owners: list[str]
-    code_version: str
-
-
-def _shared(settings: CollectionSettings, family: Family) -> _Shared:
+def _shared(settings: CollectionSettings, family: Family) -> Attributes:
     return {
         "group_name": family.name,
         "kinds": {"spark", "deltalake"},

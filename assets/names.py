@@ -23,6 +23,10 @@ class Names:
         """Return the key of the contents at upper, as a plain table."""
         return AssetKey([self.lake, name, "current"])
 
+    def published(self, name: str) -> AssetKey:
+        """Return the key of the topic that a collection is published to."""
+        return AssetKey([self.lake, name, "published"])
+
     def topic(self, source: str, topic: str) -> AssetKey:
         """Return the key of a topic. It has four parts, so it never equals the key of a collection or its table."""
         return AssetKey([self.lake, "topics", source, topic])

@@ -24,6 +24,7 @@ from benchmarks.lines import Results
 from benchmarks.lingering import measure_linger
 from benchmarks.many import measure_many
 from benchmarks.measure import Samples, machine
+from benchmarks.publications import measure_publications
 from benchmarks.publishing import measure_publishing
 from benchmarks.raw import GROWTH, measure_raw, measure_raw_ticks
 from benchmarks.reads import measure_reads
@@ -143,8 +144,10 @@ def tasks(quick: bool, large: bool) -> list[Task]:
         Task("reads", 10 * _M, 150, measure_reads),
         Task("changes", _M, 60, measure_changes),
         Task("changes", 10 * _M, 120, measure_changes),
-        Task("publishing", _M, 90, measure_publishing),
-        Task("publishing", 10 * _M, 300, measure_publishing),
+        Task("publications", _M, 90, measure_publications),
+        Task("publications", 10 * _M, 300, measure_publications),
+        Task("publish", _M, 60, measure_publishing),
+        Task("publish", 10 * _M, 200, measure_publishing),
         Task("verify", 10 * _M, 60, measure_verify),
         Task("catalog", 1_000, 120, measure_catalogs),
         Task("holds", 10_000, 400, measure_holds),

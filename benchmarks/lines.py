@@ -16,6 +16,7 @@ from benchmarks import (
     held,
     lingering,
     many,
+    publications,
     publishing,
     raw,
     reads,
@@ -278,16 +279,23 @@ def _changes_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Li
     yield Line(row, f"{following.TICK}, {state}", following.TWO_READS, ratio, None)
 
 
-def _publishing_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
-    row, state = targets.PUBLISHING, f"{rows / 1e6:g} M rows"
+def _publications_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row, state = targets.PUBLICATIONS, f"{rows / 1e6:g} M rows"
     bound = 1.5 if rows >= 10_000_000 else None
-    for name in (publishing.BOTH, publishing.PUBLICATION):
-        ratio = 1 / samples.ratio(name, publishing.MERGE)
-        target = bound if name == publishing.BOTH else None
-        yield Line(row, f"{name}, {state}", publishing.MERGE, ratio, target, at_most=True, note=samples.cut)
-    yield Line(row, f"{publishing.PUBLICATION}, {state}", "", samples.median(publishing.PUBLICATION), None, " s")
-    rebuilt = samples.ratio(publishing.PUBLICATION, publishing.REBUILD)
-    yield Line(row, f"{publishing.PUBLICATION}, {state}", publishing.REBUILD, rebuilt, None)
+    for name in (publications.BOTH, publications.PUBLICATION):
+        ratio = 1 / samples.ratio(name, publications.MERGE)
+        target = bound if name == publications.BOTH else None
+        yield Line(row, f"{name}, {state}", publications.MERGE, ratio, target, at_most=True, note=samples.cut)
+    yield Line(row, f"{publications.PUBLICATION}, {state}", "", samples.median(publications.PUBLICATION), None, " s")
+    rebuilt = samples.ratio(publications.PUBLICATION, publications.REBUILD)
+    yield Line(row, f"{publications.PUBLICATION}, {state}", publications.REBUILD, rebuilt, None)
+
+
+def _publish_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row, what = targets.PUBLISH, f"{rows / 1e6:g} M updates"
+    for other, bound in ((publishing.AVRO, 2.0), (publishing.CHANGES, None)):
+        ratio = 1 / samples.ratio(publishing.PUBLISHED, other)
+        yield Line(row, what, other, ratio, bound, at_most=True, note=samples.cut)
 
 
 def _bytes_lines(updates: int, samples: Samples, measurement: str) -> Iterator[Line]:
@@ -357,7 +365,8 @@ _LINES = {
     "many": _many_lines,
     "reads": _reads_lines,
     "changes": _changes_lines,
-    "publishing": _publishing_lines,
+    "publications": _publications_lines,
+    "publish": _publish_lines,
     "bytes": _bytes_lines,
     "pathway": _pathway_lines,
     "cluster": _cluster_lines,

@@ -1,58 +1,46 @@
-"""A tick and the publication of its changes, compared with a MERGE of the same rows that every engine can read."""
+"""Publishing a whole collection to a folder, compared with Spark, which only writes the same rows as Avro files."""
 
 from __future__ import annotations
 
-from benchmarks.bench import Bench, Lake
-from benchmarks.data import Stream, Ticks, state_rows
-from benchmarks.measure import Measured, Samples
-from benchmarks.peers import MergeTable
-from benchmarks.states import seed_state
-from jobs import current
-from tidelake.read.current import CurrentReport
+import shutil
 
-BOTH, PUBLICATION, REBUILD = "tick and current", "current, after a tick", "current --rebuild"
-MERGE = "MERGE tuned, without vectors"
+from benchmarks.bench import Bench, Lake
+from benchmarks.data import UPDATES_PER_TIME, Stream
+from benchmarks.measure import Measured, Samples
+from benchmarks.states import seed_state
+from tidelake.publish.publishing import Terms, publish
+from tidelake.publish.target import FileTarget
+from tidelake.read.changes import changes
+from tidelake.storage.location import locate
+from tidelake.store.catalog import Catalog
+from tidelake.store.layout import Store
+
+PUBLISHED, AVRO, CHANGES = "published, and read back", "Spark writing the same rows as Avro", "changes written as Avro"
 _NAME = "orders"
 
 
 def measure_publishing(bench: Bench, rows: int) -> Samples:
-    """Measure standard ticks of 100,000 updates of uniform keys on `rows` rows, each followed by a publication."""
-    bench.say(f"publishing ticks on {rows:,} rows")
+    """Measure the publication of `rows` updates to a new topic in each round."""
+    bench.say(f"publishing {rows:,} updates")
     root, spark = bench.folder(f"publishing-{rows}"), bench.spark
-    lake = Lake(spark, root, {_NAME: "upsert"}, keep={_NAME: 1})
-    stream = Stream(rows, "upsert")
-    made = root / "made"
-    made.mkdir()
-    ticks = Ticks(spark, stream, made, _NAME, 0)
-    ticks.make(2 * (bench.rounds + 1))
-    seed_state(lake, _NAME, stream)
-    lake.run(_NAME, current.run)
-    table = MergeTable(spark, root / "merge", vectors=False)
-    table.create(state_rows(spark, stream))
+    lake = Lake(spark, root, {_NAME: "plain"})
+    seed_state(lake, _NAME, Stream(rows, "plain", state_updates_per_time=UPDATES_PER_TIME))
+    catalog, out, plain = Catalog(Store(lake.settings.store)), root / "out", root / "rows"
+    changes(spark, lake.collection(_NAME), None).updates.write.parquet(str(plain))
 
-    def tick(number: int) -> None:
-        lake.add_file(_NAME, ticks.file(number))
-        lake.tick(_NAME)
+    def published(number: int) -> Measured:
+        target = FileTarget(locate(out / f"published-{number}"), f"published-{number}")
+        return bench.meter.measure(lambda: publish(spark, catalog, _NAME, target, Terms()), [out])
 
-    def publish() -> None:
-        done = current.run(spark, lake.settings.only((_NAME,))).results[_NAME]
-        assert isinstance(done, CurrentReport) and done.how == "followed", done
+    def avro(number: int) -> Measured:
+        shutil.rmtree(out / "avro", ignore_errors=True)
+        return bench.meter.measure(
+            lambda: spark.read.parquet(str(plain)).write.format("avro").save(str(out / "avro")), [out]
+        )
 
-    def both(number: int) -> Measured:
-        def work() -> None:
-            tick(2 * number)
-            publish()
+    def changes_as_avro(number: int) -> Measured:
+        shutil.rmtree(out / "changes", ignore_errors=True)
+        found = changes(spark, lake.collection(_NAME), None).updates
+        return bench.meter.measure(lambda: found.write.format("avro").save(str(out / "changes")), [out])
 
-        return bench.meter.measure(work, [lake.store])
-
-    def only_current(number: int) -> Measured:
-        tick(2 * number + 1)
-        return bench.meter.measure(publish, [lake.store])
-
-    def rebuild(number: int) -> Measured:
-        return bench.meter.measure(lambda: current.run(spark, lake.settings.only((_NAME,)), rebuild=True), [lake.store])
-
-    def merge(number: int) -> Measured:
-        return bench.meter.measure(lambda: table.tick(ticks.file(2 * number)), [table.folder])
-
-    return bench.interleave({BOTH: both, PUBLICATION: only_current, MERGE: merge, REBUILD: rebuild})
+    return bench.interleave({PUBLISHED: published, AVRO: avro, CHANGES: changes_as_avro})

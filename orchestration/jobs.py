@@ -44,6 +44,9 @@ def build_jobs(
     checks = AssetSelection.checks_for_assets(*keys, *refused)
     merges = AssetSelection.checks(*(merges_key(names, collection.name) for collection in collections))
     currents = AssetSelection.assets(*(names.current(collection.name) for collection in collections)).without_checks()
+    published = AssetSelection.assets(
+        *(names.published(collection.name) for collection in collections if collection.publish is not None)
+    ).without_checks()
     executor: ExecutorDefinition = in_process_executor
 
     def options(**values: Any) -> RunConfig:
@@ -61,10 +64,10 @@ def build_jobs(
             *([observe] if topics else []),
             define_asset_job(
                 environment.job(TICK),
-                selection=proven | checks | merges,
+                selection=proven | checks | merges | published,
                 config=options(compact=True),
                 executor_def=executor,
-                description="For all collections: ingest, seal, validate new times, and merge within a budget.",
+                description="For all collections: ingest, seal, validate new times, publish, merge within a budget.",
             ),
             define_asset_job(
                 environment.job(CURRENT),

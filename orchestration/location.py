@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from dagster import (
     AssetCheckKey,
+    AssetKey,
     AssetsDefinition,
     AssetSpec,
     Definitions,
@@ -125,10 +126,16 @@ def _selections(names: Names, collections: Sequence[CollectionSettings]) -> dict
         return [spec.key for spec in validation_specs(names, collection)]
 
     return {
-        TICK: lambda: [([names.collection(own.name)], checks_of(names, own)) for own in collections],
+        TICK: lambda: [(_of_a_tick(names, own), checks_of(names, own)) for own in collections],
         CURRENT: lambda: [([names.current(own.name)], checks(own)) for own in collections],
         NIGHTLY: lambda: [([], checks_of(names, own)) for own in collections],
     }
+
+
+def _of_a_tick(names: Names, collection: CollectionSettings) -> list[AssetKey]:
+    """Return the assets of a collection that a tick materializes."""
+    published = [] if collection.publish is None else [names.published(collection.name)]
+    return [names.collection(collection.name), *published]
 
 
 def _assets_of(names: Names, collection: CollectionSettings) -> list[AssetsDefinition]:

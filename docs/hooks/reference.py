@@ -115,6 +115,13 @@ def registry_settings() -> str:
     return settings_table(RegistrySettings)
 
 
+def publish_settings() -> str:
+    """Return a table of the keys of a collection's `publish` block."""
+    from tidelake.settings.publish import PublishSettings
+
+    return settings_table(PublishSettings)
+
+
 def s3_settings() -> str:
     """Return a table of the keys of the `s3` block."""
     from tidelake.settings.object_store import S3Settings
@@ -181,6 +188,7 @@ def values_of(annotation: Any) -> str:
         "bool": "`true` `false`",
         "Secret": "place",
         "timedelta": "duration",
+        "PublishSettings": "block",
     }
     return words.get(name, name)
 
@@ -357,6 +365,7 @@ def variables() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "settings": top_level_settings,
     "settings.collection": collection_settings,
+    "settings.publish": publish_settings,
     "settings.kafka": kafka_settings,
     "settings.registry": registry_settings,
     "settings.object_store": s3_settings,

@@ -15,6 +15,7 @@ from tidelake.store.failpoints import (
     EVOLUTION_FAILPOINTS,
     FAILPOINTS,
     LIFE_FAILPOINTS,
+    PUBLISH_FAILPOINTS,
     RAW_FAILPOINTS,
     RETENTION_FAILPOINTS,
     TABLES,
@@ -32,7 +33,7 @@ def test_the_code_reaches_exactly_the_declared_failpoints() -> None:
             for name, table in re.findall(r'\breach\("([a-z_.]+)"(, [a-z_.]+)?\)', path.read_text(encoding="utf-8")):
                 called |= {f"{name}.{suffix}" for suffix in suffixes} if table else {name}
     declared = {*FAILPOINTS, *RAW_FAILPOINTS, *EVOLUTION_FAILPOINTS, *BRING_OVER_FAILPOINTS}
-    declared |= {*LIFE_FAILPOINTS, *TRANSACTION_FAILPOINTS, *RETENTION_FAILPOINTS}
+    declared |= {*LIFE_FAILPOINTS, *PUBLISH_FAILPOINTS, *TRANSACTION_FAILPOINTS, *RETENTION_FAILPOINTS}
     assert called == declared
     assert len(set(FAILPOINTS)) == len(FAILPOINTS) >= 40
 

@@ -19,7 +19,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from jobs import compact, current, ingest, seal, validate
+from jobs import compact, current, ingest, publish, seal, validate
 from jobs.job import Report
 from tests.lakes.early_sweeps import sweep_early
 from tests.lakes.lake import NAME
@@ -101,6 +101,11 @@ class Steps:
 
     def current(self) -> Report:
         return current.run(self.spark, self.settings)
+
+    def publish(self, terms: str) -> Report:
+        """Publish to `prices_out`; the terms are JSON."""
+        asked = publish.Asked(str(self.settings.file.parent / "out" / "prices_out"), **json.loads(terms))
+        return Report("publish", {NAME: publish.publish_collection(self.spark, self.settings, NAME, asked)})
 
     def decide(self) -> Report:
         self.catalog.decide(NAME, Count(time=_FAR, count=0, reason="tested", at_ms=0))

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.spark
 
 TOKEN = re.compile(r"[0-9a-f]{32}\.[0-9a-f]{16}\.[0-9a-f]{32}")
 _NAMES = (
-    *("append-only", "debezium", "following-changes", "holding-a-time", "keeping-and-forgetting", "several-tables"),
-    *("reading-at-a-time", "transactions", "upsert"),
+    *("append-only", "debezium", "following-changes", "holding-a-time", "keeping-and-forgetting"),
+    *("moving-a-collection", "publishing", "reading-at-a-time", "several-tables", "transactions", "upsert"),
 )
 GUIDES = [PROJECT / "docs" / "guides" / f"{name}.md" for name in _NAMES]
 

@@ -13,6 +13,7 @@ from tidelake import __version__
 from tidelake.cli import jobs
 from tidelake.cli.at import at
 from tidelake.cli.changes import changes
+from tidelake.cli.compare import compare
 from tidelake.cli.debug import debug, is_debugging
 from tidelake.cli.diff import diff
 from tidelake.cli.doctor import doctor
@@ -27,6 +28,7 @@ from tidelake.cli.life import drop, gc, rename
 from tidelake.cli.lists import late, quarantine, times
 from tidelake.cli.metrics import metrics
 from tidelake.cli.path import path
+from tidelake.cli.publish import publish
 from tidelake.cli.read import read
 from tidelake.cli.render import printable
 from tidelake.cli.replay import replay
@@ -74,8 +76,8 @@ def options(
 for _job in (jobs.run, jobs.ingest, jobs.seal, jobs.validate, jobs.compact, jobs.current):
     app.command()(_job)
 for _command in (
-    status, explain, trace, history, path, view, read, sql, at, diff, changes, subscribe, quarantine, times, late, hold,
-    holds, release, fence, verify, repair, upgrade, rename, drop, gc, doctor, init, metrics, errors,
+    status, explain, trace, history, path, view, read, sql, at, diff, compare, changes, subscribe, publish, quarantine,
+    times, late, hold, holds, release, fence, verify, repair, upgrade, rename, drop, gc, doctor, init, metrics, errors,
 ):  # fmt: skip
     app.command()(_command)
 add_generate(app)

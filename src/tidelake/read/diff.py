@@ -82,9 +82,9 @@ def difference(
         rows = form.contents(
             between, names, lambda all_columns: all_columns if where is None else all_columns.where(where)
         )
-        rows = rows if times == (first, last) else _negated(rows)
+        rows = rows if times == (first, last) else negated(rows)
     else:
-        rows = add_up(after.contents.unionByName(_negated(before.contents)), names)
+        rows = add_up(after.contents.unionByName(negated(before.contents)), names)
     key = collection.entry.key if set(collection.entry.key) <= set(names) else ()
     return Difference(*times, after.since, after.upper, after.closed, table.version, rows, key)
 
@@ -96,7 +96,7 @@ def _rows_between(spark: SparkSession, collection: Collection, table: OpenTable,
     return rows.where((F.col(TIME) > first) & (F.col(TIME) <= last))
 
 
-def _negated(rows: DataFrame) -> DataFrame:
+def negated(rows: DataFrame) -> DataFrame:
     """Return the same rows with negated diffs. The least int64 has no negation, and becomes two rows."""
     half = F.lit(2**62)
     diffs = F.when(F.col(DIFF) == INT64_MIN, F.array(half, half)).otherwise(F.array(-F.col(DIFF)))

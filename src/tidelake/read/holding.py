@@ -288,9 +288,11 @@ def held_too_long(collection: Collection, age_max_s: int) -> list[str]:
 def _held(entry: Entry, capability: Capability, rows: int, size: int, updates: Location) -> HeldTime:
     hold = capability.hold
     pin = None if hold is None else hold.pinned_seq
+    topics = (topic.topic for topic in entry.published_topics if topic.id == capability.id)
+    purpose = next((f"published to {topic}" for topic in topics), "")
     return HeldTime(
         id=capability.id,
-        purpose="" if hold is None else hold.purpose,
+        purpose=purpose if hold is None else hold.purpose,
         since=capability.since[0],
         acquired_at_ms=entry.created_at_ms if hold is None else hold.acquired_at_ms,
         renewed_at_ms=entry.created_at_ms if hold is None else hold.renewed_at_ms,

@@ -149,6 +149,39 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "Records that were accepted stay. Correct the cause, and play the recording into a new topic.",
         ("tidelake topic --help",),
     ),
+    errors.PublishedTopicForeign: Entry(
+        "Another producer was pointed at the topic, or another collection, or another lake, is published to it.",
+        "Nothing more is written to the topic, and the hold of the collection stays where it is. Find the other "
+        "writer, and publish to a topic that nobody else may write to. Then give up the old one.",
+        (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
+    ),
+    errors.PublishedTopicCut: Entry(
+        "Retention deleted messages before the next run read them back, or a file of the topic was removed.",
+        "Give the topic a retention that suits its readers. Readers that had read everything before the gap can "
+        "continue: state its times once more. New readers need a new topic.",
+        ("tidelake publish NAME --to TOPIC --accept-cut", "tidelake publish NAME --to NEW_TOPIC"),
+    ),
+    errors.PublishedTopicRecreated: Entry(
+        "The topic was deleted and created again, truncated, or restored from an older copy; or a folder was replaced.",
+        "Nothing was written. Publish to a new topic, or give up the old publication and begin anew in the empty one.",
+        ("tidelake publish NAME --to TOPIC --stop", "tidelake publish NAME --to TOPIC"),
+    ),
+    errors.PublishedTopicNotEmpty: Entry(
+        "The topic belongs to something else, or an earlier publication to it was given up.",
+        "Nothing was written. Choose a topic that is empty.",
+        ("tidelake publish NAME --to NEW_TOPIC",),
+    ),
+    errors.PublishedTopicContradicts: Entry(
+        "The store was restored from an older copy and has read its sources differently since, or the messages of the "
+        "topic were changed.",
+        "Readers of the topic stop at the time that is named. Publish to a new topic, and give up the old one.",
+        (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
+    ),
+    errors.PublishedTopicBehind: Entry(
+        "The handles were restored from an older copy, which did not know the hold of the topic.",
+        "What the topic lacks cannot be read any more. Publish to a new topic, and give up the old one.",
+        (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
+    ),
     errors.RegistryUnreachable: Entry(
         "The registry is down, or its URL or the credentials are wrong.",
         "Nothing is lost: the next run continues from here. Check the registry, then the settings under `registry:`.",
@@ -310,6 +343,11 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "Only reclocked collections mint times and bind them to offsets.",
         "Use the status of the collection instead.",
         (_STATUS,),
+    ),
+    errors.PublishedTopicUnknown: Entry(
+        "The name of the topic is spelled differently, or somebody has given up the publication in the meantime.",
+        "Correct the name. To publish to the topic, leave `--stop` out.",
+        ("tidelake holds NAME", "tidelake publish NAME --to TOPIC"),
     ),
     errors.NoCheckout: Entry(
         "Tidelake was installed without its jobs.",

@@ -14,6 +14,7 @@ from tidelake.settings.durations import duration_of
 from tidelake.settings.expectations import OwnExpectation
 from tidelake.settings.kafka import KafkaSettings
 from tidelake.settings.object_store import FolderPlace
+from tidelake.settings.publish import PublishSettings
 from tidelake.settings.registry import RegistrySettings, Subject
 from tidelake.settings.row_retention import RowRetention
 from tidelake.settings.source import read_topics
@@ -105,6 +106,9 @@ class CollectionSettings(Frozen):
     """Whether reports show the keys and values of quarantined messages, or only their sizes."""
     owners: tuple[str, ...] = ()
     """Who is responsible, for Dagster: e-mail addresses, and teams as `team:NAME`."""
+
+    publish: PublishSettings | None = None
+    """The topic that Dagster publishes the collection to, as CDCv2: see [Publishing](../guides/publishing.md)."""
 
     expectations: tuple[OwnExpectation, ...] = ()
     """What is expected of the contents, besides the checks that every collection has."""

@@ -41,8 +41,11 @@ def drop(store: Store, name: str) -> Entry:
             raise UnknownCollection(str(store.root), name)
         if newest.dropped is not None:
             return newest
-        readers = tuple(capability for capability in newest.capabilities if capability.kind == "read")
+        # The holds of published topics have no lease: nothing else would end them.
+        published = {topic.id for topic in newest.published_topics}
+        readers = tuple(each for each in newest.capabilities if each.kind == "read" and each.id not in published)
         update = {"since": (), "capabilities": readers, "epoch": newest.epoch + 1, "renaming": None}
+        update["published_topics"] = ()
         return newest.model_copy(update=update | {"dropped": Dropped(at_ms=int(time.time() * 1000))})
 
     entry = change_handles(paths, end)

@@ -102,6 +102,42 @@ class Dropped(BaseModel):
     """Whether its tables exist; `going` while they are being deleted."""
 
 
+class PublishedTopic(BaseModel):
+    """A topic that the collection is published to; see docs/decisions/publishing.md."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: Literal["files", "kafka"]
+    topic: str
+    """Its name, or the path or URI of its folder."""
+    id: str
+    """Random: messages carry it, so that those of other writers are recognised. It is also the id of the hold."""
+    identity: str | None
+    """Identifies the topic if its name may be reused; None if the cluster gives topics no identity."""
+    published_from: int
+    """The topic states the contents AS OF this time, and every later change."""
+    record_schema: dict[str, Any]
+    """The schema of `data`; its columns never change."""
+    encoding: Literal["avro", "confluent"] = "avro"
+    schema_id: int | None = None
+    """With Confluent framing, the id of the CDCv2 schema."""
+    shards: int = 1
+    """The rule in force: data whose hash is `i` modulo this number are stated by shard `i`."""
+    skip_errors: bool = False
+    """Whether keys in error are published as keys without a row."""
+    frontier: int = 0
+    """The topic states every time before it, as read back from the topic; one more than the last if it is closed."""
+    closed: bool = False
+    """Whether the topic states that nothing more will come."""
+    offsets: dict[int, int] = {}
+    """By partition, the offset before which no progress statement reaches the frontier or beyond."""
+
+    @property
+    def last_stated(self) -> int:
+        """The time at which the next changes begin, and which is held."""
+        return max(self.published_from, self.frontier - 1)
+
+
 class Entry(BaseModel):
     """A collection as its handles store it. Framing and envelope never change; columns are only added."""
 
@@ -139,6 +175,8 @@ class Entry(BaseModel):
     """The name that it is about to get; until then, it has its earlier name."""
     dropped: Dropped | None = Field(default=None, exclude_if=lambda dropped: dropped is None)
     """Set if it was dropped: nobody can read it any more, and its name is free."""
+    published_topics: tuple[PublishedTopic, ...] = Field(default=(), exclude_if=lambda topics: not topics)
+    """The topics that it is published to as CDCv2."""
     tables_format: int = Field(default=0, exclude_if=lambda number: number == 0)
     """Each table has at least this format; see `store.format`. 0 is not stored: earlier releases did not store it."""
 

@@ -126,6 +126,15 @@ LIFE_FAILPOINTS: tuple[str, ...] = (
 )
 """Only renaming, dropping and the collection of garbage reach these."""
 
+PUBLISH_FAILPOINTS: tuple[str, ...] = (
+    "publish.after_begin",
+    "publish.after_reshard",
+    "publish.after_follow",
+    "publish.after_updates",
+    "publish.after_progress",
+)
+"""Only publishers reach these."""
+
 BRING_OVER_FAILPOINTS: tuple[str, ...] = (
     "commit.before_call.catalog",
     "commit.after_call.catalog",

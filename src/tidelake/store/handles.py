@@ -100,7 +100,8 @@ def _swap(table: OpenTable, entry: Entry) -> None:
     added = write_run(table.path, run, rows)
     values = {EPOCH: entry.epoch} | ({SINCE: entry.since[0]} if entry.since else {})
     holds = any(capability.hold is not None for capability in entry.capabilities)
-    if holds or entry.ended or entry.renaming is not None or entry.dropped is not None:
+    is_new = holds or entry.ended or entry.published_topics or entry.renaming is not None
+    if is_new or entry.dropped is not None:
         # Earlier releases would ignore leases, and refuse the new fields without naming the format.
         values[FORMAT] = HANDLES_VERSION
     try:

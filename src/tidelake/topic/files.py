@@ -81,6 +81,15 @@ class FileTopic:
                 ends[partition] = max(ends.get(partition, 0), intervals[-1][1])
         return ends
 
+    def held_offsets(self) -> dict[int, Interval]:
+        """Return the first offset and the end of each partition; raises as `end_offsets` does."""
+        held: dict[int, Interval] = {}
+        for file in self._files():
+            for partition, intervals in file.offsets.items():
+                first, end = held.get(partition, (OFFSET_MAX + 1, 0))
+                held[partition] = min(first, *(low for low, _ in intervals)), max(end, intervals[-1][1])
+        return held
+
     def plan(
         self,
         next_offsets: Mapping[int, int],

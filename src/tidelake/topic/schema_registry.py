@@ -72,6 +72,17 @@ class SchemaRegistry:
         ]
         return {entry["id"]: entry["schema"] for entry in registered}
 
+    def register(self, subject: str, schema: Any) -> int:
+        """Register an Avro schema under a subject, and return its id; a schema that is there already keeps its id.
+
+        Raises:
+            RegistryUnreachable: the registry did not answer, or refused the schema.
+        """
+        answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions", {"schema": json.dumps(schema)})
+        if not isinstance(answer, dict) or type(answer.get("id")) is not int:
+            raise RegistryUnreachable(self.settings.url, f"it gave the schema of '{subject}' no id")
+        return int(answer["id"])
+
     def _cached(self, subject: str, version: int) -> dict[str, Any] | None:
         file = self._folder_of(subject) / f"{version}.json"
         return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
@@ -100,11 +111,18 @@ class SchemaRegistry:
 
     def _get(self, path: str) -> Any:
         """Return the registry's answer; None if it is 'not found'."""
+        return self._ask(path)
+
+    def _ask(self, path: str, document: dict[str, Any] | None = None) -> Any:
+        """Return the registry's answer to a question, or to a document; None if it is 'not found'."""
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        data = None if document is None else json.dumps(document).encode()
+        if data is not None:
+            headers["Content-Type"] = "application/vnd.schemaregistry.v1+json"
         if self.settings.username is not None and self.settings.password is not None:
             credentials = f"{self.settings.username}:{read_secret(self.settings.password, 'registry.password')}"
             headers["Authorization"] = f"Basic {base64.b64encode(credentials.encode()).decode('ascii')}"
-        request = urllib.request.Request(self.settings.url.rstrip("/") + path, headers=headers)
+        request = urllib.request.Request(self.settings.url.rstrip("/") + path, data, headers)
         handlers: list[urllib.request.BaseHandler] = [_Redirects()]
         if self.settings.url.startswith("https"):
             ca_file = self.settings.ca_file

@@ -1,0 +1,15 @@
+"""The attributes that all assets of a collection have."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class Attributes(TypedDict):
+    """Arguments of `asset`."""
+
+    group_name: str
+    kinds: set[str]
+    tags: dict[str, str]
+    owners: list[str]
+    code_version: str

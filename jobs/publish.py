@@ -1,0 +1,172 @@
+"""Publish: state in a topic, as CDCv2, what is sealed and what the topic lacks; then let its hold follow the topic."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from jobs.job import Report, log, run_main, run_step
+from tidelake.errors import ArgumentRefused, ConfigurationError
+from tidelake.publish.publishing import PublishReport, Terms, publish
+from tidelake.publish.schema import record_schema_of_contents
+from tidelake.publish.target import SCHEMA_FILE, FileTarget, KafkaTarget, Target
+from tidelake.schema.avro import cdcv2_schema
+from tidelake.settings.lake import Settings
+from tidelake.settings.publish import PublishSettings
+from tidelake.settings.registry import subject_of
+from tidelake.storage import blobs
+from tidelake.store import published_topics
+from tidelake.store.catalog import Catalog
+from tidelake.store.layout import Store
+from tidelake.topic.schema_registry import SchemaRegistry
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person or the settings ask for."""
+
+    to: str
+    """The name of a topic or, for files, also the path or the URI of a folder."""
+    kafka: bool = False
+    confluent: bool = False
+    published_from: int | None = None
+    shards: int | None = None
+    shard: int | None = None
+    skip_errors: bool = False
+    accepts_cut: bool = False
+
+    @classmethod
+    def by_settings(cls, settings: PublishSettings) -> Asked:
+        """Return what a `publish` block asks for."""
+        return cls(
+            settings.to,
+            settings.source == "kafka",
+            settings.encoding == "confluent",
+            shards=settings.shards,
+            skip_errors=settings.skip_errors,
+        )
+
+
+def run(spark: SparkSession, settings: Settings) -> Report:
+    """Publish every collection that has a `publish` block.
+
+    Raises:
+        ConfigurationError: a setting is wrong; nothing was written.
+    """
+    names = tuple(each.name for each in settings.collections if each.publish is not None)
+    if not names:
+        return Report("publish")
+
+    def step(collection: Any, own: Any, report: Report) -> PublishReport:
+        return publish_collection(spark, settings, collection.name, Asked.by_settings(own.publish))
+
+    return run_step(spark, settings.only(names), "publish", step)
+
+
+def publish_collection(spark: SparkSession, settings: Settings, name: str, asked: Asked) -> PublishReport:
+    """Publish one collection.
+
+    Raises:
+        ConfigurationError: there is no `kafka` or `registry` block, but it is needed.
+        ArgumentRefused: the collection reads the topic itself.
+        TidelakeError: as `publishing.publish` raises.
+    """
+    own = settings.collection(name)
+    if asked.to in own.topics and asked.kafka == (own.source == "kafka"):
+        rule = f"but '{name}' reads this topic, and would read what it publishes"
+        raise ArgumentRefused("to", asked.to, rule, "publish to another topic")
+    catalog, target = Catalog(Store(settings.store), settings.writer), target_of(settings, asked)
+    terms = Terms(
+        published_from=asked.published_from,
+        schema_id=_schema_id(settings, catalog, name, asked, target) if asked.confluent else None,
+        skip_errors=asked.skip_errors,
+        shards=asked.shards,
+        shard=asked.shard,
+        accepts_cut=asked.accepts_cut,
+    )
+    report = publish(spark, catalog, name, target, terms)
+    if isinstance(target, FileTarget) and not blobs.exists(target.folder / SCHEMA_FILE):
+        blobs.replace(target.folder / SCHEMA_FILE, schema_text(catalog, name, target).encode())
+    for partition, first in report.cut.items():
+        reason = "a new reader cannot begin with this topic any more"
+        log.warning(
+            "the topic was cut", collection=name, topic=target.name, partition=partition, first=first, fact=reason
+        )
+    for column in report.not_published:
+        log.warning("a column is not published", collection=name, topic=target.name, column=column)
+    log.info(
+        "published",
+        collection=name,
+        topic=target.name,
+        published_from=report.published_from,
+        frontier=None if report.closed else report.frontier,
+        messages=report.messages,
+        updates=report.updates,
+        statements=report.statements,
+    )
+    return report
+
+
+def stop_publishing(settings: Settings, name: str, asked: Asked) -> None:
+    """Give up publishing to a topic: its hold ends, and what the topic states stays.
+
+    Raises:
+        PublishedTopicUnknown: the collection is not published to it.
+    """
+    catalog, target = Catalog(Store(settings.store), settings.writer), target_of(settings, asked)
+    id = published_topics.find_topic(catalog.find(name).entry, target.source, target.name).id
+    catalog.update(name, lambda entry: published_topics.end(entry, id))
+    log.info("publishing ended", collection=name, topic=target.name)
+
+
+def target_of(settings: Settings, asked: Asked) -> Target:
+    """Return the topic to publish to; nothing is read yet.
+
+    Raises:
+        ConfigurationError: it is a Kafka topic, but there is no `kafka` block.
+    """
+    if asked.kafka:
+        if settings.kafka is None:
+            raise ConfigurationError(str(settings.file), "kafka", "is missing", "add a `kafka:` block")
+        from tidelake.topic.cluster import KafkaCluster
+
+        return KafkaTarget(KafkaCluster(settings.kafka), asked.to)
+    if "/" not in asked.to:
+        return FileTarget(blobs.root_of(settings.topics) / asked.to, asked.to)
+    place = asked.to if "://" in asked.to else Path(asked.to).absolute()
+    folder = blobs.root_of(place)
+    return FileTarget(folder, str(folder))
+
+
+def schema_text(catalog: Catalog, name: str, target: Target) -> str:
+    """Return the CDCv2 schema of a topic as JSON: readers need it if messages are bare Avro."""
+    found = published_topics.find_topic(catalog.find(name).entry, target.source, target.name)
+    return json.dumps(cdcv2_schema(found.record_schema), indent=2) + "\n"
+
+
+def _schema_id(settings: Settings, catalog: Catalog, name: str, asked: Asked, target: Target) -> int:
+    """Return the id of the schema: the committed one, or that which the registry gives."""
+    entry = catalog.find(name).entry
+    found = published_topics.topic_of(entry, target.source, target.name)
+    if found is not None and found.schema_id is not None:
+        return found.schema_id
+    if settings.registry is None:
+        raise ConfigurationError(str(settings.file), "registry", "is missing", "add a `registry:` block")
+    schema = cdcv2_schema(record_schema_of_contents(entry))
+    topic = asked.to.rstrip("/").rpartition("/")[2]
+    return SchemaRegistry(settings.registry).register(subject_of("topic", topic, {}, "value"), schema)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the job from spark-submit or the shell."""
+    return run_main(run, __doc__ or "", argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

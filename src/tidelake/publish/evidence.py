@@ -1,0 +1,215 @@
+"""Finds out what a topic states: reads its progress statements back, from where the last reader has left off.
+
+A publisher writes a statement only once all updates that it covers are durable, those of the shards in its headers. So
+what is stated for every shard is in the topic, whoever wrote it. Only progress statements are decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.codec.avro import AvroCodec
+from tidelake.errors import (
+    CodecError,
+    MalformedMessage,
+    PublishedTopicContradicts,
+    PublishedTopicCut,
+    PublishedTopicForeign,
+    PublishedTopicRecreated,
+)
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.intervals import Interval, merge_intervals
+from tidelake.protocol.ledger.ledger import Ledger
+from tidelake.protocol.message import Progress
+from tidelake.protocol.order import INT64_MAX
+from tidelake.publish.messages import confluent_header
+from tidelake.publish.target import Target
+from tidelake.store.entry import PublishedTopic
+
+ID_HEADER, SHARDS_HEADER = "tidelake.published", "tidelake.shards"
+_END = INT64_MAX + 1
+"""The end of an interval that closes the stream: after every time."""
+_PROGRESS_BRANCH = b"\x02"
+_ALL_OFFSETS = 2**62
+
+
+class Stated(NamedTuple):
+    """A progress statement in the topic."""
+
+    partition: int
+    offset: int
+    progress: Progress
+    shards: frozenset[int]
+    """The shards that it stands for."""
+    of: int
+    """The number of shards when it was made."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a topic states, as far as this was needed."""
+
+    by_shard: Mapping[int, int]
+    """By shard, the first time that is not stated for it; `_END` if the stream is closed for it."""
+    offsets: Mapping[int, int]
+    """By partition, the offset from which to read next time."""
+    cut: Mapping[int, int]
+    """By partition, the first offset that is left, if messages before it are gone. They were read back earlier."""
+    since: int
+    """The frontier from which statements were read."""
+
+    def frontier(self, shards: Sequence[int] | None = None) -> int:
+        """Return the first time that is not stated for some of these shards; by default, of all."""
+        return min(self.by_shard[shard] for shard in (self.by_shard if shards is None else shards))
+
+    def is_closed(self, shards: Sequence[int] | None = None) -> bool:
+        """Return whether the topic states that nothing more comes for these shards; by default, for all."""
+        return self.frontier(shards) == _END
+
+
+def shards_text(shards: Sequence[int], of: int) -> str:
+    """Write the shards that a statement stands for.
+
+    >>> shards_text([0, 2], 4), shards_text([0, 1], 2)
+    ('0,2/4', '*/2')
+    """
+    chosen = "*" if len(shards) == of else ",".join(map(str, shards))
+    return f"{chosen}/{of}"
+
+
+def shards_of(text: str) -> tuple[frozenset[int], int]:
+    """Read what `shards_text` has written.
+
+    >>> shards_of("0,2/4") == (frozenset({0, 2}), 4), shards_of("*/2") == (frozenset({0, 1}), 2)
+    (True, True)
+    """
+    chosen, _, number = text.partition("/")
+    of = int(number)
+    return frozenset(range(of) if chosen == "*" else map(int, chosen.split(","))), of
+
+
+def read_evidence(
+    spark: SparkSession, collection: str, published: PublishedTopic, target: Target, accepts_cut: bool = False
+) -> Evidence:
+    """Read back what a topic states.
+
+    Args:
+        spark: the session.
+        collection: the name of the collection, for errors.
+        published: what was committed about the topic, with the offsets up to which it was read back.
+        target: the topic.
+        accepts_cut: whether messages that nobody has read back may be missing.
+
+    Raises:
+        PublishedTopicRecreated: it is another topic, or ends before what was read back.
+        PublishedTopicCut: messages that were not read back are missing, and `accepts_cut` is false.
+        PublishedTopicForeign: somebody else wrote to it.
+        PublishedTopicContradicts: its statements contradict each other.
+
+    Cost: the messages since the statement before the frontier; headers and first bytes, except progress statements.
+    """
+    name = published.topic
+    _check_same(collection, published, target)
+    held = target.offsets()
+    starts = {partition: published.offsets.get(partition, 0) for partition in held}
+    for partition, start in published.offsets.items():
+        end = held.get(partition, (0, 0))[1]
+        if end < start:
+            problem = f"was read back up to offset {start} of partition {partition}, but ends at {end}"
+            raise PublishedTopicRecreated(collection, name, problem)
+    cut = {partition: first for partition, (first, _) in held.items() if first > 0}
+    for partition, first in cut.items():
+        if first > starts[partition]:
+            if not accepts_cut:
+                raise PublishedTopicCut(collection, name, partition, starts[partition], first)
+            starts[partition] = first
+    topic = target.topic()
+    wanted, gaps = topic.plan(starts, _ALL_OFFSETS)
+    for gap in gaps:
+        raise PublishedTopicCut(collection, name, gap.partition, gap.from_offset, gap.to_offset)
+    stated = _statements(spark, collection, published, topic.read(spark, wanted)) if wanted.messages else []
+    by_shard = _coverage(collection, published, stated)
+    frontier = min(by_shard.values())
+    offsets = {partition: end for partition, (_, end) in wanted.intervals.items()}
+    for each in stated:
+        upper = [time for time in each.progress.upper if isinstance(time, int)]
+        if (upper[0] if upper else _END) > frontier:
+            offsets[each.partition] = min(offsets[each.partition], each.offset)
+    return Evidence(by_shard, offsets, cut, published.frontier)
+
+
+def _check_same(collection: str, published: PublishedTopic, target: Target) -> None:
+    identity = target.identify()
+    if published.identity is not None and identity != published.identity:
+        raise PublishedTopicRecreated(collection, published.topic, "was deleted and recreated")
+
+
+def _statements(spark: SparkSession, collection: str, published: PublishedTopic, messages: DataFrame) -> list[Stated]:
+    """Return the progress statements among messages, in the order of partitions and offsets."""
+    header = confluent_header(published.schema_id)
+    start = header + _PROGRESS_BRANCH
+    rows = messages.select(
+        "partition",
+        "offset",
+        "value",
+        _header(ID_HEADER).eqNullSafe(published.id).alias("is_own"),
+        _header(SHARDS_HEADER).alias("shards"),
+        F.substring("value", 1, len(start)).eqNullSafe(F.lit(start)).alias("is_progress"),
+    )
+    place = F.struct("partition", "offset")
+    foreign = rows.where(~F.col("is_own")).agg(F.count(F.lit(1)).alias("number"), F.min(place).alias("first"))
+    found = foreign.collect()[0]
+    if found["number"]:
+        first = found["first"]
+        raise PublishedTopicForeign(collection, published.topic, first["partition"], first["offset"], found["number"])
+    codec, stated = AvroCodec(published.record_schema), []
+    own = rows.where("is_progress").select("partition", "offset", "value", "shards")
+    for row in own.toArrow().sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist():
+        try:
+            message = codec.decode(row["value"][len(header) :])
+            shards, of = shards_of(row["shards"] or "")
+        except (CodecError, MalformedMessage, ValueError) as error:
+            problem = f"offset {row['offset']} of partition {row['partition']} is not a statement of a publisher"
+            raise PublishedTopicContradicts(collection, published.topic, problem) from error
+        assert isinstance(message, Progress)
+        if not message.lower.is_empty:  # or else it covers nothing
+            stated.append(Stated(row["partition"], row["offset"], message, shards, of))
+    return stated
+
+
+def _header(name: str) -> Column:
+    """Return the first header of this name as text; null if there is none."""
+    matching = F.filter("headers", lambda header: header["key"] == name)
+    return F.get(matching, F.lit(0))["value"].cast("string")
+
+
+def _coverage(collection: str, published: PublishedTopic, stated: Sequence[Stated]) -> dict[int, int]:
+    """Return, for each shard by the rule in force, the first time that is not stated."""
+    ledger = Ledger(Antichain.of(published.frontier))
+    covered: dict[int, list[Interval]] = {shard: [] for shard in range(published.shards)}
+    for each in stated:
+        for contradiction in ledger.announce(each.progress):
+            raise PublishedTopicContradicts(collection, published.topic, contradiction.fact)
+        if each.of == published.shards:
+            interval = _interval(each.progress)
+            for shard in each.shards:
+                covered[shard].append(interval)
+    frontier = _END if published.closed else published.frontier
+    return {shard: _end_of(merge_intervals(held), frontier) for shard, held in covered.items()}
+
+
+def _interval(progress: Progress) -> Interval:
+    (lower,), upper = progress.lower, [*progress.upper]
+    assert isinstance(lower, int)
+    end = upper[0] if upper else _END
+    assert isinstance(end, int)
+    return lower, end
+
+
+def _end_of(covered: Sequence[Interval], frontier: int) -> int:
+    return next((high for low, high in covered if low <= frontier < high), frontier)

@@ -1,0 +1,377 @@
+"""Publishes a collection to a topic: states what the topic lacks, then lets the hold follow what the topic has.
+
+All that is stated follows from the collection, the time from which it is published, and its columns. So any number of
+publishers may state the same, die at any moment, and state it again. See docs/decisions/publishing.md.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.errors import (
+    ArgumentRefused,
+    KeysInError,
+    PublishedTopicBehind,
+    PublishedTopicContradicts,
+    PublishedTopicNotEmpty,
+    SinceError,
+)
+from tidelake.protocol.order import INT64_MAX
+from tidelake.publish.evidence import ID_HEADER, SHARDS_HEADER, Evidence, read_evidence, shards_text
+from tidelake.publish.messages import confluent_header, measure, messages_of, statements
+from tidelake.publish.schema import column_names, record_schema_of_contents
+from tidelake.publish.target import Target
+from tidelake.read.changes import changes
+from tidelake.read.snapshot import last_time, snapshot
+from tidelake.read.subscription import whole_times
+from tidelake.store import published_topics
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection, Entry, PublishedTopic
+from tidelake.store.failpoints import reach
+from tidelake.store.layout import DIFF, TIME
+from tidelake.store.state import CLOSED, UPPER
+
+ROWS_MAX = 2_000_000
+"""How many stored rows a range of times may come from before it is stated in parts."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a publisher asks for. The first one decides; a later one that asks for something else is refused."""
+
+    published_from: int | None = None
+    """The time of the initial contents; by default `since`, so that all readable times are published."""
+    schema_id: int | None = None
+    """The id of the CDCv2 schema, for Confluent framing; None for bare Avro."""
+    skip_errors: bool = False
+    """Whether keys in error are published as keys without a row."""
+    shards: int | None = None
+    """Sets the number of shards, at any time; by default, it stays as it is, and is 1 at first."""
+    shard: int | None = None
+    """The only shard that this publisher states; by default, it states all of them."""
+    accepts_cut: bool = False
+    """Whether messages that nobody has read back may be missing; what was in them is stated again."""
+    rows_max: int = ROWS_MAX
+
+
+@dataclass
+class PublishReport:
+    """What one call has stated."""
+
+    topic: str
+    published_from: int
+    messages: int = 0
+    updates: int = 0
+    """Number of updates that the messages of all shards have."""
+    statements: int = 0
+    """Number of progress statements."""
+    frontier: int = 0
+    """The topic states every time before it; if it is closed, one more than the last time."""
+    closed: bool = False
+    cut: dict[int, int] = field(default_factory=dict)
+    """By partition, the first offset that is left. If there is any, no new reader can begin with this topic."""
+    not_published: tuple[str, ...] = ()
+    """The columns that the collection got after it was first published."""
+
+
+def publish(
+    spark: SparkSession, catalog: Catalog, name: str, target: Target, terms: Terms, report: PublishReport | None = None
+) -> PublishReport:
+    """State everything that is sealed and that the topic lacks.
+
+    Args:
+        spark: the session.
+        catalog: the catalog of the store.
+        name: the collection.
+        target: the topic.
+        terms: what the publisher asks for.
+        report: receives what was stated, also if an error ends the call.
+
+    Raises:
+        ArgumentRefused: the terms are not those of the first publisher, or the shard does not exist.
+        PublishedTopicError: the topic is not what was published to; see `evidence.read_evidence`.
+        PublishedTopicBehind: the collection has forgotten what the topic lacks.
+        KeysInError: there are keys in error at the next time; what comes before was stated.
+        UnknownCollection, SinceError: as for reads.
+
+    Cost: the changes that the topic lacks, read once; and what the topic has got since it was last read back.
+    """
+    published = begin(catalog, name, target, terms)
+    report = report if report is not None else PublishReport(target.name, published.published_from)
+    publisher = _Publisher(spark, catalog, name, target, terms, published, report)
+    try:
+        publisher.run()
+    finally:
+        report.frontier, report.closed = publisher.published.frontier, publisher.published.closed
+    return report
+
+
+def begin(catalog: Catalog, name: str, target: Target, terms: Terms) -> PublishedTopic:
+    """Return what was committed about a topic. The first publisher commits it.
+
+    Raises:
+        PublishedTopicNotEmpty: nobody publishes to the topic, but it has messages.
+        ArgumentRefused, SinceError, UnknownCollection, TopicMissing: as for `publish`.
+    """
+    entry = catalog.find(name).entry
+    found = published_topics.topic_of(entry, target.source, target.name)
+    if found is None:
+        offsets = target.offsets()
+        held = sum(end - first for first, end in offsets.values())
+        if held:
+            raise PublishedTopicNotEmpty(name, target.name, held)
+        identity = target.identify(creates=True)
+        proposed = _proposal(target, identity, {part: end for part, (_, end) in offsets.items() if end}, terms)
+        entry = catalog.update(name, lambda newest: published_topics.begin(newest, _filled(newest, proposed, terms)))
+        reach("publish.after_begin")
+        found = published_topics.topic_of(entry, target.source, target.name)
+        assert found is not None
+    _check_terms(found, terms)
+    if terms.shards is not None and terms.shards != found.shards:
+        id, shards = found.id, terms.shards
+        entry = catalog.update(name, lambda newest: published_topics.reshard(newest, id, shards))
+        reach("publish.after_reshard")
+        found = published_topics.topic_of(entry, target.source, target.name) or found
+    return found
+
+
+def _proposal(target: Target, identity: str | None, offsets: dict[int, int], terms: Terms) -> PublishedTopic:
+    return PublishedTopic(
+        source="files" if target.source == "files" else "kafka",
+        topic=target.name,
+        id=f"published-{secrets.token_hex(8)}",
+        identity=identity,
+        published_from=terms.published_from or 0,
+        record_schema={},
+        encoding="avro" if terms.schema_id is None else "confluent",
+        schema_id=terms.schema_id,
+        shards=terms.shards or 1,
+        skip_errors=terms.skip_errors,
+        offsets=offsets,
+    )
+
+
+def _filled(entry: Entry, proposed: PublishedTopic, terms: Terms) -> PublishedTopic:
+    """Return the proposal with what only the newest entry can say."""
+    if not entry.since:
+        raise SinceError(terms.published_from or 0, entry.since)
+    start = entry.since[0] if terms.published_from is None else terms.published_from
+    return proposed.model_copy(
+        update={"published_from": start, "record_schema": record_schema_of_contents(entry)},
+    )
+
+
+def _check_terms(found: PublishedTopic, terms: Terms) -> None:
+    asked: dict[str, tuple[Any, Any]] = {
+        "from": (terms.published_from, found.published_from),
+        "schema_id": (terms.schema_id, found.schema_id),
+        "skip_errors": (terms.skip_errors or None, found.skip_errors),
+    }
+    for option, (value, committed) in asked.items():
+        if value is not None and value != committed:
+            rule = f"but '{found.topic}' was first published with {committed}"
+            raise ArgumentRefused(option, value, rule, "leave it out, or publish to another topic")
+
+
+class _Publisher:
+    """One call of `publish`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        catalog: Catalog,
+        name: str,
+        target: Target,
+        terms: Terms,
+        published: PublishedTopic,
+        report: PublishReport,
+    ) -> None:
+        self.spark, self.catalog, self.name, self.target, self.terms = spark, catalog, name, target, terms
+        self.published, self.report = published, report
+        self.header = confluent_header(published.schema_id)
+        self.columns = column_names(published.record_schema)
+        self.stated_until = 0
+
+    def run(self) -> None:
+        """State what the topic lacks, then read it back."""
+        evidence = self.read_back()
+        stated = False
+        while True:
+            shards = self.shards(evidence)
+            start = evidence.frontier(shards)
+            try:
+                is_complete = evidence.is_closed(shards) or not self.state_from(start, shards)
+            except SinceError as error:
+                evidence = self.retried(start, shards, error)
+                continue
+            if is_complete:
+                break
+            stated = True
+            evidence = self.moved(evidence, shards)
+        if stated:
+            self.read_back()
+
+    def shards(self, evidence: Evidence) -> list[int]:
+        """Return the shards to state, by the rule in force."""
+        if self.terms.shard is None:
+            return [*evidence.by_shard]
+        if self.terms.shard not in evidence.by_shard:
+            rule = f"but '{self.published.topic}' has {self.published.shards} shards, numbered from 0"
+            raise ArgumentRefused(
+                "shard", self.terms.shard, rule, "give another number, or change the number of shards"
+            )
+        return [self.terms.shard]
+
+    def read_back(self) -> Evidence:
+        """Read what the topic states, and let the hold follow it."""
+        read = self.published
+        evidence = read_evidence(self.spark, self.name, read, self.target, self.terms.accepts_cut)
+        self.refuse_future(evidence)  # before the hold follows
+        closed, frontier = evidence.is_closed(), evidence.frontier()
+        offsets, until = evidence.offsets, self.end if closed else frontier
+        entry = self.catalog.update(
+            self.name, lambda newest: published_topics.follow(newest, read.id, until, closed, offsets)
+        )
+        reach("publish.after_follow")
+        self.report.cut = dict(evidence.cut)
+        found = published_topics.topic_of(entry, read.source, read.topic)
+        assert found is not None
+        self.published = found
+        return evidence if found.shards == read.shards else self.read_back()
+
+    def refuse_future(self, evidence: Evidence) -> None:
+        """Refuse a topic that states times that the collection has not sealed: it was published by another state of it.
+
+        Raises:
+            PublishedTopicContradicts: it does.
+        """
+        table = OpenTable(self.collection().paths.updates)
+        upper = table.value(UPPER) or 0
+        frontier = max(frontier for frontier in evidence.by_shard.values())
+        if not table.value(CLOSED) and frontier > max(upper, self.published.published_from + 1):
+            until = "that nothing more comes" if frontier > INT64_MAX else f"every time before {frontier}"
+            problem = f"it states {until}, but only times before {upper} are sealed"
+            raise PublishedTopicContradicts(self.name, self.published.topic, problem)
+
+    @property
+    def end(self) -> int:
+        """The frontier of a topic that is closed: one more than the last time of the collection."""
+        return min(OpenTable(self.collection().paths.updates).value(UPPER) or 0, INT64_MAX)
+
+    def retried(self, start: int, shards: Sequence[int], error: SinceError) -> Evidence:
+        """Read back again: other publishers may have stated what the collection has forgotten since.
+
+        Raises:
+            PublishedTopicBehind: they have not.
+        """
+        evidence = self.read_back()
+        if evidence.frontier(shards) <= start:
+            raise PublishedTopicBehind(self.name, self.published.topic, start, error.since) from error
+        return evidence
+
+    def moved(self, evidence: Evidence, shards: Sequence[int]) -> Evidence:
+        """Return the evidence after this publisher has stated times of its shards, without reading it back."""
+        by_shard = dict(evidence.by_shard) | dict.fromkeys(shards, self.stated_until)
+        return Evidence(by_shard, evidence.offsets, evidence.cut, evidence.since)
+
+    def collection(self) -> Collection:
+        """Return the collection as its handles have it now."""
+        return self.catalog.find(self.name)
+
+    # --- one range of times
+
+    def state_from(self, start: int, shards: Sequence[int]) -> bool:
+        """State the next range of times; return whether there was any.
+
+        Args:
+            start: the first time that the topic lacks.
+            shards: the shards to state.
+        """
+        collection = self.collection()
+        table = OpenTable(collection.paths.updates)
+        upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
+        last = last_time(upper, closed)
+        first = self.published.published_from
+        self.report.not_published = tuple(
+            name for name in column_names(record_schema_of_contents(collection.entry)) if name not in self.columns
+        )
+        if start <= first:
+            if first > last and not closed:
+                return False
+            updates, through = self.initial(collection, table, last)
+            self.write(collection, updates, start, through, closed and through >= last, shards)
+            return True
+        after = start - 1
+        if after >= last:
+            if closed:
+                self.write(collection, None, start, after, True, shards)
+            return closed
+        through = whole_times(table.files(), after, last, self.terms.rows_max)
+        updates, through = self.changes(collection, after, through)
+        is_empty = not any(file.reach[0] <= through and file.reach[1] > after for file in table.files())
+        self.write(collection, None if is_empty else updates, start, through, closed and through >= last, shards)
+        return True
+
+    def initial(self, collection: Collection, table: OpenTable, last: int) -> tuple[DataFrame | None, int]:
+        """Return the initial contents as updates at their time; if that is `since`, with the changes after it."""
+        at, files = self.published.published_from, table.files()
+        if collection.readable_range(table)[0] == (at,) and last > at:
+            return self.changes(collection, None, whole_times(files, at - 1, last, self.terms.rows_max))
+        if not any(file.reach[0] <= at for file in files):
+            return None, at
+        found = snapshot(self.spark, collection, at, self.columns, skip_errors=self.published.skip_errors)
+        return found.contents.withColumn(TIME, F.lit(at).cast("bigint")), at
+
+    def changes(self, collection: Collection, after: int | None, through: int) -> tuple[DataFrame, int]:
+        """Return the changes after a time, up to another one or up to the first key in error.
+
+        None stands for the initial contents, at `since`, and the changes after them.
+        """
+        skips, first = self.published.skip_errors, self.published.published_from - 1 if after is None else after
+        through = max(through, first + 1)
+        try:
+            return changes(self.spark, collection, after, through, self.columns, skip_errors=skips).updates, through
+        except KeysInError as error:
+            if not first < error.as_of - 1 < through:
+                raise
+            through = error.as_of - 1
+        return changes(self.spark, collection, after, through, self.columns, skip_errors=skips).updates, through
+
+    def write(
+        self,
+        collection: Collection,
+        updates: DataFrame | None,
+        lower: int,
+        through: int,
+        closes: bool,
+        shards: Sequence[int],
+    ) -> None:
+        """Write updates and, once they are durable, the progress that covers them."""
+        record, of, own = self.published.record_schema, self.published.shards, {ID_HEADER: self.published.id}
+        partition = 0 if self.terms.shard is None else self.terms.shard
+        counts: dict[int, int] = {}
+        if updates is not None:
+            wanted = updates.select(*(f"`{name}`" for name in self.columns), TIME, DIFF)
+            kept, written = measure(messages_of(wanted, record, self.header, shards, of))
+            try:
+                counts = written.counts
+                self.target.write(kept.where(F.col("value").isNotNull()), written.bytes, own, partition)
+            finally:
+                kept.unpersist()
+            self.report.messages += written.messages
+            self.report.updates += sum(counts.values())
+        reach("publish.after_updates")
+        # The first statement covers the times before the initial contents, too: nothing is stated there.
+        upper = None if closes else through + 1
+        values = statements(record, self.header, lower, upper, counts)
+        self.target.write_few(values, own | {SHARDS_HEADER: shards_text(shards, of)}, partition)
+        self.report.statements += len(values)
+        self.stated_until = INT64_MAX + 1 if closes else through + 1
+        reach("publish.after_progress")

@@ -1,0 +1,140 @@
+"""The topics that a collection is published to, as changes of its entry. Nothing here reads a topic or writes a file.
+
+What the first publisher commits is the rule for all later ones: from which time, with which columns, in which encoding.
+The same commit adds a hold without a lease at that time. The hold follows the frontier of the topic, so the changes
+that the topic may lack can always be read. See docs/decisions/publishing.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelake.errors import ArgumentRefused, FrontierRegression, PublishedTopicUnknown, SinceError
+from tidelake.protocol.antichain import Antichain
+from tidelake.store.entry import Capability, Entry, PublishedTopic
+
+SHARDS_MAX = 1_000
+
+
+def topic_of(entry: Entry, source: str, topic: str) -> PublishedTopic | None:
+    """Return what was committed about a topic; None if the collection is not published to it."""
+    matches = (each for each in entry.published_topics if (each.source, each.topic) == (source, topic))
+    return next(matches, None)
+
+
+def find_topic(entry: Entry, source: str, topic: str) -> PublishedTopic:
+    """Return what was committed about a topic.
+
+    Raises:
+        PublishedTopicUnknown: the collection is not published to it.
+    """
+    found = topic_of(entry, source, topic)
+    if found is None:
+        raise PublishedTopicUnknown(entry.name, topic)
+    return found
+
+
+def begin(entry: Entry, first: PublishedTopic) -> Entry:
+    """Add a topic and its hold; if the topic is there already, the entry stays as it is.
+
+    Raises:
+        ArgumentRefused: the number of shards is out of its range.
+        SinceError: the time is not at or after `since`.
+    """
+    if topic_of(entry, first.source, first.topic) is not None:
+        return entry
+    check_shards(first.shards)
+    if not entry.since_frontier.less_equal(first.published_from):
+        raise SinceError(first.published_from, entry.since)
+    hold = Capability(id=first.id, kind="read", since=(first.published_from,))
+    return entry.model_copy(
+        update={
+            "published_topics": (*entry.published_topics, first),
+            "capabilities": (*entry.capabilities, hold),
+        }
+    )
+
+
+def follow(entry: Entry, id: str, frontier: int, closed: bool, offsets: Mapping[int, int]) -> Entry:
+    """Note how far a topic was read back, and move its hold.
+
+    Two readers may call this in any order: the greater frontier and the greater offsets are true of each.
+
+    Raises:
+        PublishedTopicUnknown: nobody publishes to the topic any more.
+    """
+    before = _find(entry, id)
+    merged = {
+        partition: max(before.offsets.get(partition, 0), offsets.get(partition, 0))
+        for partition in sorted({*before.offsets, *offsets})
+    }
+    after = before.model_copy(
+        update={
+            "frontier": max(before.frontier, frontier),
+            "closed": before.closed or closed,
+            "offsets": merged,
+        }
+    )
+    if after == before:
+        return entry
+    return _replace(entry, after)
+
+
+def reshard(entry: Entry, id: str, shards: int) -> Entry:
+    """Change the number of shards.
+
+    Statements that were made by the earlier rule stay true. They count as evidence of what the topic has only if the
+    earlier number is in force again.
+
+    Raises:
+        ArgumentRefused: the number is out of its range.
+        PublishedTopicUnknown: nobody publishes to the topic any more.
+    """
+    check_shards(shards)
+    return _replace(entry, _find(entry, id).model_copy(update={"shards": shards}))
+
+
+def end(entry: Entry, id: str) -> Entry:
+    """Remove a topic and its hold. What the topic states stays true.
+
+    Raises:
+        PublishedTopicUnknown: nobody publishes to the topic any more.
+    """
+    _find(entry, id)
+    return entry.model_copy(
+        update={
+            "published_topics": tuple(each for each in entry.published_topics if each.id != id),
+            "capabilities": tuple(each for each in entry.capabilities if each.id != id),
+        }
+    )
+
+
+def check_shards(shards: int) -> None:
+    """Check a number of shards.
+
+    Raises:
+        ArgumentRefused: it is out of its range.
+    """
+    if not 1 <= shards <= SHARDS_MAX:
+        raise ArgumentRefused("shards", shards, f"but must be between 1 and {SHARDS_MAX}", "one is enough for most")
+
+
+def _find(entry: Entry, id: str) -> PublishedTopic:
+    found = next((each for each in entry.published_topics if each.id == id), None)
+    if found is None:
+        raise PublishedTopicUnknown(entry.name, id)
+    return found
+
+
+def _replace(entry: Entry, topic: PublishedTopic) -> Entry:
+    """Replace a topic, and move its hold to the last time that the topic states."""
+    capabilities = []
+    for capability in entry.capabilities:
+        if capability.id == topic.id:
+            held = Antichain(capability.since)
+            if not held.less_equal(topic.last_stated):
+                raise FrontierRegression(f"since of the capability '{topic.id}'", held, (topic.last_stated,))
+            capability = capability.model_copy(update={"since": (topic.last_stated,)})
+        capabilities.append(capability)
+    topics = (topic if each.id == topic.id else each for each in entry.published_topics)
+    return entry.model_copy(update={"published_topics": tuple(topics), "capabilities": tuple(capabilities)})

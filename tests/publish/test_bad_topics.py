@@ -1,0 +1,156 @@
+"""A topic that is not what was published: each is an error with its name, nothing is lost, and other topics go on."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.lakes.lake import NAME, Lake, progress, updates
+from tests.lakes.round_trip import OUT, publish_lake, published_of, target_of
+from tests.stops import stop_at
+from tidelake.errors import (
+    ArgumentRefused,
+    PublishedTopicBehind,
+    PublishedTopicContradicts,
+    PublishedTopicCut,
+    PublishedTopicForeign,
+    PublishedTopicNotEmpty,
+    PublishedTopicRecreated,
+    SinceError,
+)
+from tidelake.publish.evidence import ID_HEADER, SHARDS_HEADER
+from tidelake.publish.messages import statements
+from tidelake.store import published_topics
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def lake(tmp_path: Path, spark: SparkSession) -> Lake:
+    """A lake with the times 0 and 1, published."""
+    lake = Lake(tmp_path, spark)
+    grow(lake, 0)
+    publish_lake(lake)
+    return lake
+
+
+def grow(lake: Lake, time: int) -> None:
+    lake.send(updates((time, time, 1), (time, time + 1, 1)), progress([time], [time + 2], {time: 1, time + 1: 1}))
+    lake.run()
+
+
+def files(lake: Lake) -> list[Path]:
+    return sorted((lake.root / "out" / OUT).glob("*.parquet"))
+
+
+def test_a_message_of_another_writer_stops_publishing_to_its_topic_only(lake: Lake) -> None:
+    end = target_of(lake).offsets()[0][1]
+    target_of(lake).write_few([updates((7, 1, 1))], {"made-by": "somebody"}, 0)
+    grow(lake, 2)
+    for _ in range(2):
+        with pytest.raises(PublishedTopicForeign) as refused:
+            publish_lake(lake)
+        assert (refused.value.partition, refused.value.offset, refused.value.messages) == (0, end, 1)
+    assert published_of(lake).frontier == 2
+    assert publish_lake(lake, "new").frontier == 4
+
+
+def test_a_cut_that_was_read_back_before_is_only_a_warning(lake: Lake) -> None:
+    first = files(lake)
+    assert publish_lake(lake).cut == {}
+    for file in first[:-1]:
+        file.unlink()
+    grow(lake, 2)
+    report = publish_lake(lake)
+    assert (report.frontier, list(report.cut)) == (4, [0])
+    assert report.cut[0] > 0
+
+
+def test_a_cut_that_nobody_has_read_back_needs_a_decision(lake: Lake) -> None:
+    grow(lake, 2)
+    stop_at("publish.after_updates", lambda: publish_lake(lake))
+    target_of(lake).write_few([b"\x00\x00"], {ID_HEADER: published_of(lake).id}, 0)
+    for file in files(lake)[:-1]:
+        file.unlink()
+    with pytest.raises(PublishedTopicCut) as refused:
+        publish_lake(lake)
+    assert refused.value.from_offset == published_of(lake).offsets[0] < refused.value.to_offset
+    report = publish_lake(lake, accepts_cut=True)
+    assert (report.frontier, report.updates) == (4, 2)
+
+
+def test_a_topic_that_was_recreated_is_published_anew_only_if_somebody_says_so(lake: Lake) -> None:
+    shutil.rmtree(lake.root / "out" / OUT)
+    grow(lake, 2)
+    for _ in range(2):
+        with pytest.raises(PublishedTopicRecreated, match="recreated"):
+            publish_lake(lake)
+    id = published_of(lake).id
+    lake.catalog.update(NAME, lambda entry: published_topics.end(entry, id))
+    assert [each.kind for each in lake.collection.entry.capabilities] == ["critical"]
+    assert publish_lake(lake).frontier == 4
+
+
+def test_a_topic_that_lost_its_end_is_not_taken_for_the_one_that_was_published(lake: Lake) -> None:
+    for file in files(lake)[1:]:
+        file.unlink()
+    with pytest.raises(PublishedTopicRecreated, match="but ends at"):
+        publish_lake(lake)
+
+
+def test_a_topic_with_messages_is_not_published_to(lake: Lake, tmp_path: Path, spark: SparkSession) -> None:
+    other = Lake(tmp_path / "other", spark)
+    grow(other, 0)
+    (other.root / "out").mkdir()
+    shutil.copytree(lake.root / "out" / OUT, other.root / "out" / OUT)
+    with pytest.raises(PublishedTopicNotEmpty):
+        publish_lake(other)
+    assert other.collection.entry.published_topics == ()
+
+
+def test_a_topic_that_contradicts_itself_or_is_ahead_is_refused(lake: Lake) -> None:
+    headers = {ID_HEADER: published_of(lake).id, SHARDS_HEADER: "*/1"}
+    record = published_of(lake).record_schema
+    target_of(lake).write_few(statements(record, b"", 2, 4, {2: 9}), headers, 0)
+    with pytest.raises(PublishedTopicContradicts, match="every time before 4, but only times before 2"):
+        publish_lake(lake)
+    assert published_of(lake).frontier == 2, "the hold has followed a topic that is wrong"
+    target_of(lake).write_few(statements(record, b"", 2, 4, {2: 1}), headers, 0)
+    with pytest.raises(PublishedTopicContradicts, match="different counts"):
+        publish_lake(lake)
+
+
+def test_what_a_topic_lacks_and_the_collection_forgot_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark, keep=0)
+    grow(lake, 0)
+    publish_lake(lake)
+    grow(lake, 2)
+    lake.compact()
+    assert lake.collection.entry.since == (1,), "the hold of the topic keeps what it lacks"
+    id = published_of(lake).id
+    lake.catalog.update(NAME, lambda entry: without_hold(entry, id))
+    lake.compact()
+    with pytest.raises(PublishedTopicBehind) as refused:
+        publish_lake(lake)
+    assert (refused.value.frontier, refused.value.since) == (2, (3,))
+    assert publish_lake(lake, "new").published_from == 3
+
+
+def without_hold(entry, id):  # type: ignore[no-untyped-def]
+    left = tuple(each for each in entry.capabilities if each.id != id)
+    return entry.model_copy(update={"capabilities": left})
+
+
+def test_terms_are_those_of_the_first_publisher(lake: Lake) -> None:
+    for terms in ({"published_from": 1}, {"schema_id": 4}, {"skip_errors": True}, {"shard": 1}):
+        with pytest.raises(ArgumentRefused):
+            publish_lake(lake, **terms)
+    with pytest.raises(SinceError):
+        publish_lake(lake, "new", published_from=-1)
+    assert publish_lake(lake, published_from=0).frontier == 2
+    grow(lake, 2)
+    assert publish_lake(lake, shards=2, shard=1).frontier == 2, "shard 0 is still missing"
+    assert publish_lake(lake, shard=0).frontier == 4
