@@ -36,7 +36,8 @@ def judge_contents(
     Raises:
         ConfigurationError: the library refuses the arguments of an expectation.
     """
-    from tidelake.read.snapshot import last_time, snapshot
+    from tidelake.read.asked import last_time
+    from tidelake.read.snapshot import snapshot
 
     if not report.upper and not report.closed:
         return [Verdict(rule.name, True, 0, 0, note="not judged yet: nothing is sealed") for rule in rules]

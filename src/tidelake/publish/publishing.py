@@ -27,8 +27,9 @@ from tidelake.publish.evidence import ID_HEADER, SHARDS_HEADER, Evidence, read_e
 from tidelake.publish.messages import confluent_header, measure, messages_of, statements
 from tidelake.publish.schema import column_names, record_schema_of_contents
 from tidelake.publish.target import Target
+from tidelake.read.asked import last_time
 from tidelake.read.changes import changes
-from tidelake.read.snapshot import last_time, snapshot
+from tidelake.read.snapshot import snapshot
 from tidelake.read.subscription import whole_times
 from tidelake.store import published_topics
 from tidelake.store.catalog import Catalog

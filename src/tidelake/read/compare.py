@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from tidelake.forms.sums import add_up
+from tidelake.read.asked import last_time
 from tidelake.read.diff import negated
-from tidelake.read.snapshot import Snapshot, last_time, snapshot
+from tidelake.read.snapshot import Snapshot, snapshot
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.layout import DIFF

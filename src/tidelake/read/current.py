@@ -16,10 +16,11 @@ from pyspark.sql import functions as F
 
 from tidelake.errors import Conflict, DamagedTable
 from tidelake.plugins.envelope import form_of
+from tidelake.read.asked import last_time
 from tidelake.read.copies import Shape, Shaped, shape_of
 from tidelake.read.following import follow
 from tidelake.read.published_files import CannotFollow, PublishedTable
-from tidelake.read.snapshot import last_time, snapshot
+from tidelake.read.snapshot import snapshot
 from tidelake.storage import blobs
 from tidelake.store.catalog import Catalog
 from tidelake.store.column_docs import column_docs

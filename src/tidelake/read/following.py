@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tidelake.errors import KeysInError, SinceError
-from tidelake.forms.base import LATER_ROWS_MAX
 from tidelake.forms.sums import add_up
 from tidelake.plugins.envelope import form_of
 from tidelake.read.changes import Changes, changes
@@ -36,6 +35,7 @@ from tidelake.read.published_files import (
 )
 from tidelake.spark.conditions import all_of
 from tidelake.spark.equality import same_in
+from tidelake.store.base import LATER_ROWS_MAX
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach

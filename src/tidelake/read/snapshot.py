@@ -13,7 +13,6 @@ from tidelake.decode.landing import ROW_TEXT
 from tidelake.errors import KeysInError
 from tidelake.plugins.envelope import form_of
 from tidelake.read.asked import columns_asked, readable
-from tidelake.read.asked import last_time as last_time
 from tidelake.read.predicate import check_predicate
 from tidelake.store.base import split_base
 from tidelake.store.commit import OpenTable

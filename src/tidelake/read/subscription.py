@@ -30,9 +30,10 @@ from tidelake.errors import (
 )
 from tidelake.protocol.iso_times import MintedTime
 from tidelake.protocol.order import INT64_MAX
+from tidelake.read.asked import last_time
 from tidelake.read.changes import changes
 from tidelake.read.holding import ReadCapability, acquire
-from tidelake.read.snapshot import last_time, snapshot
+from tidelake.read.snapshot import snapshot
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection

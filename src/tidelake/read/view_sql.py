@@ -13,7 +13,7 @@ from tidelake.forms.keyed import KeyedForm
 from tidelake.forms.positioned import PositionedForm
 from tidelake.forms.sums import SumForm
 from tidelake.plugins.envelope import form_of
-from tidelake.read.snapshot import last_time
+from tidelake.read.asked import last_time
 from tidelake.schema.change_events import AFTER, BEFORE
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection

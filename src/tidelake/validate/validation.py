@@ -24,7 +24,8 @@ from tidelake.forms.form import Form
 from tidelake.integrity.verification import Share, Verification, verify_table
 from tidelake.plugins.envelope import form_of
 from tidelake.plugins.framing import framing_of
-from tidelake.read.snapshot import last_time, snapshot
+from tidelake.read.asked import last_time
+from tidelake.read.snapshot import snapshot
 from tidelake.spark.engine_errors import engine_fact
 from tidelake.spark.row_hash import add_halves
 from tidelake.storage import blobs
