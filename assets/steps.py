@@ -252,8 +252,8 @@ def compact_now(context: OpExecutionContext, names: Names, name: str, full: bool
         TidelakeError: nothing may be merged, or another process has committed.
     """
     from jobs.compact import compact_collection
+    from tidelake.catalog.catalog import Catalog
     from tidelake.read.status import read_status
-    from tidelake.store.catalog import Catalog
     from tidelake.store.layout import Store
 
     lake = lake_of(context, names)

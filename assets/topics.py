@@ -150,8 +150,8 @@ def look_at_topics(settings: CollectionSettings, stored: "Collection | None") ->
 
 def look_at_lake(settings: Settings) -> "dict[str, list[TopicState] | TidelakeError]":
     """Look at the topics of each collection, whether or not it exists yet; an error takes the place of the states."""
+    from tidelake.catalog.catalog import Catalog
     from tidelake.errors import TidelakeError
-    from tidelake.store.catalog import Catalog
     from tidelake.store.layout import Store
 
     try:

@@ -17,8 +17,8 @@ from benchmarks.data import KEY, RECORD
 from benchmarks.measure import Measured, Meter, Samples, interleave
 from jobs import ingest, seal
 from jobs.job import Report
+from tidelake.catalog.catalog import Catalog
 from tidelake.settings.lake import Settings, load_settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.entry import Collection
 from tidelake.store.layout import Store
 

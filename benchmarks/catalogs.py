@@ -12,12 +12,12 @@ from pathlib import Path
 
 from benchmarks.bench import Bench, Lake
 from benchmarks.measure import Measured, Samples
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.handles import create_handles
+from tidelake.catalog.name_log import Binding, NameLog
 from tidelake.lake import Lake as OpenLake
 from tidelake.settings.lake import Settings
-from tidelake.store.catalog import Catalog
-from tidelake.store.handles import create_handles
 from tidelake.store.layout import Store
-from tidelake.store.name_log import Binding, NameLog
 
 FEW = 10
 FIND, CHANGE, STATUS = "find", "change", "status of all"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from benchmarks.bench import Bench, Lake
 from benchmarks.measure import Measured, Samples
+from tidelake.catalog.catalog import Catalog
 from tidelake.lake import Lake as OpenLake
-from tidelake.store.catalog import Catalog
 from tidelake.store.layout import Store
 
 ACQUIRE, DOWNGRADE, DROP, HOLDS = "acquire", "downgrade", "drop", "holds"

@@ -8,11 +8,11 @@ from benchmarks.bench import Bench, Lake
 from benchmarks.data import UPDATES_PER_TIME, Stream
 from benchmarks.measure import Measured, Samples
 from benchmarks.states import seed_state
+from tidelake.catalog.catalog import Catalog
 from tidelake.publish.publishing import Terms, publish
 from tidelake.publish.target import FileTarget
 from tidelake.read.changes import changes
 from tidelake.storage.location import locate
-from tidelake.store.catalog import Catalog
 from tidelake.store.layout import Store
 
 PUBLISHED, AVRO, CHANGES = "published, and read back", "Spark writing the same rows as Avro", "changes written as Avro"

@@ -6,9 +6,9 @@ from pyspark.sql import functions as F
 
 from benchmarks.bench import Lake
 from benchmarks.data import Stream, state_rows
+from tidelake.catalog.catalog import Catalog
 from tidelake.compact.compaction import move_since
 from tidelake.store.base import BASE
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.layout import DIFF, Store, new_run
 from tidelake.store.runs import write_frame

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.handles import read_handles
 from tidelake.compact.compaction import CompactReport, merge_runs, move_since
 from tidelake.compact.note import note_compaction
 from tidelake.compact.small_tables import merge_small_files
@@ -15,10 +17,8 @@ from tidelake.errors import DamagedTable
 from tidelake.integrity.verification import check_intact
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
-from tidelake.store.handles import read_handles
 from tidelake.store.holds import held_text, oldest_pin
 from tidelake.store.layout import BINDINGS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TRANSACTIONS_SCHEMA, Store
 from tidelake.store.proof_log import read_proof_log

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
+from tidelake.catalog.catalog import Catalog
 from tidelake.read.current import CurrentReport, Wanted, update_current
 from tidelake.read.together import times_to_publish
 from tidelake.settings.lake import Settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.entry import Collection
 from tidelake.store.layout import Store
 from tidelake.telemetry.steps import observed

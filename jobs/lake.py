@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidelake.catalog.catalog import Catalog
     from tidelake.errors import TidelakeError
     from tidelake.settings.lake import Settings
-    from tidelake.store.catalog import Catalog
     from tidelake.store.entry import Collection
 
 # Dagster imports this module only to list collections. Imports inside functions avoid importing Delta for that.
@@ -55,9 +55,9 @@ def check_lake(settings: Settings) -> CheckedLake:
         ConfigurationError: a setting is wrong, the store has a collection of the same name but another family or
             schema, or neither a collection nor its topic exists; nothing was written.
     """
+    from tidelake.catalog.catalog import Catalog
     from tidelake.ingest.new_topics import check_new_topics
     from tidelake.settings.lake import check_topics
-    from tidelake.store.catalog import Catalog
     from tidelake.store.head_start import use_head_start
     from tidelake.store.layout import Store
 

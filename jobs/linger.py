@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from jobs.job import Report
 from jobs.tick import Observer, run_steps
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import TidelakeError
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.layout import Store
 from tidelake.topic.open import open_topics
 from tidelake.topic.topic import Topic

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import ArgumentRefused, ConfigurationError
 from tidelake.publish.publishing import PublishReport, Terms, publish
 from tidelake.publish.schema import record_schema_of_contents
@@ -22,7 +23,6 @@ from tidelake.settings.publish import PublishSettings
 from tidelake.settings.registry import subject_of
 from tidelake.storage import blobs
 from tidelake.store import published_topics
-from tidelake.store.catalog import Catalog
 from tidelake.store.layout import Store
 from tidelake.topic.schema_registry import SchemaRegistry
 

@@ -25,9 +25,9 @@ from examples.demo.topics import LARGE, moments, write_capture_until, write_conf
 from jobs import ingest, seal
 from orchestration.run_once import run_current_job, run_nightly_job, run_tick_job
 from orchestration.settings import PROJECT
+from tidelake.catalog.catalog import Catalog
 from tidelake.settings.lake import Settings, load_settings
 from tidelake.spark.session import start_session
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.layout import Store
 from tidelake.store.state import UPPER

@@ -11,9 +11,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from examples.demo.topics import LARGE, PERSON
+from tidelake.catalog.catalog import Catalog
 from tidelake.generator.truth import contents_at, read_truth
 from tidelake.read.snapshot import snapshot
-from tidelake.store.catalog import Catalog
 
 PUBLISHED_CONTENTS: dict[int, list[dict[str, Any]]] = {
     4: [{"id": 5, "price": 12, "_diff": 1}],

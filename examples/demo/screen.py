@@ -11,10 +11,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from examples.demo.comparison import Comparison
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import TidelakeError
 from tidelake.read.status import read_status
 from tidelake.settings.lake import Settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.state import next_offsets
 from tidelake.topic.open import open_topics

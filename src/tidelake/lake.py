@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
+from tidelake.catalog.catalog import Catalog
 from tidelake.decisions import Decision, Offsets, check_decision, check_withdrawal
 from tidelake.errors import (
     ArgumentRefused,
@@ -36,7 +37,6 @@ from tidelake.settings.framings import NAME_RULE, is_collection_name
 from tidelake.settings.lake import WRITER_RULE, Settings, is_writer_name, load_settings, load_valid_settings
 from tidelake.storage.location import Location
 from tidelake.store.bindings import read_bindings
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.head_start import use_head_start

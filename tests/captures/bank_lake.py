@@ -14,9 +14,9 @@ from jobs import compact, ingest, seal, validate
 from tests.captures.bank import BANK, RECORDS
 from tests.captures.lake import lines, moments
 from tests.lakes.places import store_settings
+from tidelake.catalog.catalog import Catalog
 from tidelake.read.snapshot import snapshot
 from tidelake.settings.lake import load_settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.layout import Store

@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from jobs import compact, ingest, validate
 from tests.captures.workload import COLUMNS, RECORD
 from tests.lakes.places import store_settings
+from tidelake.catalog.catalog import Catalog
 from tidelake.decode.sentinel import without_logical_types
 from tidelake.read.snapshot import snapshot
 from tidelake.schema.connect import declared_row
 from tidelake.settings.lake import load_settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.layout import Store

@@ -17,12 +17,12 @@ from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.services.kafka import Broker
 from tests.services.process import free_ports
 from tests.services.registry import Registry
+from tidelake.catalog.catalog import Catalog
 from tidelake.cli.app import app
 from tidelake.cli.doctor import lake as lake_checks
 from tidelake.cli.doctor import machine
 from tidelake.settings.lake import load_settings
 from tidelake.storage import blobs
-from tidelake.store.catalog import Catalog
 from tidelake.store.layout import Store
 
 RECORD = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "long"}]}

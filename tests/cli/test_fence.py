@@ -10,9 +10,9 @@ import pytest
 from tests.cli.commands import call
 from tests.golden.shown import unpack
 from tidelake import open_lake
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import ArgumentRefused, OptionRefused, UnknownCollection, WriterFenced
 from tidelake.settings.lake import Settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.layout import Store
 
 NAME = "plain"

@@ -13,9 +13,9 @@ from jobs.lake import check_lake
 from tests.cli.commands import call, invoke, run
 from tests.report.published import configure
 from tidelake import open_lake
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import ArgumentRefused, CollectionRenamed, ConfigurationError, NameTaken, UnknownCollection
 from tidelake.settings.lake import load_settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.layout import Store
 from tidelake.telemetry.lake_metrics import lake_samples
 

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from tests.cli.commands import call, invoke, run
 from tests.lakes.lake import NAME, Lake, progress, updates
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import TidelakeError
 from tidelake.settings.lake import load_settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.layout import Store
 from tidelake.validate.late import compare_late
 

@@ -11,11 +11,11 @@ import pytest
 from tests.cli.commands import run
 from tests.golden.shown import unpack
 from tidelake import open_lake
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import DamagedLog
 from tidelake.lake import LakeCollection
 from tidelake.settings.lake import load_settings
 from tidelake.storage.location import Location
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.files import RunFile
 from tidelake.store.layout import Store

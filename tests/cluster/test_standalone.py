@@ -27,12 +27,12 @@ from tests.lakes.lake import RECORD, progress, updates
 from tests.lakes.places import Stores
 from tests.lakes.published import rows_of
 from tests.services.kafka import Broker
+from tidelake.catalog.catalog import Catalog
 from tidelake.generator.generate import generate
 from tidelake.generator.options import GenerateOptions
 from tidelake.read.publication import publication_of
 from tidelake.read.snapshot import snapshot
 from tidelake.settings.lake import Settings, load_settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import read_rows

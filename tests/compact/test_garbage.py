@@ -17,6 +17,8 @@ from tests.lakes.held import HeldLake
 from tests.lakes.places import store_root
 from tests.report.published import publish
 from tests.stops import stop_at
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.handles import change_handles, read_handles
 from tidelake.compact.compaction import move_since
 from tidelake.compact.garbage import Garbage, Item, collect_garbage
 from tidelake.errors import UnknownCollection
@@ -24,12 +26,10 @@ from tidelake.read.holding import acquire, release
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store import dead_notes
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.dead_notes import DEAD
 from tidelake.store.entry import Entry
 from tidelake.store.files import write_run
-from tidelake.store.handles import change_handles, read_handles
 from tidelake.store.layout import RUN, CollectionPaths, Store, new_run
 from tidelake.store.published import read_published
 from tidelake.store.state import UPPER

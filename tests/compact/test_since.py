@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.expectations.reports import settings
+from tidelake.catalog.catalog import Catalog
 from tidelake.compact.compaction import move_since
 from tidelake.errors import Fenced
 from tidelake.read.holding import acquire
@@ -19,7 +20,6 @@ from tidelake.settings.collection import CollectionSpec
 from tidelake.storage import blobs
 from tidelake.storage.location import locate
 from tidelake.store import sealed_at
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import write_run

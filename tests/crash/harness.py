@@ -16,15 +16,15 @@ from pyspark.sql import SparkSession
 
 from orchestration.settings import PROJECT
 from tests.lakes.lake import NAME, Lake
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.name_log import NameLog
 from tidelake.plugins.framing import framing_of
 from tidelake.storage.location import Location, locate
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import TABLES
 from tidelake.store.files import read_rows
 from tidelake.store.layout import Store
-from tidelake.store.name_log import NameLog
 from tidelake.store.quarantine import quarantine_rows
 from tidelake.store.state import CLOSED, SINCE, UPPER, partitions_value
 from tidelake.store.table_log import check_log, read_entry

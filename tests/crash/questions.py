@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from jobs import ingest, seal
 from jobs.job import Report
 from tests.lakes.whole_store import WholeStore
+from tidelake.catalog.catalog import Catalog
 from tidelake.decisions import Acknowledge, Offsets
 from tidelake.errors import NotReclocked, TidelakeError
 from tidelake.lake import LakeCollection
 from tidelake.storage.location import Location, locate
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.layout import Store
 from tidelake.store.state import partitions_value

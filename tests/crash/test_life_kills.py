@@ -13,11 +13,11 @@ from tests.lakes.held import HeldLake
 from tests.lakes.lake import NAME
 from tests.report.published import publish
 from tidelake import open_lake
+from tidelake.catalog.handles import read_handles
+from tidelake.catalog.name_log import NameLog
 from tidelake.compact.garbage import collect_garbage
 from tidelake.storage import blobs
 from tidelake.store.failpoints import LIFE_FAILPOINTS, TABLES, on_reach
-from tidelake.store.handles import read_handles
-from tidelake.store.name_log import NameLog
 from tidelake.store.table_log import check_log
 
 OTHER = "other"

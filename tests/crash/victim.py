@@ -23,9 +23,9 @@ from jobs import compact, current, ingest, publish, seal, validate
 from jobs.job import Report
 from tests.lakes.early_sweeps import sweep_early
 from tests.lakes.lake import NAME
+from tidelake.catalog.catalog import Catalog
 from tidelake.settings.lake import Settings, load_settings
 from tidelake.storage.location import Location
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import Committed, OpenTable
 from tidelake.store.decision import Count
 from tidelake.store.failpoints import on_reach

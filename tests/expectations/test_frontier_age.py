@@ -8,8 +8,8 @@ from pathlib import Path
 
 from expectations.frame import frontier_age_s
 from tests.expectations.reports import STATUS, settings
+from tidelake.catalog.catalog import Catalog
 from tidelake.read.status import read_status
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.layout import Store
 from tidelake.store.state import CLOSED, SEALED_AT_MS, UPPER

@@ -16,9 +16,9 @@ from tests.lakes.connect_schemas import OPTIONAL, connect_row
 from tests.lakes.lake import NAME
 from tests.lakes.published import table_of
 from tests.lakes.raw_lake import RawLake
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import ConfigurationError
 from tidelake.forms.key_errors import keys_in_error
-from tidelake.store.catalog import Catalog
 from tidelake.store.failpoints import on_reach
 from tidelake.store.layout import Store
 from tidelake.store.quarantine import quarantine_rows

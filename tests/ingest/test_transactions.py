@@ -15,6 +15,7 @@ from tests.captures.bank_lake import BankLake, captured, times_of_marks
 from tests.lakes.lake import NAME
 from tests.lakes.transaction_lake import EVENTS, MARKS, TransactionLake, end, event, snapshot_row
 from tidelake import open_lake
+from tidelake.catalog.catalog import Catalog
 from tidelake.decisions import Acknowledge, Count, Discard, Offsets, Park, check_decision
 from tidelake.errors import (
     ConfigurationError,
@@ -28,7 +29,6 @@ from tidelake.errors import (
 from tidelake.read.changes import changes
 from tidelake.read.explain import explain
 from tidelake.read.status import read_status
-from tidelake.store.catalog import Catalog
 from tidelake.store.decision import AcceptGap, Decision
 from tidelake.store.late_notes import LateNotes
 from tidelake.store.layout import Store

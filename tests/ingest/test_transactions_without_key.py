@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.lakes.transaction_lake import Pair, TransactionLake, end, event, snapshot_row
+from tidelake.catalog.catalog import Catalog
 from tidelake.decisions import Count, Discard, check_decision
 from tidelake.errors import SnapshotRepeated
 from tidelake.read.changes import changes
-from tidelake.store.catalog import Catalog
 from tidelake.store.decision import Decision
 from tidelake.store.layout import Store
 from tidelake.store.quarantine import quarantine_rows

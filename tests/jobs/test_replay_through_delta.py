@@ -16,6 +16,7 @@ from jobs import ingest, seal
 from tests.protocol.scripts import CASES, Case
 from tests.protocol.streams import mangled_stream
 from tests.sweeps import seeds
+from tidelake.catalog.catalog import Catalog
 from tidelake.cli.app import app
 from tidelake.errors import GeneratorRefused, NoCheckout, OptionRefused
 from tidelake.generator.recorded_lines import COLUMN, problems_in, read_topic_line
@@ -24,7 +25,6 @@ from tidelake.protocol.json_values import identity, to_text
 from tidelake.protocol.message import ANY_WIDTH
 from tidelake.protocol.replay import replay_file
 from tidelake.read.snapshot import snapshot
-from tidelake.store.catalog import Catalog
 from tidelake.store.layout import Store
 
 LIMIT = 8

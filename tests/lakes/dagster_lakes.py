@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from expectations.checks import MERGES_KEEP_CONTENTS
 from tests.lakes.lake import RECORD, progress, updates
+from tidelake.catalog.catalog import Catalog
 from tidelake.read.snapshot import snapshot
 from tidelake.settings.lake import load_settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.layout import Store

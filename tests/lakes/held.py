@@ -11,9 +11,9 @@ import yaml
 from tests.lakes.lake import NAME, RECORD
 from tests.lakes.places import copy_lake, store_root, store_settings
 from tidelake import open_lake
+from tidelake.catalog.catalog import Catalog
 from tidelake.compact.compaction import move_since
 from tidelake.lake import LakeCollection
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import write_run

@@ -18,12 +18,12 @@ from jobs import compact, current, ingest, seal, validate
 from jobs.ingest import IngestReport
 from jobs.job import Report
 from tests.lakes.places import copy_lake, store_settings
+from tidelake.catalog.catalog import Catalog
 from tidelake.compact.compaction import CompactReport
 from tidelake.read.snapshot import snapshot
 from tidelake.schema.avro import cdcv2_schema
 from tidelake.seal.report import SealReport
 from tidelake.settings.lake import Settings, load_settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import DecisionDocument
 from tidelake.store.entry import Collection

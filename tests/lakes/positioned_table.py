@@ -11,12 +11,12 @@ import yaml
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.model.sources import COLUMNS, Ticks, random_source
+from tidelake.catalog.catalog import Catalog
 from tidelake.compact.compaction import merge_runs
 from tidelake.model.positioned import PositionedStatement
 from tidelake.protocol.antichain import Antichain
 from tidelake.read.snapshot import snapshot
 from tidelake.settings.lake import load_settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.layout import Store, new_run

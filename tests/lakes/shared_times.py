@@ -9,8 +9,8 @@ import yaml
 
 from tests.lakes.lake import RECORD
 from tidelake import open_lake
+from tidelake.catalog.catalog import Catalog
 from tidelake.lake import Lake
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.layout import Store
 from tidelake.store.state import CLOSED, UPPER

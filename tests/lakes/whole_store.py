@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from tests.golden.shown import EXPECTED, unpack
 from tidelake import open_lake
+from tidelake.catalog.catalog import Catalog
 from tidelake.lake import Lake, LakeCollection
 from tidelake.settings.lake import load_settings
 from tidelake.storage.location import Location, locate
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.files import discard_run, read_file, write_run
 from tidelake.store.layout import RUN, Store, new_run

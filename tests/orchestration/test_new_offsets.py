@@ -20,8 +20,8 @@ from tests.lakes.commands import resolve
 from tests.lakes.dagster_lakes import Lakes, RawLakes, materialized, metadata
 from tests.lakes.lake import updates
 from tests.services.kafka import Broker, Record
+from tidelake.catalog.catalog import Catalog
 from tidelake.settings.lake import load_settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.decision import AcceptTopic
 from tidelake.store.layout import Store
 

@@ -15,6 +15,7 @@ import tidelake
 from tests.lakes.lake import NAME, RECORD, Lake, progress, updates
 from tests.lakes.raw_lake import RawLake
 from tests.stops import stop_at
+from tidelake.catalog.catalog import Catalog
 from tidelake.compact.compaction import CompactReport
 from tidelake.compact.note import note_compaction
 from tidelake.decisions import Acknowledge, Count, Offsets
@@ -22,7 +23,6 @@ from tidelake.read.history import History, read_history
 from tidelake.settings.collection import CollectionSpec
 from tidelake.storage.location import Location
 from tidelake.store import table_log
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.files import write_run
 from tidelake.store.layout import PROOFS_SCHEMA, Store

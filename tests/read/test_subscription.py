@@ -24,6 +24,8 @@ from tests.model.sources import Ticks, random_source
 from tests.read.change_laws import Rows, Updates, add_until, check_laws, updates_of
 from tests.sweeps import seeds
 from tidelake import open_lake
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.handles import read_handles
 from tidelake.compact import compaction
 from tidelake.errors import (
     ArgumentRefused,
@@ -42,9 +44,7 @@ from tidelake.read import subscription as followed
 from tidelake.read.holding import acquire
 from tidelake.read.subscription import Batch, Bounds, Selection, Subscription, subscribe, whole_times
 from tidelake.store import holds
-from tidelake.store.catalog import Catalog
 from tidelake.store.files import RunFile
-from tidelake.store.handles import read_handles
 from tidelake.store.holds import oldest_pin
 from tidelake.store.layout import CollectionPaths
 

@@ -10,9 +10,9 @@ from deltalake import write_deltalake
 
 from tests.expectations.reports import settings
 from tests.report.stored import NAME, Stored
+from tidelake.catalog.catalog import Catalog
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
-from tidelake.store.catalog import Catalog
 from tidelake.store.published import Published, published_table
 from tidelake.store.staged_rows import StagedRows
 

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from tests.expectations.reports import settings
+from tidelake.catalog.catalog import Catalog
 from tidelake.read.status import read_status
 from tidelake.report.facts import Facts, read_facts
 from tidelake.settings.collection import CollectionSettings
 from tidelake.storage.location import Location
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import write_run

@@ -15,8 +15,8 @@ from tests.captures.record import Capture, Services
 from tests.captures.workload import RECORD, TABLES, contents, create_tables
 from tests.crash.harness import Nursery, check_steps, said
 from tests.services.connect import debezium_settings
+from tidelake.catalog.catalog import Catalog
 from tidelake.settings.lake import load_settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.layout import Store
 
 

@@ -22,10 +22,10 @@ from tests.services.connect import WAIT_S, Connect, debezium_settings
 from tests.services.kafka import Broker, Record
 from tests.services.postgres import Postgres
 from tests.services.registry import Registry
+from tidelake.catalog.catalog import Catalog
 from tidelake.cli.app import app
 from tidelake.read.snapshot import snapshot
 from tidelake.settings.lake import load_settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.layout import Store
 
 pytestmark = [pytest.mark.services, pytest.mark.spark, pytest.mark.sweep]

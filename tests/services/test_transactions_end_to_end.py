@@ -20,8 +20,8 @@ from tests.crash.harness import Nursery
 from tests.services.bank_reads import BankReads
 from tests.services.pipeline import Pipeline
 from tests.sweeps import seeds
+from tidelake.catalog.catalog import Catalog
 from tidelake.read.snapshot import snapshot
-from tidelake.store.catalog import Catalog
 from tidelake.store.entry import Collection
 from tidelake.store.layout import Store
 from tidelake.store.transactions import asserted_times, read_transactions

@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 
 from tests.golden.shown import unpack
 from tests.stops import Killed, stop_at
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import CommitRefused, DamagedLog, DamagedTable
 from tidelake.integrity.verification import Verification, repair_log, verify_table
 from tidelake.settings.lake import Settings, load_settings
@@ -25,7 +26,6 @@ from tidelake.storage.location import Location, locate
 from tidelake.store import table_log
 from tidelake.store.acknowledged import ACKED, read_markers
 from tidelake.store.bring_over import bring_over
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable, create_table
 from tidelake.store.entry import Entry
 from tidelake.store.failpoints import BRING_OVER_FAILPOINTS, on_reach

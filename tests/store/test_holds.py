@@ -12,14 +12,15 @@ from tests.expectations.reports import settings
 from tests.golden.shown import unpack
 from tests.lakes.held import HeldLake
 from tidelake import open_lake
+from tidelake.catalog import handles
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.handles import read_handles
 from tidelake.errors import ArgumentRefused, NewerFormat
 from tidelake.storage import blobs
-from tidelake.store import commit, handles, table_log
-from tidelake.store.catalog import Catalog
+from tidelake.store import commit, table_log
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Capability, Entry
 from tidelake.store.format import CATALOG_VERSION, FORMAT_VERSION, HANDLES_VERSION
-from tidelake.store.handles import read_handles
 from tidelake.store.holds import ENDED_MAX, HOLDS_MAX, Token, acquire, beats_of, drop, observe, renew
 from tidelake.store.layout import Store
 

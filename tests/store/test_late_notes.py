@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from tests.lakes.lake import NAME, RECORD
+from tidelake.catalog.catalog import Catalog
 from tidelake.protocol.order import INT64_MAX
 from tidelake.read.status import read_status
 from tidelake.settings.collection import CollectionSpec
 from tidelake.store import proofs
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import Count
 from tidelake.store.entry import Collection

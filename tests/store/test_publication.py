@@ -8,15 +8,15 @@ import pytest
 
 from tests.expectations.reports import settings
 from tests.stops import stop_at
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.name_log import NameLog
 from tidelake.errors import Fenced, NewerFormat, UnknownCollection
 from tidelake.integrity.verification import Verification, verify_name
 from tidelake.store import commit
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.format import CATALOG_VERSION, FORMAT_VERSION
 from tidelake.store.layout import Store
-from tidelake.store.name_log import NameLog
 from tidelake.store.publication import Publication, folder_of_name
 
 

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from tests.lakes.lake import NAME, RECORD, Lake, encode, progress, updates
 from tests.lakes.raw_lake import RawLake
 from tests.services.registry import Registry
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import ConfigurationError, RegistryUnreachable
 from tidelake.ingest.source_schemas import SourceSchemas, resolve_records
 from tidelake.schema.avro import cdcv2_schema
@@ -24,7 +25,6 @@ from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import load_settings
 from tidelake.settings.reclock import ReclockSettings
 from tidelake.settings.registry import RegistrySettings
-from tidelake.store.catalog import Catalog
 from tidelake.store.layout import Store
 from tidelake.store.quarantine import quarantine_rows
 from tidelake.topic.schema_registry import SchemaRegistry

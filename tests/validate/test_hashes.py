@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from tests.golden.shown import EXPECTED, unpack
 from tests.lakes.lake import Lake, progress, updates
 from tests.lakes.raw_lake import RawLake
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import DamagedTable
 from tidelake.settings.lake import load_settings
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, read_rows, write_run

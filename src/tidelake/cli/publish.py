@@ -108,8 +108,8 @@ def _publish(settings: Settings, name: str, asked: Asked, schema_out: Path | Non
     with working("starting Spark"):
         from jobs.logs import log_to
         from jobs.publish import publish_collection, schema_text, target_of
+        from tidelake.catalog.catalog import Catalog
         from tidelake.spark.session import start_session
-        from tidelake.store.catalog import Catalog
         from tidelake.store.layout import Store
         from tidelake.telemetry.start import start_telemetry
         from tidelake.telemetry.steps import stop_listening

@@ -16,6 +16,9 @@ from datetime import timedelta
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.evolution import open_newest
+from tidelake.catalog.handles import read_handles
 from tidelake.errors import Conflict, DamagedTable, Fenced
 from tidelake.forms.form import takes_all
 from tidelake.plugins.envelope import form_of
@@ -24,13 +27,10 @@ from tidelake.schema.change_events import Interval
 from tidelake.spark.row_hash import add_halves
 from tidelake.storage import blobs
 from tidelake.store.base import BASE
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.entry import Collection, Entry
-from tidelake.store.evolution import open_newest
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_run
-from tidelake.store.handles import read_handles
 from tidelake.store.holds import beats_of, clock_slack_ms, observe
 from tidelake.store.layout import TIME, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit

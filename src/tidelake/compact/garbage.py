@@ -13,23 +13,23 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal
 
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.drop import delete_tables, goes_at_ms, observe_dropped
+from tidelake.catalog.handles import read_handles
+from tidelake.catalog.name_log import NameLog
+from tidelake.catalog.undivided import is_divided
 from tidelake.errors import TidelakeError
 from tidelake.protocol.iso_times import iso_to_the_second
 from tidelake.storage import blobs
 from tidelake.storage.location import HIDDEN, Location
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable, is_table
-from tidelake.store.drop import delete_tables, goes_at_ms, observe_dropped
 from tidelake.store.entry import Collection, Entry
 from tidelake.store.failpoints import reach
-from tidelake.store.handles import read_handles
 from tidelake.store.holds import held_text, label_of, oldest_pin
 from tidelake.store.layout import COLLECTION_ID, Store
-from tidelake.store.name_log import NameLog
 from tidelake.store.published import RETENTION_S as PUBLISHED_RETENTION_S
 from tidelake.store.published import empty_published, maintain_published, published_bytes
 from tidelake.store.sweep import RETENTION_S, DeadRun, dead_runs, sweep, sweep_names
-from tidelake.store.undivided import is_divided
 
 Kind = Literal["dead_runs", "dropped", "published", "history", "orphaned", "lost", "unreadable", "earlier_format"]
 KINDS: dict[Kind, str] = {

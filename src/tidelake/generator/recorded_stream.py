@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 from pyspark.sql import SparkSession
 
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import CodecError, GeneratorRefused, MalformedMessage
 from tidelake.generator.recorded_lines import COLUMN, RECORD, TopicLine, problems_in, read_topic_line
 from tidelake.protocol.json_values import parse
@@ -27,7 +28,6 @@ from tidelake.seal.report import SealReport
 from tidelake.settings.lake import Settings, load_settings
 from tidelake.storage import blobs
 from tidelake.storage.location import locate
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import read_rows

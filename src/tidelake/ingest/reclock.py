@@ -14,6 +14,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidelake.catalog.evolution import evolve, open_newest
 from tidelake.errors import ClockAhead, NotRewritable
 from tidelake.ingest.position import plan_topics, range_read_by, values_after
 from tidelake.ingest.source_schemas import resolve_records
@@ -25,7 +26,6 @@ from tidelake.spark.observation import Observed
 from tidelake.store.bindings import append_binding, known_offsets, minted_time
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.entry import Collection
-from tidelake.store.evolution import evolve, open_newest
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_runs, read_rows
 from tidelake.store.layout import QUARANTINE_SCHEMA

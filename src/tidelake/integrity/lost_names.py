@@ -7,12 +7,12 @@ the name.
 
 from __future__ import annotations
 
+from tidelake.catalog.handles import read_handles
+from tidelake.catalog.name_log import Binding, NameLog
 from tidelake.errors import TidelakeError
 from tidelake.storage import blobs
 from tidelake.storage.location import HIDDEN
-from tidelake.store.handles import read_handles
 from tidelake.store.layout import Store
-from tidelake.store.name_log import Binding, NameLog
 from tidelake.store.notices import warn
 from tidelake.store.publication import folder_of_name
 

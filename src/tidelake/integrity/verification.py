@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from tidelake.catalog.name_log import NameLog
 from tidelake.errors import DamagedFiles, DamagedLog, DamagedTable
 from tidelake.integrity.lost_markers import has_lost_markers, mark_again, proven_log
 from tidelake.integrity.lost_names import bind_again, owner_of
@@ -25,7 +26,6 @@ from tidelake.store.files import RunFile, check_whole, damage_named, open_parque
 from tidelake.store.followed import forget
 from tidelake.store.format import DIVIDED
 from tidelake.store.layout import RUN, Store
-from tidelake.store.name_log import NameLog
 from tidelake.store.notices import warn
 from tidelake.store.proof_log import notes_damaged_files, read_proof_log
 from tidelake.store.publication import folder_of_name

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import (
     ArgumentRefused,
     KeysInError,
@@ -32,7 +33,6 @@ from tidelake.read.changes import changes
 from tidelake.read.snapshot import snapshot
 from tidelake.read.subscription import whole_times
 from tidelake.store import published_topics
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection, Entry, PublishedTopic
 from tidelake.store.failpoints import reach

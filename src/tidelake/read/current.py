@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import Conflict, DamagedTable
 from tidelake.plugins.envelope import form_of
 from tidelake.read.asked import last_time
@@ -22,7 +23,6 @@ from tidelake.read.following import follow
 from tidelake.read.published_files import CannotFollow, PublishedTable
 from tidelake.read.snapshot import snapshot
 from tidelake.storage import blobs
-from tidelake.store.catalog import Catalog
 from tidelake.store.column_docs import column_docs
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection

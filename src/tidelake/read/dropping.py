@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.name_log import NameLog
+from tidelake.catalog.rename import bound_entry
 from tidelake.errors import DamagedTable, UnknownCollection
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable, is_table
 from tidelake.store.files import RunFile
 from tidelake.store.holds import label_of
 from tidelake.store.layout import Store
-from tidelake.store.name_log import NameLog
-from tidelake.store.rename import bound_entry
 
 
 @dataclass(frozen=True)

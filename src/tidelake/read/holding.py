@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.handles import change_handles, read_handles
 from tidelake.errors import ArgumentRefused, CapabilityForeign, SinceError, UnknownCollection
 from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.iso_times import iso_to_the_second
@@ -19,11 +21,9 @@ from tidelake.read.words import duration
 from tidelake.storage.arrow import integers
 from tidelake.storage.location import Location
 from tidelake.store import holds
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable, is_table
 from tidelake.store.entry import Capability, Collection, Entry
 from tidelake.store.files import RunFile, read_file
-from tidelake.store.handles import change_handles, read_handles
 from tidelake.store.holds import Token
 from tidelake.store.layout import COLLECTION_ID, TIME, CollectionPaths, Store
 from tidelake.store.state import SINCE, UPPER

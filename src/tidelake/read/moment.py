@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import ArgumentRefused, CollectionForgot, CollectionLags, TimelinesDiffer
 from tidelake.protocol.iso_times import MintedTime, iso_of
 from tidelake.protocol.order import INT64_MAX
 from tidelake.read.torn import check_not_torn
 from tidelake.settings.collection import CollectionSettings
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.holds import check_time

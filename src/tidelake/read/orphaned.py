@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import TidelakeError
 from tidelake.spark.engine_errors import engine_fact
-from tidelake.store.catalog import Catalog
 from tidelake.store.layout import Store
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import DamagedTable
 from tidelake.spark.engine_errors import engine_fact
 from tidelake.storage.location import Location
-from tidelake.store.catalog import Catalog
 from tidelake.store.entry import Collection
 from tidelake.store.publication import Publication
 from tidelake.store.published import Published, published_table, read_published

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.handles import read_handles
 from tidelake.errors import (
     ArgumentRefused,
     CapabilityError,
@@ -34,11 +36,9 @@ from tidelake.read.asked import last_time
 from tidelake.read.changes import changes
 from tidelake.read.holding import ReadCapability, acquire
 from tidelake.read.snapshot import snapshot
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile
-from tidelake.store.handles import read_handles
 from tidelake.store.holds import check_time
 from tidelake.store.layout import DIFF, TIME
 from tidelake.store.state import CLOSED, UPPER

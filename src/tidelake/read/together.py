@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import CollectionForgot, CollectionLags, UnknownCollection
 from tidelake.read.moment import moment
 from tidelake.settings.collection import WALL_CLOCK, CollectionSettings
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.notices import warn
 from tidelake.store.state import CLOSED, UPPER

@@ -1,1 +1,1 @@
-"""A store: its tables, their logs, the one way to commit, and the catalog."""
+"""A store: its tables, their logs, and the one way to commit."""

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidelake.catalog.evolution import with_newest_columns
 from tidelake.decode.landing import ROW_TEXT
 from tidelake.errors import Conflict, DamagedFiles, DamagedTable, SinceError, UpperError
 from tidelake.forms.form import Form
@@ -31,7 +32,6 @@ from tidelake.spark.row_hash import add_halves
 from tidelake.storage import blobs
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
-from tidelake.store.evolution import with_newest_columns
 from tidelake.store.failpoints import reach
 from tidelake.store.files import write_run
 from tidelake.store.layout import DIFF, PROOFS_SCHEMA, TIME

@@ -18,10 +18,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.lakes.held import HeldLake
+from tidelake.catalog.handles import read_handles
 from tidelake.errors import CapabilityError, SinceError, TidelakeError, UpperError
 from tidelake.read.holding import ReadCapability
 from tidelake.store.commit import OpenTable
-from tidelake.store.handles import read_handles
 from tidelake.store.state import UPPER
 
 _HELD_MAX = 4

@@ -14,10 +14,10 @@ from tidelake.cli.doctor.machine import disk_space
 from tidelake.errors import TidelakeError, TopicUnreachable
 
 if TYPE_CHECKING:
+    from tidelake.catalog.catalog import Catalog
     from tidelake.settings.collection import CollectionSettings
     from tidelake.settings.lake import Settings
     from tidelake.settings.object_store import ObjectStorePlace
-    from tidelake.store.catalog import Catalog
 
 _SKEW_WARN_S, _SKEW_FAIL_S = 2.0, 60.0
 _WAIT_S_MAX = 10
@@ -129,7 +129,7 @@ def _servers(settings: Settings) -> Iterator[Finding]:
 
 def _collections(settings: Settings) -> Iterator[Finding]:
     """Check each collection: its topics, and whether its tables can be opened and fit the settings."""
-    from tidelake.store.catalog import Catalog
+    from tidelake.catalog.catalog import Catalog
     from tidelake.store.layout import Store
 
     catalog = Catalog(Store(settings.store), settings.writer)

@@ -12,12 +12,12 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from tidelake.catalog.handles import change_handles, read_handles
+from tidelake.catalog.name_log import Binding, NameLog
 from tidelake.errors import CollectionRenamed, Conflict, NameTaken, UnknownCollection
 from tidelake.store.entry import EarlierName, Entry, Renaming
 from tidelake.store.failpoints import reach
-from tidelake.store.handles import change_handles, read_handles
 from tidelake.store.layout import CollectionPaths, Store
-from tidelake.store.name_log import Binding, NameLog
 from tidelake.store.retry import ATTEMPTS_MAX
 
 EARLIER_NAMES_MAX = 64

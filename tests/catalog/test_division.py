@@ -17,21 +17,22 @@ from tests.cli.commands import run
 from tests.golden.shown import unpack
 from tests.stops import stop_at
 from tidelake import open_lake
+from tidelake.catalog import undivided
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.handles import ENTRIES_SCHEMA
+from tidelake.catalog.undivided import is_divided
 from tidelake.errors import ConfigurationError, DamagedTable, NewerFormat, WriterFenced
 from tidelake.integrity.verification import Verification, verify_name, verify_table
 from tidelake.settings.lake import load_settings
 from tidelake.storage import blobs
 from tidelake.storage.local_disk import LocalDisk
-from tidelake.store import commit, undivided
-from tidelake.store.catalog import Catalog
+from tidelake.store import commit
 from tidelake.store.commit import OpenTable
 from tidelake.store.failpoints import BRING_OVER_FAILPOINTS
 from tidelake.store.files import RunFile, read_rows, write_run
 from tidelake.store.format import CATALOG_VERSION, FORMAT
-from tidelake.store.handles import ENTRIES_SCHEMA
 from tidelake.store.layout import Store, new_run
 from tidelake.store.publication import Publication, run_kind
-from tidelake.store.undivided import is_divided
 
 PLACES = [place for place in BRING_OVER_FAILPOINTS if place.startswith(("divide.", "commit."))]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.expectations.reports import settings
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import Fenced, FrontierRegression, UnknownCollection, WriterFenced
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import EPOCH, OpenTable
 from tidelake.store.layout import Store
 

@@ -14,17 +14,17 @@ import pytest
 from tests.expectations.reports import settings
 from tests.lakes.places import write_in_the_past
 from tests.stops import stop_at
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.handles import read_handles
+from tidelake.catalog.name_log import Binding, NameLog
 from tidelake.errors import CommitRefused, Conflict, DamagedLog, DamagedTable, UnknownCollection
 from tidelake.integrity.verification import Verification, repair_name, verify_name
 from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED
 from tidelake.store.acknowledged import ACKED
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import Count
-from tidelake.store.handles import read_handles
 from tidelake.store.layout import Store
-from tidelake.store.name_log import Binding, NameLog
 from tidelake.store.state import SINCE
 from tidelake.store.sweep import sweep_names
 from tidelake.store.table_log import LOG, check_log, read_entry

@@ -14,16 +14,16 @@ from assets.topics import look_at_lake
 from tests.expectations.reports import settings
 from tests.report.published import configure
 from tidelake import open_lake
+from tidelake.catalog import handles
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.name_log import NameLog
 from tidelake.errors import DamagedTable, StoreUnreadable, TidelakeError
 from tidelake.read.status import CollectionStatus
 from tidelake.storage.local_disk import LocalDisk
 from tidelake.storage.location import Location
-from tidelake.store import handles
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Entry
 from tidelake.store.layout import CollectionPaths, Store
-from tidelake.store.name_log import NameLog
 
 
 @pytest.fixture

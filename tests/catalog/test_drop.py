@@ -11,12 +11,12 @@ from tests.lakes.held import HeldLake
 from tests.lakes.lake import NAME
 from tests.stops import stop_at
 from tidelake import open_lake
+from tidelake.catalog.drop import delete_tables, observe_dropped
+from tidelake.catalog.handles import read_handles
 from tidelake.errors import CapabilityDropped, CapabilityForeign, Fenced, SinceError, UnknownCollection
 from tidelake.integrity.lost_names import owner_of
 from tidelake.storage import blobs
 from tidelake.store.commit import OpenTable, is_table
-from tidelake.store.drop import delete_tables, observe_dropped
-from tidelake.store.handles import read_handles
 from tidelake.store.layout import CollectionPaths
 
 PLACES = (

@@ -5,11 +5,11 @@ Writers open the collection with `open_newest`, so that their files have the tab
 
 from __future__ import annotations
 
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.compatibility import with_columns
 from tidelake.errors import Fenced
 from tidelake.settings.collection import CollectionSpec
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
-from tidelake.store.compatibility import with_columns
 from tidelake.store.entry import Collection, Entry
 from tidelake.store.failpoints import reach
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_work

@@ -12,6 +12,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
+from tidelake.catalog.collection_tables import carry_epoch, create_tables, upgrade_tables
+from tidelake.catalog.compatibility import check_same, with_columns
+from tidelake.catalog.drop import drop
+from tidelake.catalog.handles import ENTRIES_SCHEMA, change_handles, create_handles, read_handles
+from tidelake.catalog.name_log import Binding, NameLog, name_logs
+from tidelake.catalog.rename import bound_entry, finish_renaming, is_about_to_have, rename
+from tidelake.catalog.undivided import catalog_entries, catalog_publications, divide, is_divided
 from tidelake.errors import (
     CollectionRenamed,
     CommitRefused,
@@ -26,22 +33,15 @@ from tidelake.errors import (
 from tidelake.settings.collection import CollectionSpec
 from tidelake.storage import blobs
 from tidelake.storage.location import HIDDEN
-from tidelake.store.collection_tables import carry_epoch, create_tables, upgrade_tables
 from tidelake.store.commit import OpenTable, create_table, is_table
-from tidelake.store.compatibility import check_same, with_columns
 from tidelake.store.decision import Acknowledge, Decision, Offsets, replaces, time_of
-from tidelake.store.drop import drop
 from tidelake.store.entry import Capability, Collection, Entry
 from tidelake.store.failpoints import reach
 from tidelake.store.followed import last_seen
 from tidelake.store.format import CATALOG_VERSION, DIVIDED, FORMAT, FORMAT_VERSION
-from tidelake.store.handles import ENTRIES_SCHEMA, change_handles, create_handles, read_handles
 from tidelake.store.layout import CollectionPaths, Store
-from tidelake.store.name_log import Binding, NameLog, name_logs
 from tidelake.store.publication import Publication, folder_of_name
-from tidelake.store.rename import bound_entry, finish_renaming, is_about_to_have, rename
 from tidelake.store.retry import ATTEMPTS_MAX
-from tidelake.store.undivided import catalog_entries, catalog_publications, divide, is_divided
 
 
 class Catalog:
@@ -448,12 +448,12 @@ class Catalog:
         return change_handles(self.store.collection(binding.id), apply)
 
     def rename(self, name: str, other: str) -> Entry:
-        """Give a collection another name, and return its new entry; see `store.rename`."""
+        """Give a collection another name, and return its new entry; see `catalog.rename`."""
         self._divide_existing()
         return rename(self.store, name, other)
 
     def drop(self, name: str) -> Entry:
-        """Drop a collection, and return its last entry; see `store.drop`."""
+        """Drop a collection, and return its last entry; see `catalog.drop`."""
         self._divide_existing()
         return drop(self.store, name)
 

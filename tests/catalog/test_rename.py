@@ -12,16 +12,16 @@ import pytest
 from tests.expectations.reports import settings
 from tests.lakes.places import store_root
 from tests.stops import stop_at
+from tidelake.catalog.catalog import Catalog
+from tidelake.catalog.handles import read_handles
+from tidelake.catalog.name_log import NameLog
 from tidelake.errors import CollectionRenamed, DamagedLog, NameTaken, UnknownCollection
 from tidelake.integrity.verification import repair_name
 from tidelake.storage import blobs
-from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import Count
 from tidelake.store.format import HANDLES_VERSION
-from tidelake.store.handles import read_handles
 from tidelake.store.layout import Store
-from tidelake.store.name_log import NameLog
 from tidelake.store.table_log import check_log
 
 SPEC = settings("plain").spec()

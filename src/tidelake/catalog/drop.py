@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import time
 
+from tidelake.catalog.collection_tables import raise_epoch
+from tidelake.catalog.handles import change_handles, read_handles
+from tidelake.catalog.name_log import NameLog
+from tidelake.catalog.rename import bound_entry
 from tidelake.errors import DamagedTable, UnknownCollection
 from tidelake.storage import blobs
 from tidelake.store.bring_over import bring_over
-from tidelake.store.collection_tables import raise_epoch
 from tidelake.store.entry import Collection, Dropped, Entry
 from tidelake.store.failpoints import reach
 from tidelake.store.format import FORMAT_VERSION
-from tidelake.store.handles import change_handles, read_handles
 from tidelake.store.holds import beats_of, clock_slack_ms, observe
 from tidelake.store.layout import CollectionPaths, Store
-from tidelake.store.name_log import NameLog
 from tidelake.store.notices import warn
-from tidelake.store.rename import bound_entry
 
 
 def drop(store: Store, name: str) -> Entry:

@@ -1,0 +1,1 @@
+"""The catalog: the names of collections, and how collections are created, changed, renamed and dropped."""
