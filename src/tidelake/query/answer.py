@@ -1,4 +1,4 @@
-"""The rows that a query gives: they are read when they are asked for, as often as they are asked for."""
+"""The rows of a query: they are read only when requested, and again for each request."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tidelake.query.names import order_of, quoted
 
 
 class Answer:
-    """Rows, with the types of a schema; a closed answer has none any more.
+    """The rows of a query, with the types of a schema; they cannot be read after `close`.
 
     Args:
-        engine: the database that has the stored rows.
+        engine: the database that reads the stored rows.
         query: the query.
         schema: the columns and their types.
         name: the collection, for errors.
@@ -37,7 +37,7 @@ class Answer:
 
         Args:
             limit: the maximum number of rows.
-            in_order: whether to sort by all columns, as Spark does: null first, then as each type is ordered.
+            in_order: whether to sort by all columns, as Spark does: nulls first, then by the order of each type.
 
         Raises:
             DamagedTable: a file is not what was committed, or cannot be read.
@@ -53,7 +53,7 @@ class Answer:
             return self.engine.table(f"SELECT * FROM ({self.query}){order}{most}").cast(self.schema)
 
     def reader(self) -> pa.RecordBatchReader:
-        """Read the rows as a stream, in batches; row order means nothing. Raises what `table` does, up to the start."""
+        """Read the rows as a stream of batches; row order means nothing. Until it starts, raises what `table` does."""
         with failures(self.name, self.where):
             return self.engine.reader(self.query).cast(self.schema)
 
@@ -69,13 +69,13 @@ class Answer:
         self.engine.close()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return the rows for `pa.table(answer)` and everything else that takes Arrow."""
+        """Return the rows as an Arrow stream, for `pa.table(answer)` and other consumers of Arrow data."""
         return self.reader().__arrow_c_stream__(requested_schema)
 
 
 @contextmanager
 def failures(name: str, where: str | None) -> Iterator[None]:
-    """Raise an error of DuckDB as one of the predicate, if that can be, or otherwise of the read.
+    """Translate DuckDB's errors: to `PredicateRefused` if the predicate can be the cause, otherwise to `StepFailed`.
 
     Args:
         name: the collection.

@@ -1,4 +1,4 @@
-"""Whether DuckDB reads a collection, or Spark: both give the same rows."""
+"""Chooses the engine that reads a collection, DuckDB or Spark; both return the same rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 
 BYTES_MAX = 8 << 30
-"""Maximum size of the files, compressed, that this machine reads by default."""
+"""Maximum total size of the files, compressed, of a collection that DuckDB reads by default."""
 
 
 def why_spark(collection: Collection) -> str | None:

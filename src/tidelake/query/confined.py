@@ -1,4 +1,4 @@
-"""SQL that is confined: it reads the lake's collections and calls functions of their values, and nothing else.
+"""Confines SQL: it may read the lake's collections and call functions of their values, and nothing else.
 
 DuckDB's own parser says what a text contains. Whatever is not known to be harmless is refused by name.
 """
@@ -15,7 +15,7 @@ import duckdb
 from tidelake.query.functions import ACCEPTED, OF_THE_SESSION, ORDERED, OVER_ROWS, TABLES, UNBOUNDED
 
 CHARACTERS_MAX = 100_000
-"""Maximum length of a text."""
+"""Maximum length of the text of a query or predicate."""
 _CLASSES = """BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA OPERATOR
     POSITIONAL_REFERENCE STAR SUBQUERY TYPE WINDOW"""
 _EXPRESSIONS = frozenset(_CLASSES.split())
@@ -25,7 +25,7 @@ _OF_SEVERAL_ROWS = {
     "STAR": "contains *, which is not accepted",
     "POSITIONAL_REFERENCE": "refers to a column by its position",
 }
-"""What a predicate cannot contain although a query can, by class."""
+"""By class, what a query may contain but a predicate may not."""
 _KINDS = """ASCENDING BASE_TABLE CTE_NODE DESCENDING DISTINCT_MODIFIER EMPTY EXPRESSION_LIST JOIN LIMIT_MODIFIER
     LIMIT_PERCENT_MODIFIER ORDER_DEFAULT ORDER_MODIFIER PIVOT RECURSIVE_CTE_NODE SELECT_NODE SET_OPERATION_NODE
     SUBQUERY TABLE_FUNCTION"""
@@ -46,7 +46,7 @@ class Refused(Exception):
     """A text is not accepted.
 
     Args:
-        problem: a clause that follows the text: `calls 'random', which is not accepted`.
+        problem: what is wrong, as a clause whose subject is the text: `calls 'random', which is not accepted`.
     """
 
     def __init__(self, problem: str) -> None:
@@ -59,11 +59,11 @@ class Parsed:
     """What an accepted text refers to."""
 
     tables: tuple[str, ...]
-    """The names of tables as written, each once; without those that the query defines itself."""
+    """The names of tables as written, each once, without those that the query itself defines."""
     names: frozenset[str]
-    """All parts of the names of columns, in lower case."""
+    """Every part of each column's name, in lower case."""
     takes_all_columns: bool
-    """Whether it has a `*` or a join by equal names."""
+    """Whether it may use columns that it does not name: in a `*`, a natural join, a pivot, or a whole row."""
 
 
 def parse_query(connection: duckdb.DuckDBPyConnection, query: str) -> Parsed:
@@ -149,7 +149,7 @@ def _checked(tree: Any) -> Parsed:
             raise Refused("takes a sample, which is different each time")
     defined = {entry["key"].lower() for part in _dicts(tree) for entry in (part.get("cte_map") or {}).get("map", ())}
     named = tuple(dict.fromkeys(name for name in tables if name.lower() not in defined))
-    # A struct of all columns is written as the table's own name or alias.
+    # The name or alias of a table, used as a value, is a struct of all of its columns.
     takes_all |= bool(names & ({name.lower() for name in tables} | _aliases(tree)))
     return Parsed(named, frozenset(names), takes_all)
 

@@ -40,9 +40,9 @@ class Contents:
     rows: Answer
     """The requested columns, and `_diff`, which says how many times each row occurs; never 0."""
     lacking: int = 0
-    """Number of rows with a value that was never stated; it is null."""
+    """Number of rows with a null in place of a value that was never stated."""
     lacking_named: tuple[str, ...] = ()
-    """The first of them: the key as JSON, and the columns."""
+    """The first of these rows, each as its key in JSON and the columns without a value."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Difference:
     version: int
     rows: Answer
     keys: KeyCounts | None
-    """None without a key."""
+    """None if the contents have no key."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ def contents(
 ) -> Contents:
     """Read the contents AS OF a time; `LakeCollection.rows` says what the arguments mean and what is raised.
 
-    Cost: the footers of the files, before this returns; the rows are read when they are asked for. If there may be keys
-    in error or values that were never stated, one pass over the rows.
+    Cost: the footers of the files are read before this returns, and the rows when they are requested. If there may be
+    keys in error or values that were never stated, one pass over the rows.
     """
     table = table if table is not None else OpenTable(collection.paths.updates)
     times = readable(collection, table)
@@ -126,7 +126,7 @@ def difference(
     where: str | None = None,
     skip_errors: bool = False,
 ) -> Difference:
-    """Read the difference between the contents AS OF two times, see `LakeCollection.rows_between`."""
+    """Read the difference between the contents AS OF two times; see `LakeCollection.rows_between`."""
     table = OpenTable(collection.paths.updates)
     times = readable(collection, table)
     form = form_of(collection, table)
@@ -171,7 +171,7 @@ def updates(
     where: str | None = None,
     skip_errors: bool = False,
 ) -> Updates:
-    """Read the changes of a range of times, see `LakeCollection.updates`."""
+    """Read the changes of a range of times; see `LakeCollection.updates`."""
     table = OpenTable(collection.paths.updates)
     times = readable(collection, table)
     end = times.range(after, through)
@@ -233,10 +233,10 @@ def _filtered(rows: str, where: Where | None) -> str:
 
 
 def checked_where(engine: Engine, form: Form, where: str | None) -> Where | None:
-    """Refuse a predicate that is not a condition on the columns of the contents, before any row is read.
+    """Check, before any row is read, that a predicate is a condition on the columns of the contents.
 
     Raises:
-        PredicateRefused: the error says what is wrong.
+        PredicateRefused: it is not; the error says why.
     """
     if where is None:
         return None
@@ -281,7 +281,7 @@ def _refuse(reads: Reads, form: Form, errors: pa.Table, at: int) -> None:
 
 
 def _unknown(reads: Reads, form: Form, at: int) -> tuple[int, tuple[str, ...]]:
-    """Count the rows with a value that was never stated, and show some."""
+    """Count the rows with a value that was never stated, and describe the first few."""
     query = form.unknown(reads, at)
     if query is None:
         return 0, ()

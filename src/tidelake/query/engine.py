@@ -1,4 +1,4 @@
-"""One DuckDB in this process for one read: it sees the rows that it is given, and nothing else of this machine."""
+"""A DuckDB database in this process for one read: it sees the rows that are added to it, and nothing else."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 
 
 class Engine:
-    """An empty database. `close`, or the end of the object, frees its memory and its spilled rows."""
+    """An in-memory database, empty at first. Its memory and spilled rows are freed by `close`, or with the object."""
 
     def __init__(self) -> None:
         spilled = mkdtemp(prefix="tidelake-")
         self._end = finalize(self, rmtree, spilled, ignore_errors=True)
         self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": spilled})
-        # The size of a stream is unknown, so the optimizer would hash the base instead of the few later rows beside it.
-        # Without this step, the right side of each join is hashed, as it is written.
+        # DuckDB does not know the size of a stream, so it would hash the base instead of the few rows that it is joined
+        # with. Without this optimizer, it hashes the right side of each join, as written.
         keeps_sides = "disabled_optimizers = 'build_side_probe_side'"
         for setting in ("TimeZone = 'UTC'", keeps_sides, "lock_configuration = true"):
             self.connection.execute(f"SET {setting}")
@@ -67,16 +67,16 @@ class Engine:
             return self.connection.sql(query).to_arrow_table()
 
     def reader(self, query: str) -> pa.RecordBatchReader:
-        """Run a query, and return its rows as a stream; a failure while it is read is Arrow's error."""
+        """Run a query, and return its rows as a stream; a failure while it is being read raises an error of Arrow's."""
         with self._failures():
             return self.connection.sql(query).to_arrow_reader()
 
     def scalar(self, query: str) -> object:
-        """Run a query with one value."""
+        """Run a query that returns a single value."""
         return self.table(query).column(0)[0].as_py()
 
     def close(self) -> None:
-        """End the database."""
+        """Close the database."""
         self.connection.close()
         self._end()
 

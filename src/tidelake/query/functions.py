@@ -55,16 +55,16 @@ _OF_THE_SESSION = """current_catalog current_date current_localtime current_loca
     current_time current_timestamp current_user localtime localtimestamp session_user user"""
 
 SCALARS = frozenset(" ".join((_OPERATORS, _NUMBERS, _TEXT, _TIMES, _NESTED, _JSON, _OTHER)).split())
-"""Functions of one row."""
+"""Functions of a single row."""
 OVER_ROWS = frozenset(_OVER_ROWS.split())
 """Aggregates and window functions: their value does not depend on the order in which rows are read."""
 ORDERED = frozenset(_ORDERED.split())
 """Aggregates whose value depends on the order of rows: they need an `order by` of their own."""
 TABLES = frozenset(_TABLES.split())
-"""Functions that give rows."""
+"""Functions that return rows."""
 ACCEPTED = SCALARS | OVER_ROWS | ORDERED | TABLES
-"""All functions that a query may call; a predicate may only call those of one row."""
+"""All functions that a query may call; a predicate may call only those of a single row."""
 OF_THE_SESSION = frozenset(_OF_THE_SESSION.split())
-"""Words that are functions without parentheses, unless they are the name of a column."""
+"""Words that call a function without parentheses, unless a column has that name."""
 UNBOUNDED = frozenset(("array_resize", "bar", "generate_series", "list_resize", "lpad", "range", "repeat", "rpad"))
 """Functions whose result has no bound on its size: predicates cannot call them."""

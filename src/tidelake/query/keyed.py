@@ -70,7 +70,7 @@ def newest_rows(rows: str, key: Sequence[str], fields: Sequence[pa.Field]) -> st
 
 
 def once_each(rows: str, columns: Sequence[str], where: Where | None = None) -> str:
-    """Return rows with one row for each key as contents."""
+    """Return rows, one for each key, as contents: each occurs once."""
     condition = "" if where is None else f" WHERE ({where.condition}\n)"
     return f"SELECT {names_of(columns)}, 1::BIGINT AS {DIFF} FROM ({rows}){condition}"
 

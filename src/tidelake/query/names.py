@@ -28,7 +28,7 @@ def text(value: str) -> str:
 
 
 def listed(parts: Iterable[str]) -> str:
-    """Join the parts of a list."""
+    """Join parts with commas."""
     return ", ".join(parts)
 
 
@@ -44,7 +44,7 @@ def whole(names: Iterable[str], prefix: str = "") -> str:
 
 
 def with_one_zero(column: str, kind: pa.DataType, depth: int = 0) -> str:
-    """Return a value with 0 in place of -0, nested ones included: they are equal, so rows are grouped by either.
+    """Return a value with 0 in place of -0, also in nested values: they are equal, so a group could show either.
 
     >>> with_one_zero("x", pa.float32()), with_one_zero("x", pa.int64())
     ('CASE WHEN x = 0 THEN 0::FLOAT ELSE x END', 'x')
@@ -56,9 +56,9 @@ def with_one_zero(column: str, kind: pa.DataType, depth: int = 0) -> str:
 
 
 def packed(fields: Iterable[pa.Field], others: Iterable[str] = ()) -> str:
-    """Return columns as one struct that an aggregate keeps exactly; `unpacked` gives them back.
+    """Return columns as one struct that an aggregate returns unchanged; `unpacked` gives them back.
 
-    `arg_max` compares structs by a key, from which it also makes its result, so that -0 would become 0.
+    `arg_max` builds its result from the key by which it compares structs, which would turn -0 into 0.
 
     Args:
         fields: the columns.
@@ -70,7 +70,7 @@ def packed(fields: Iterable[pa.Field], others: Iterable[str] = ()) -> str:
 
 
 def unpacked(struct: str, field: pa.Field) -> str:
-    """Return a column of a struct that `packed` has made."""
+    """Return a column of a struct that `packed` returned."""
     return _restored(f"{struct}.{quoted(field.name)}", field.type, 0)
 
 
@@ -122,7 +122,7 @@ def order_of(column: str, kind: pa.DataType) -> list[str]:
 
 
 def _comparable(value: str, kind: pa.DataType, depth: int) -> str:
-    """Return a value that is compared as Spark compares it: each nested null is preceded by whether it is one."""
+    """Return a value that DuckDB compares as Spark does: each nested value is preceded by whether it is not null."""
     if pa.types.is_list(kind):
         item = f"item_{depth}"
         inner = _comparable(item, kind.value_type, depth + 1)

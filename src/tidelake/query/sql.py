@@ -30,7 +30,7 @@ FIX = "write a SELECT over collections of the lake; docs/guides/reading-at-a-tim
 class QueryAnswer:
     """The rows of a query, and the time at which all of its collections were read.
 
-    It is also a source of Arrow data: `pa.table(answer)`, DataFrames and DuckDB take it as it is.
+    It is also a source of Arrow data: `pa.table(answer)`, libraries of DataFrames, and DuckDB accept it directly.
     """
 
     table: pa.Table
@@ -54,16 +54,16 @@ class QueryAnswer:
 
 @dataclass(frozen=True)
 class Query:
-    """A query that was accepted, and the collections that it names, as the settings write them."""
+    """An accepted query, and the collections that it names, spelled as in the settings."""
 
     text: str
     parsed: Parsed
     collections: Mapping[str, str]
-    """The collection by the name in the query."""
+    """By name in the query, the name of the collection."""
 
 
 def checked_query(query: str, names: Sequence[str]) -> Query:
-    """Refuse a query that is not accepted, or that names a table which is not a collection. Nothing is opened.
+    """Check that a query is accepted, and that every table in it is a collection. Nothing is opened.
 
     Args:
         query: a SELECT.
@@ -129,7 +129,7 @@ def answer(query: Query, moment: Moment | None, skip_errors: bool = False) -> Qu
 def _create_view(engine: Engine, reads: Reads, form: Form, name: str, parsed: Parsed, at: int) -> None:
     """Make the contents of a collection readable under its name.
 
-    With a key, a row is there once. Without a key, `_diff` says how many times it is there, as in the published table.
+    With a key, each row occurs once. Without a key, `_diff` says how often it occurs, as in the published table.
     """
     needed = names = [field.name for field in form.fields]
     if form.key and not parsed.takes_all_columns:

@@ -26,14 +26,14 @@ class StoredRows:
         table: the table's folder.
         files: the files, as the log describes them.
         schema: the columns to read; those that a file does not have are null there.
-        within: row groups without a time in this range are left out if their statistics show it; other times in the
-            same group are not.
+        within: row groups whose statistics show that they have no time in this range are left out. All other groups are
+            read whole, including other times.
     """
 
     def __init__(self, table: Location, files: Sequence[RunFile], schema: pa.Schema, within: range) -> None:
         self.table, self.files, self.schema, self.within = table, list(files), schema, within
         self.failure: TidelakeError | None = None
-        """What ended the last stream, because DuckDB knows only its text."""
+        """The error that ended the last stream; DuckDB keeps only its text."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return a new stream; nothing is read before the first batch is asked for."""
@@ -48,7 +48,7 @@ class StoredRows:
                     stored = set(source.schema_arrow.names)
                     names = [name for name in self.schema.names if name in stored]
                     groups = self._groups(source)
-                    # For a small file, handing the work to other threads takes longer than the work.
+                    # For a small file, handing the work to other threads takes longer than doing it.
                     batches = source.iter_batches(_BATCH_ROWS, groups, names, use_threads=file.rows > _BATCH_ROWS)
                     for batch in batches:
                         yield conformed(batch, self.schema)

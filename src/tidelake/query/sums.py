@@ -45,7 +45,7 @@ class SumForm(Form):
             return many
         few = reads.keep(_totals(kept(later), self.chosen(columns)))
         same = matched("b", "f", columns)
-        # No two rows of the base are equal, so each meets at most one of the few; one scan of the base is enough.
+        # No two rows of the base are equal, so each matches at most one of the few; one scan of the base is enough.
         return _in_pieces(
             f"SELECT {listed(f'coalesce(b.{quoted(name)}, f.{quoted(name)}) AS {quoted(name)}' for name in columns)}, "
             f"coalesce(b.{DIFF}::HUGEINT, 0) + coalesce(f._total, 0) AS _total "
@@ -59,7 +59,7 @@ class SumForm(Form):
 
 
 def add_up(rows: str, fields: Sequence[pa.Field], by: Sequence[str] = ()) -> str:
-    """Sum `_diff` exactly; zeros vanish. A sum beyond int64 comes as several rows that add up to it.
+    """Sum `_diff` exactly, and drop zeros. A sum beyond int64 becomes several rows that add up to it.
 
     Args:
         rows: a query with the columns, those in `by`, and _diff.

@@ -157,7 +157,7 @@ def timestamp_text(micros: int) -> str:
 
 
 def json_text(row: dict[str, Any]) -> str:
-    """Write JSON values on one line, with letters as they are.
+    """Write JSON values on one line, without escaping letters.
 
     >>> json_text({"id": 1, "name": "ż", "at": [None, JsonFloat("1.0")]})
     '{"id":1,"name":"ż","at":[null,1.0]}'
