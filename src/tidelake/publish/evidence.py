@@ -1,6 +1,6 @@
-"""Finds out what a topic states: reads its progress statements back, from where the last reader has left off.
+"""Finds out what a topic states: reads its progress statements back, from where the last reader left off.
 
-A publisher writes a statement only once all updates that it covers are durable, those of the shards in its headers. So
+A publisher writes a statement only once the updates that it covers, of the shards named in its headers, are durable. So
 what is stated for every shard is in the topic, whoever wrote it. Only progress statements are decoded.
 """
 
@@ -45,35 +45,38 @@ class Stated(NamedTuple):
     offset: int
     progress: Progress
     shards: frozenset[int]
-    """The shards that it stands for."""
+    """The shards that it covers."""
     of: int
     """The number of shards when it was made."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a topic states, as far as this was needed."""
+    """What a topic states, as far as it was needed."""
 
     by_shard: Mapping[int, int]
     """By shard, the first time that is not stated for it; `_END` if the stream is closed for it."""
     offsets: Mapping[int, int]
     """By partition, the offset from which to read next time."""
     cut: Mapping[int, int]
-    """By partition, the first offset that is left, if messages before it are gone. They were read back earlier."""
+    """By partition, the first offset that is left, if messages before it are gone.
+
+    These were read back earlier, unless `accepts_cut` was true.
+    """
     since: int
     """The frontier from which statements were read."""
 
     def frontier(self, shards: Sequence[int] | None = None) -> int:
-        """Return the first time that is not stated for some of these shards; by default, of all."""
+        """Return the first time that is not stated for all of these shards; by default, for all shards."""
         return min(self.by_shard[shard] for shard in (self.by_shard if shards is None else shards))
 
     def is_closed(self, shards: Sequence[int] | None = None) -> bool:
-        """Return whether the topic states that nothing more comes for these shards; by default, for all."""
+        """Return whether the topic states that nothing more comes for these shards; by default, for all shards."""
         return self.frontier(shards) == _END
 
 
 def shards_text(shards: Sequence[int], of: int) -> str:
-    """Write the shards that a statement stands for.
+    """Write the shards that a statement covers.
 
     >>> shards_text([0, 2], 4), shards_text([0, 1], 2)
     ('0,2/4', '*/2')
@@ -83,7 +86,7 @@ def shards_text(shards: Sequence[int], of: int) -> str:
 
 
 def shards_of(text: str) -> tuple[frozenset[int], int]:
-    """Read what `shards_text` has written.
+    """Read what `shards_text` wrote.
 
     >>> shards_of("0,2/4") == (frozenset({0, 2}), 4), shards_of("*/2") == (frozenset({0, 1}), 2)
     (True, True)
@@ -111,7 +114,8 @@ def read_evidence(
         PublishedTopicForeign: somebody else wrote to it.
         PublishedTopicContradicts: its statements contradict each other.
 
-    Cost: the messages since the statement before the frontier; headers and first bytes, except progress statements.
+    Cost: one pass over the messages since the statement before the frontier, of which only progress statements are
+    decoded.
     """
     name = published.topic
     _check_same(collection, published, target)

@@ -26,7 +26,7 @@ COUNTS_MAX = 2_000
 
 
 class Written(NamedTuple):
-    """What the messages of a range hold in all."""
+    """The totals of the messages of a range."""
 
     counts: dict[int, int]
     """By time, the number of distinct updates of all shards."""
@@ -70,9 +70,9 @@ def messages_of(
 
 
 def measure(messages: DataFrame) -> tuple[DataFrame, Written]:
-    """Compute messages once, and return the frame that has them, without rows that are none, and their totals.
+    """Compute messages once; return the frame, persisted, and their totals.
 
-    The caller unpersists the frame.
+    As before, `value` is null in rows without a message. The caller unpersists the frame.
     """
     kept = messages.persist(StorageLevel.MEMORY_AND_DISK)
     counts = kept.select(F.explode(COUNTS).alias("part")).groupBy("part.time").agg(F.sum("part.count").alias("count"))

@@ -1,7 +1,7 @@
 """Publishes a collection to a topic: states what the topic lacks, then lets the hold follow what the topic has.
 
-All that is stated follows from the collection, the time from which it is published, and its columns. So any number of
-publishers may state the same, die at any moment, and state it again. See docs/decisions/publishing.md.
+Everything that is stated follows from the collection, the time from which it is published, and its columns. So any
+number of publishers may state the same, die at any moment, and state it again. See docs/decisions/publishing.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tidelake.store.layout import DIFF, TIME
 from tidelake.store.state import CLOSED, UPPER
 
 ROWS_MAX = 2_000_000
-"""How many stored rows a range of times may come from before it is stated in parts."""
+"""Maximum number of stored rows from which a range of times is stated at once; it is divided if there are more."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Terms:
     skip_errors: bool = False
     """Whether keys in error are published as keys without a row."""
     shards: int | None = None
-    """Sets the number of shards, at any time; by default, it stays as it is, and is 1 at first."""
+    """The number of shards, which may change at any time; by default, it stays as it is, and is 1 at first."""
     shard: int | None = None
     """The only shard that this publisher states; by default, it states all of them."""
     accepts_cut: bool = False
@@ -77,9 +77,9 @@ class PublishReport:
     """The topic states every time before it; if it is closed, one more than the last time."""
     closed: bool = False
     cut: dict[int, int] = field(default_factory=dict)
-    """By partition, the first offset that is left. If there is any, no new reader can begin with this topic."""
+    """By partition, the first offset that is left, if earlier ones are gone. New readers then cannot use this topic."""
     not_published: tuple[str, ...] = ()
-    """The columns that the collection got after it was first published."""
+    """The columns that were added to the collection after it was first published."""
 
 
 def publish(
@@ -93,7 +93,7 @@ def publish(
         name: the collection.
         target: the topic.
         terms: what the publisher asks for.
-        report: receives what was stated, also if an error ends the call.
+        report: receives what was stated, even if an error ends the call.
 
     Raises:
         ArgumentRefused: the terms are not those of the first publisher, or the shard does not exist.
@@ -102,7 +102,7 @@ def publish(
         KeysInError: there are keys in error at the next time; what comes before was stated.
         UnknownCollection, SinceError: as for reads.
 
-    Cost: the changes that the topic lacks, read once; and what the topic has got since it was last read back.
+    Cost: the changes that the topic lacks, read once; and the messages since the topic was last read back.
     """
     published = begin(catalog, name, target, terms)
     report = report if report is not None else PublishReport(target.name, published.published_from)
@@ -248,10 +248,10 @@ class _Publisher:
         return evidence if found.shards == read.shards else self.read_back()
 
     def refuse_future(self, evidence: Evidence) -> None:
-        """Refuse a topic that states times that the collection has not sealed: it was published by another state of it.
+        """Refuse a topic with times that the collection has not sealed: it was published from another state of it.
 
         Raises:
-            PublishedTopicContradicts: it does.
+            PublishedTopicContradicts: the topic states such a time.
         """
         table = OpenTable(self.collection().paths.updates)
         upper = table.value(UPPER) or 0
@@ -270,7 +270,7 @@ class _Publisher:
         """Read back again: other publishers may have stated what the collection has forgotten since.
 
         Raises:
-            PublishedTopicBehind: they have not.
+            PublishedTopicBehind: no publisher has.
         """
         evidence = self.read_back()
         if evidence.frontier(shards) <= start:

@@ -1,4 +1,4 @@
-"""Joins encoded updates to messages, in Arrow. Executors import this module, so it imports little."""
+"""Joins encoded updates into messages, in Arrow. Executors import this module, so it imports little."""
 
 from __future__ import annotations
 

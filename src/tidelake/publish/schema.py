@@ -69,8 +69,8 @@ def _avro(kind: ColumnType, path: str) -> Any:
 def update_schema(record_schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema with which Spark encodes one update.
 
-    It has the bytes of the protocol's `update`, but no logical types other than decimals: Spark gets the integers of
-    dates and timestamps.
+    It encodes to the same bytes as the protocol's `update`, but has no logical types other than decimals: Spark gets
+    the integers of dates and timestamps.
     """
     update = cdcv2_schema(record_schema)[0]["items"]
     data = _without_times(record_schema)
@@ -127,7 +127,7 @@ def _changes(kind: ColumnType) -> bool:
 
 
 def _stored(scalar: ScalarType) -> ScalarType:
-    """Return the type that a column of this type is published with."""
+    """Return the type as which a column of this type is published."""
     return scalar_type("long", "timestamp-micros") if scalar.logical.startswith("timestamp-") else scalar
 
 

@@ -1,7 +1,7 @@
 """The topics that a collection can be published to: a folder of files, or a topic of a Kafka cluster.
 
-Both are appended to by several publishers at once. Messages carry headers that say who wrote them, and which shards a
-progress statement stands for.
+Several publishers may append to one at once. The headers of messages say who wrote them, and which shards a progress
+statement covers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MARKER = "_published.json"
 """The file of a folder that identifies the topic in it. Readers of topics skip its name."""
 SCHEMA_FILE = "_schema.avsc"
 _CHUNK_BYTES = 128 * 1024 * 1024
-"""About how many bytes of messages the driver holds at a time."""
+"""Approximate size of the messages that the driver holds at a time."""
 
 Headers = Mapping[str, str]
 
@@ -46,10 +46,10 @@ class Target(Protocol):
     """The name, path or URI under which the entry of a collection remembers the topic."""
 
     def identify(self, creates: bool = False) -> str | None:
-        """Return what identifies the topic if its name is reused; None if nothing does.
+        """Return what distinguishes the topic from others of the same name; None if nothing does.
 
         Args:
-            creates: whether a folder becomes a topic if it is none.
+            creates: whether to make the folder a topic if it is not one yet.
 
         Raises:
             TopicMissing, TopicUnreachable: the brokers have no such topic, or do not answer.
@@ -60,7 +60,7 @@ class Target(Protocol):
         """Return the topic for reading."""
 
     def offsets(self) -> dict[int, tuple[int, int]]:
-        """Return the first offset and the end of each partition; none if there is no topic."""
+        """Return the first offset and the end of each partition; empty if there is no topic."""
 
     def write(self, messages: DataFrame, size: int, headers: Headers, partition: int) -> None:
         """Append messages; they are durable afterwards. After an error, any part of them may be there.
@@ -69,7 +69,7 @@ class Target(Protocol):
 
         Args:
             messages: the messages.
-            size: about how many bytes they have.
+            size: their approximate size in bytes.
             headers: the headers of each message.
             partition: for files, the partition to append to; brokers choose one themselves.
 
@@ -118,7 +118,7 @@ class FileTarget:
             return {}
 
     def write(self, messages: DataFrame, size: int, headers: Headers, partition: int) -> None:
-        """See `Target.write`. The driver numbers the messages, some of Spark's partitions at a time."""
+        """See `Target.write`. The driver numbers the messages, a part of them at a time."""
         from pyspark.sql import functions as F
 
         parts = max(1, -(-size // _CHUNK_BYTES))
@@ -126,7 +126,7 @@ class FileTarget:
             self._append(messages.select("value").toArrow(), headers, partition)
             return
         for part in range(parts):
-            # Each message is in one part: the frame is computed, so it stays as it is.
+            # The frame was computed before and does not change, so each message is in exactly one part.
             chosen = messages.where(F.pmod(F.xxhash64("value"), F.lit(parts)) == part)
             self._append(chosen.select("value").toArrow(), headers, partition)
 
@@ -155,7 +155,7 @@ class FileTarget:
             table = pa.Table.from_arrays([columns[name] for name in TOPIC_SCHEMA.names], schema=TOPIC_SCHEMA)
             try:
                 write_recorded_file(path, table, {partition: (start, start + rows)}, None)
-            except FileExistsError:  # another publisher was faster: number them anew, after its messages
+            except FileExistsError:  # another publisher was faster: number them again, after its messages
                 continue
             blobs.make_names_durable([self.folder])
             return
