@@ -1,4 +1,4 @@
-"""What a read asks for: it is refused before any engine starts if it cannot be answered. Needs no JVM."""
+"""Checks what a read asks for: what cannot be answered is refused before any engine starts. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Readable:
 
     @property
     def since(self) -> int:
-        """The first time that can be read; only once a time was accepted."""
+        """The first time that can be read; valid only once a time has been accepted."""
         return self.times_since[0]
 
     def time(self, as_of: int | None) -> int:

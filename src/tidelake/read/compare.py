@@ -1,4 +1,4 @@
-"""Compares the contents of two collections AS OF one time, which may be in different stores."""
+"""Compares the contents of two collections, which may be in different stores, AS OF one time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidelake.store.layout import DIFF
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two collections have in common AS OF a time."""
+    """How two collections differ AS OF a time."""
 
     as_of: int
     columns: tuple[str, ...]
@@ -40,7 +40,7 @@ class Counts:
     """Rows of the first collection: a row that occurs three times counts three times."""
     second: int
     only_first: int
-    """Rows that the first collection has more often, by how much in all."""
+    """How many more times rows occur in the first collection, added up over the rows that occur more often there."""
     only_second: int
 
     @property
@@ -50,7 +50,7 @@ class Counts:
 
 
 def common_time(one: Collection, other: Collection) -> int:
-    """Return the greatest time that both collections have; nothing changes any more in a closed one."""
+    """Return the greatest time that both collections have; a closed one has every later time, too."""
     ends = []
     for collection in (one, other):
         _, upper, closed = collection.readable_range(OpenTable(collection.paths.updates))

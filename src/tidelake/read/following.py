@@ -1,8 +1,8 @@
-"""Applies the changes of a range of times to a published table: only the files that they touch are written again.
+"""Applies the changes of a range of times to a published table, and rewrites only the files that they touch.
 
-No row that is unchanged is compared or sorted. The keys that changed (or the rows, if there is no key) are held by
-every task; a scan of the columns that identify a row finds the files that have one of them. These files are copied
-without those rows, and the new rows are added.
+Unchanged rows are neither compared nor sorted. Every task holds the keys that changed (or the rows, if there is no
+key); a scan of the columns that identify a row finds the files that have one of them. These files are copied without
+those rows, and the new rows are added.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from tidelake.store.published import PublishedFile
 from tidelake.store.runs import spark_schema
 
 CHANGED_SHARE_MAX = 1 / 3
-"""If a larger share of the rows has changed, writing all of them is cheaper than looking for those."""
+"""If a larger share of the rows has changed, writing all rows is cheaper than finding the changed ones."""
 CHANGED_ROWS_FOLLOWED = 1_000
-"""So few changed rows are always applied, whatever their share."""
+"""If at most this many rows have changed, they are always applied, whatever their share."""
 _HELD_ROWS_MAX = 200_000
-"""Maximum number of changed rows, whole ones, that every task holds; Spark sorts more."""
+"""Maximum number of whole changed rows that every task holds; if there are more, Spark sorts them."""
 _ROW = "_row"
 _WAS = "_was"
 
@@ -60,7 +60,7 @@ class Followed:
     found: Changes
     replaced: Sequence[PublishedFile]
     rows_changed: int
-    """Rows of the contents that came or went or, with a key, keys whose row did."""
+    """Number of rows that came or went; with a key, number of keys whose row came, went or changed."""
     expected_rows: int | None
     """How many rows have to be written; None if only writing shows it."""
     contents_added: int
@@ -80,7 +80,7 @@ class _Matching(Protocol):
     """Maximum number of changed rows that every task holds."""
 
     def net(self, updates: DataFrame) -> DataFrame:
-        """Return what the updates change in all: at most one row for each value of `on`."""
+        """Return the net change that the updates make: at most one row for each value of `on`."""
 
     def totals(self) -> dict[str, Column]:
         """Return sums over the net changes; `contents` is the growth of the contents."""
@@ -88,7 +88,7 @@ class _Matching(Protocol):
     def after(
         self, table: PublishedTable, net: DataFrame, scanned: DataFrame, touched: int, sums: dict[str, Any]
     ) -> tuple[DataFrame, int | None, Shaped | None]:
-        """Return the rows that take the place of the changed ones, how many these are, and what refuses them.
+        """Return the rows that replace the changed ones, their number, and the check that may refuse them.
 
         Args:
             table: the table.

@@ -33,13 +33,13 @@ from tidelake.store.table_log import load_table
 SMALL_BYTES = 16 << 20
 """A file below this size is small."""
 SMALL_FILES_MAX = 16
-"""If a table had more small files after a publication, that publication merges them."""
+"""If a publication would leave more small files than this, it merges them."""
 _FILE_BYTES = 64 << 20
-"""The size that a rewritten file is to have at most, roughly."""
+"""Approximate maximum size of a rewritten file."""
 _PRUNING_COLUMNS_MAX = 8
 _WHOLE_NUMBERS = (ByteType, ShortType, IntegerType, LongType)
-_STATED_TO = 1_000
-"""Delta states the least and the greatest timestamp in whole milliseconds."""
+_ROUNDING_US = 1_000
+"""Delta states the least and the greatest timestamp of a file in whole milliseconds."""
 PATH = "_path"
 
 
@@ -112,10 +112,10 @@ class PublishedTable:
 
 @dataclass(frozen=True)
 class Extent:
-    """The extent of some rows in the columns by which files are compared with them."""
+    """The ranges of the values of some rows, by which files without any of these rows are ruled out."""
 
     ranges: Mapping[str, tuple[int, int]]
-    """The least and the greatest value of columns without nulls, in the numbers of `PublishedFile.lowest`."""
+    """By column without nulls, the least and the greatest value, as numbers that `PublishedFile.lowest` also has."""
     without_nulls: frozenset[str]
 
 
@@ -135,7 +135,7 @@ def extent_of(schema: StructType, sums: Mapping[str, Any]) -> Extent:
     for field in schema:
         least, greatest = sums.get(f"min {field.name}"), sums.get(f"max {field.name}")
         if field.name in without_nulls and least is not None and greatest is not None:
-            apart = _STATED_TO if isinstance(field.dataType, TimestampType) else 0
+            apart = _ROUNDING_US if isinstance(field.dataType, TimestampType) else 0
             ranges[field.name] = (least - apart, greatest + apart)
     return Extent(ranges, without_nulls)
 
@@ -163,7 +163,7 @@ def _overlap(lowest: int | None, highest: int | None, least: int, greatest: int)
 
 
 def small_files_to_merge(files: Sequence[PublishedFile], rewritten: Iterable[PublishedFile]) -> list[PublishedFile]:
-    """Return the small files to merge with what is written now: all, if there would be too many, else none."""
+    """Return the small files to merge with what is written now: all if there would be too many, otherwise none."""
     gone = {file.path for file in rewritten}
     small = [file for file in files if file.size < SMALL_BYTES and file.path not in gone]
     return small if len(small) + 1 > SMALL_FILES_MAX else []

@@ -1,4 +1,4 @@
-"""The times to which published tables are brought: collections that share a timeline show one time together."""
+"""Chooses the times that published tables show: collections that share a timeline show the same time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def times_to_publish(
     settings: Settings, catalog: Catalog, is_published: Callable[[str], bool]
 ) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Choose the time of each collection that shares its timeline, and name those that are brought to it together.
+    """Choose the time for each collection that shares its timeline, and name those that are published at it together.
 
     Collections that share a timeline are all collections of the settings that name the same one, and the tables of one
     database. Those that have sealed nothing yet are left out: the others do not wait for them. Reclocked collections
