@@ -1,8 +1,8 @@
 """The form of tables without a key whose source announces its transactions: the diffs of equal rows are summed.
 
-An update is two rows, the one before with the diff -1 and the one after with +1. Each row has the position of its
-event, by which copies are known, so seal cancels copies of events, not equal rows of different events. A merge adds up
-the times that no reader can distinguish; later rows keep their positions, which `validate` counts.
+An update is two rows: the one before it with the diff -1, and the one after it with +1. Each row has the position of
+its event, which identifies copies, so seal cancels copies of an event, but not equal rows of different events. A merge
+adds up the times that no reader can distinguish; later rows keep their positions, which `validate` counts.
 """
 
 from __future__ import annotations

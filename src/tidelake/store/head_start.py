@@ -2,8 +2,8 @@
 
 At the end of each step on a collection in an object store, the logs that the process follows are put into the blob,
 with the bytes of small files. A new process reads the blob instead of up to 34 objects for each log. It believes
-nothing in the blob: entries and checkpoints count if the markers in the store name their SHA-256, and bytes of files if
-the log does. A blob that is missing, damaged, or too old costs requests, and nothing else. See
+nothing in the blob: entries and checkpoints count only if the markers in the store name their SHA-256, and bytes of
+files only if the log does. A blob that is missing, damaged, or too old costs requests, and nothing else. See
 docs/decisions/requests.md.
 """
 
@@ -30,9 +30,9 @@ from tidelake.store.put_files import bytes_of, note_bytes
 from tidelake.store.table_log import LOG, Tip, checkpoint_path, entry_path, version_of
 
 _BYTES_MAX = 4 << 20
-"""The total size of what a blob holds. The largest logs are left out if there is more."""
+"""Maximum total size of what a blob holds. If there is more, the largest logs are left out."""
 _FILE_BYTES_MAX = 64 << 10
-"""The size of a small file."""
+"""Maximum size of a small file."""
 _CHECKPOINT = ".checkpoint.parquet"
 
 _saved: dict[Location, frozenset[tuple[Location, str | None]]] = {}
@@ -46,8 +46,8 @@ def use_head_start(store: Store, name: str, *, follows: bool = False) -> None:
     Args:
         store: the store; nothing is read if it is on a disk.
         name: the name of the collection.
-        follows: whether a log is followed from where the blob ends, which takes one request: for those who only show
-            what is there. If not, the log is listed, too, as whoever opens it afresh does.
+        follows: whether each log is followed from where the blob ends, with one request; callers that only show what is
+            there need no more. If not, the log is also listed, as when it is opened from scratch.
     """
     if store.root.is_local or is_followed(store.names / folder_of_name(name)):
         return
@@ -153,7 +153,7 @@ def _unpack(root: Location, data: bytes) -> dict[Location, bytes]:
 
 
 def _sorted(members: dict[Location, bytes]) -> tuple[dict[Location, Tip], dict[Location, bytes]]:
-    """Tell logs from files. A log whose entries do not follow one another is left out."""
+    """Separate logs from files. A log with a gap between its entries is left out."""
     checkpoints: dict[Location, tuple[int, bytes]] = {}
     entries: dict[Location, dict[int, bytes]] = defaultdict(dict)
     files: dict[Location, bytes] = {}

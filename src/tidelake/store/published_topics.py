@@ -58,7 +58,7 @@ def begin(entry: Entry, first: PublishedTopic) -> Entry:
 def follow(entry: Entry, id: str, frontier: int, closed: bool, offsets: Mapping[int, int]) -> Entry:
     """Note how far a topic was read back, and move its hold.
 
-    Two readers may call this in any order: the greater frontier and the greater offsets are true of each.
+    Two publishers may call this in any order, because the greater frontier and the greater offsets are always true.
 
     Raises:
         PublishedTopicUnknown: nobody publishes to the topic any more.

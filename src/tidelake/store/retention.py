@@ -28,17 +28,17 @@ class Departure:
 
     time: int
     before: int | None
-    """The time at which rows have left before that; None if none had."""
+    """The time at which rows left before these; None if these are the first."""
     rows: int
-    """How many rows: a row that occurs twice counts twice."""
+    """Number of rows; a row that occurs twice counts twice."""
     total: int
-    """How many rows have ever left, including these."""
+    """Number of rows that have ever left, including these."""
     column: str
     """The column that says how old a row is, or `_time`."""
     cutoff_ms: int
-    """Which rows have left: those whose point in time is before this one, in milliseconds since 1970."""
+    """Rows left if their point in time is before this one, in milliseconds since 1970."""
     at_ms: int
-    """When, by the clock of the process."""
+    """When they left by the clock of the process, in milliseconds since 1970."""
 
     @property
     def sentence(self) -> str:
@@ -77,7 +77,7 @@ def read_departures(collection: Collection, table: OpenTable) -> list[Departure]
     Raises:
         DamagedTable: a note is missing.
 
-    Cost: nothing if nothing has ever left; else the notes in `proofs/`, one for each time at which rows have left.
+    Cost: nothing if no row has ever left; otherwise reads the notes in `proofs/`, one for each time at which rows left.
     """
     time, total = table.value(LEFT_AT), table.value(ROWS_LEFT) or 0
     if time is None:

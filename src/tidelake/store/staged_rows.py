@@ -54,7 +54,7 @@ class StagedRows:
         self._protocol: dict[str, Any] = {}
         self._adds: list[dict[str, Any]] = []
         self.rows = 0
-        """Number of rows that were taken."""
+        """Number of rows that `take` has taken over."""
 
     def take(self) -> int:
         """Take over what Spark has written to the folder as a Delta table; return the number of rows."""
