@@ -37,22 +37,22 @@ _ROWS_PER_FILE = 1_000_000
 
 @dataclass(frozen=True)
 class Written:
-    """A run that is written but not committed, and what it does; both are empty if no row is too old."""
+    """A run that is written but not committed, and what it does; without files and departure if no row is too old."""
 
     files: list[RunFile]
     departure: Departure | None
     values: dict[str, int]
-    """What the commit sets."""
+    """What the commit sets in any case."""
 
 
 def due_cutoff(collection: Collection, table: OpenTable, rule: RowRetention) -> int | None:
     """Return the point in time before which rows leave now, in milliseconds since 1970; None if nothing is due.
 
-    It is the duration of the rule before the earlier of two clocks, this machine's and the store's, so a clock that is
-    ahead lets nothing leave early. It never goes back for a column, and old rows are looked for again only once it has
-    moved by a step.
+    It is the earlier of two clocks, this machine's and the store's, minus the duration of the rule, so a clock that is
+    ahead lets nothing leave early. For each column, it never moves back, and old rows are looked for again only once it
+    has moved by a step.
 
-    Cost: nothing if it is not due; else the clock of the store is read.
+    Cost: nothing if it is not due; otherwise the clock of the store is read.
     """
     last = table.value(kept_from_value(rule.column))
 
@@ -78,8 +78,8 @@ def write_departures(
 ) -> Written:
     """Write the run that lets the rows of the contents just before `upper` leave at a time, if they are too old.
 
-    A row that is also stated at that very time stays until the next pass: so at each time, what a row adds up to is
-    either a statement or a departure, and a recount can tell them apart, whatever was merged.
+    A row that is also stated at that very time stays until the next pass. So at each time, the sum of a row is either a
+    statement or a departure, and a recount can tell them apart, whatever was merged.
 
     Args:
         spark: the session.

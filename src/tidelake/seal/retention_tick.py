@@ -1,7 +1,7 @@
 """Lets old rows of a reclocked collection leave: a tick that reads no records, and mints the time at which they leave.
 
-As every tick, it binds its time first, and one commit adds its run and moves upper. Of two processes that begin at the
-same upper, one loses, and looks again.
+Like every tick, it binds its time first, and one commit adds its run and moves upper. If two processes begin at the
+same upper, one of them loses and starts over.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tidelake.store.state import CLOSED, SEALED_AT_MS, UPPER
 def let_rows_leave(
     spark: SparkSession, collection: Collection, rule: RowRetention, clock_ahead_max_s: int, report: SealReport
 ) -> None:
-    """Let the rows leave that are too old, if that is due.
+    """Let the rows that are too old leave, if that is due.
 
     Args:
         spark: the session.
         collection: the collection.
         rule: the rule.
-        clock_ahead_max_s: how far the clock may be ahead of the last minted time. If it is further ahead, nothing
-            leaves until a record has confirmed it.
+        clock_ahead_max_s: how far, in seconds, the clock may be ahead of the last minted time. If it is further ahead,
+            nothing leaves until a record has confirmed it.
         report: receives what was done.
 
     Raises:

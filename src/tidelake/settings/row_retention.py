@@ -19,14 +19,14 @@ _DAY_MS = 86_400_000
 
 
 class RowRetention(Frozen):
-    """The rule that rows leave the contents when a point in time that they state is longer ago than a duration."""
+    """The rule by which rows leave the contents: when the point in time that they state is older than a duration."""
 
     column: str
     """The column that states it, or `_time`. A row without a value stays."""
     kind: Literal["timestamp", "date", "number"]
     """What the column holds: timestamps, days, or numbers of units since 1970."""
     unit_us: int = 1
-    """How many microseconds a unit of a number has."""
+    """Number of microseconds in a unit of a number."""
     duration: timedelta
     """`for`: how long rows stay."""
 
@@ -37,7 +37,7 @@ class RowRetention(Frozen):
 
     @property
     def step_ms(self) -> int:
-        """By how much the cut-off has to move before old rows are looked for again: a hundredth of the duration."""
+        """How far the cut-off must move before old rows are looked for again: 1 % of the duration, at most a day."""
         return min(max(self.duration_ms // 100, 1), _DAY_MS)
 
     def first_kept(self, cutoff_ms: int) -> int:
@@ -102,7 +102,7 @@ def read_row_retention(
 def _by_time(
     place: Block, unit: Block, duration: timedelta, keep: Literal["all"] | int | timedelta, mints_times: bool
 ) -> RowRetention:
-    """Return the rule for `_time`, if compaction does not move the times that it compares before it compares them."""
+    """Return the rule for `_time`, unless compaction would move times before the rule compares them."""
     if mints_times and unit.value is not None:
         unit.fail("is not allowed: minted times are milliseconds", "leave it out")
     if not mints_times and unit.value is None:
