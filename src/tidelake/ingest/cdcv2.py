@@ -1,7 +1,7 @@
 """A tick of a CDCv2 stream: ranges of offsets of its topics become a commit of a run and the next offsets.
 
-What several topics state is one stream: an update is what it says, wherever it was read, so copies are found across
-topics as they are within one, and counts announce what all topics have together.
+Several topics state one stream: an update means the same wherever it was read, so copies are found across topics as
+they are within one, and counts announce what all topics have together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads the topic of transactions: which have ended since the last tick, and what is wrong with its messages."""
+"""Reads the topic of transactions: which transactions have ended, and which messages are unusable."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def read_ends(
 
 
 def contradicting_statements(collection: Collection, ends: Sorted) -> list[Progress]:
-    """Return the statements of repeated ENDs that say something else than the first END of their transaction."""
+    """Return the statements of repeated ENDs that contradict the first END of their transaction."""
     if not ends.repeated:
         return []
     times = [end.lsn for end in ends.repeated]
@@ -148,7 +148,7 @@ def _messages(spark: SparkSession, topic: Topic, offsets: OffsetRange) -> list[d
 
 
 def _stop_at(read: ReadEnds, topic: Topic, end: End, last: int) -> None:
-    """Read the topic only to this END, which contradicts what was read before."""
+    """Read the topic only up to this END, which contradicts what was read before."""
     (partition, (start, _)), *_ = read.offsets.intervals.items()
     newest = read.sorted.new[-1].lsn if read.sorted.new else last
     place = (topic.name, partition, end.offset, end.offset)

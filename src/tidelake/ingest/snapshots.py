@@ -37,7 +37,7 @@ def rewrite_without(spark: SparkSession, collection: Collection, table: OpenTabl
     Raises:
         DamagedTable: the rows of an affected run are not those that were written.
 
-    Cost: nothing if no file may hold such a time; else one pass over the runs that may.
+    Cost: nothing if no file may hold such a time; otherwise one pass over the runs that may.
     """
     runs = {file.run for file in table.files() if meets(file, times)} if times else set()
     if not runs:
@@ -45,13 +45,13 @@ def rewrite_without(spark: SparkSession, collection: Collection, table: OpenTabl
     files, schema = [file for file in table.files() if file.run in runs], collection.updates_schema()
     verify_runs(spark, table.path, files, schema)
     remaining = read_files(spark, table.path, files, schema).where(~F.col(TIME).isin(*times))
-    # The run is named as one of seal: it is not what a tick makes of a range of offsets.
+    # The run is named like one of seal, because no tick would make it from a range of offsets.
     written = write_updates(remaining, table.path, new_run("seal", table.seq), schema).files
     return Rewritten(written, sorted(runs))
 
 
 def write_barriers(collection: Collection, table: OpenTable, places: Sequence[int]) -> list[RunFile]:
-    """Write rows that erase what repeated snapshots do not repeat, given the places of these in the log."""
+    """Write rows that erase what a repeated snapshot no longer contains, given the places of such snapshots."""
     if not places:
         return []
     # Seal does not count these rows: the position of an event has two numbers, and that of a snapshot's row four.

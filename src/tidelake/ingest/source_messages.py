@@ -1,4 +1,4 @@
-"""Reads single messages of a source on the driver: those about transactions, and the first of those that wait.
+"""Reads single messages of a source on the driver: those about transactions, and the first of the waiting ones.
 
 Values are JSON, or Avro with the ids of a registry. Needs no JVM.
 """
@@ -21,7 +21,7 @@ _FRAME = 5
 
 
 def message_reader(settings: CollectionSettings, topic: str) -> ReadMessage:
-    """Return how to read the values of a topic.
+    """Return the function that reads the values of a topic.
 
     Args:
         settings: the collection's settings.

@@ -56,8 +56,8 @@ _MARKS = MARKS | {"foreign": 64, "elsewhere": 128, "snapshot_ends": 256, "snapsh
 class TransactionRecords(ChangeRecords):
     """The change events of a tick, with what is known of their transactions.
 
-    A tick reads its events once. Those whose END was not read are not stored, and neither is anything behind them: if
-    an event behind them could be stored, which happens only after a connector was killed, the tick reads again.
+    A tick reads its events once. Those whose END has not been read are not stored, and neither is anything behind them.
+    If an event behind them could be stored, which happens only if a connector was killed, the tick reads again.
     """
 
     ends: DataFrame | None = None
@@ -179,7 +179,7 @@ class TransactionRecords(ChangeRecords):
         return self.batch.raw.where(_is_behind(firsts) & F.col("value").isNull()).count()
 
     def _snapshots_in(self, seen: Mapping[str, Any]) -> dict[int, Snapshot]:
-        """Return the snapshots with rows in the range; only if there are several, their rows are read again."""
+        """Return the snapshots with rows in the range; if there are several, their rows are read again."""
         lsn = seen["snapshot_low"]
         if lsn is None:
             return {}

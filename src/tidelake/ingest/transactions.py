@@ -1,8 +1,8 @@
 """A tick of a table with transactions: it reads the ENDs first, then the events of the transactions that have ended.
 
-An event does not state its commit position; the END of its transaction does. So each partition is read to its first
-event whose END was not read. What all ENDs announce for the table becomes one progress statement, which seal compares
-with the events. The pure rules are in `tidelake.protocol.transactions`.
+An event does not state its commit position; the END of its transaction does. So each partition is read up to its first
+event whose END has not been read. What all ENDs announce for the table becomes one progress statement, which seal
+compares with the events. The pure rules are in `tidelake.protocol.transactions`.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class TransactionTick(RecordTick):
         self.unsealed: Sequence[Transaction] = ()
         """The transactions at or after upper whose ENDs were read before this tick."""
         self.ended: Sequence[Transaction] = ()
-        """The same, and earlier ones if their events may be repeated."""
+        """`unsealed`, and earlier transactions if their events may be repeated."""
         self.written = WrittenRecords([])
         self.records: TransactionRecords | None = None  # type: ignore[assignment]  # a tick may read only ENDs
         self.files: list[RunFile] = []
@@ -93,9 +93,9 @@ class TransactionTick(RecordTick):
         self.abandoned: Set[int] = {
             snapshot.lsn for snapshot in read_snapshots(self.table, self.stated) if snapshot.is_abandoned
         }
-        """The places of abandoned snapshots about which nothing was stated: their rows are not stored."""
+        """The places of abandoned snapshots that no statement covers yet: their rows are not stored."""
         self.newly_abandoned: Set[int] = frozenset()
-        """Those that this tick has found out about: earlier ticks may have stored their rows."""
+        """Those that this tick has found: earlier ticks may have stored their rows."""
 
     # --- plan --------------------------------------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class TransactionTick(RecordTick):
         """
         self._read_ends()
         self.ended = self.unsealed = read_transactions(self.collection, self.lower)
-        # Asked only now: rows of a snapshot that precede an END are before these ends.
+        # Looked up only now: if rows of a snapshot were written before an END, they are before these ends.
         topic_ends = self.events.end_offsets()
         planned, gaps = plan_next(self.events, self.table, self.collection, self.settings.messages_per_tick_max)
         self.report.gaps += gaps
@@ -118,7 +118,7 @@ class TransactionTick(RecordTick):
         self._merge_snapshots()
         self._state(topic_ends)
         if not self.newly_abandoned.isdisjoint(self.scanned) and self.ranges:
-            self._write_events()  # without the rows of a snapshot of which it is known only now that it means nothing
+            self._write_events()  # without the rows of a snapshot that is only now known to be abandoned
         self.report.messages = self.read_marks.messages + sum(offsets.messages for _, offsets in self.ranges)
         # A decision, or what a second look shows, may allow a statement about what was read earlier.
         return bool(self.report.messages) or self.end > self.stated
@@ -137,7 +137,7 @@ class TransactionTick(RecordTick):
         return self.sorted.new[-1].lsn if self.sorted.new else self.last
 
     def _read_events(self, planned: OffsetRange) -> None:
-        """Write the events of the range as an uncommitted run, each partition up to its first event that must wait."""
+        """Write the events of the range as an uncommitted run: of each partition, up to its first waiting event."""
         super().read()
         reach("ingest.before_write")
         self._write_events()
@@ -249,9 +249,9 @@ class TransactionTick(RecordTick):
         """Find the snapshots that the connector has abandoned, and those that it has neither ended nor repeated.
 
         Args:
-            commits: the commit positions that were read, as far as nothing was stated of them.
+            commits: the commit positions that were read and that no earlier statement covers.
             read: by partition, the next offset of the table's topic after this tick.
-            is_through: whether each partition was read to where it ended after the ENDs were read.
+            is_through: whether each partition was read to the end that it had after the ENDs were read.
         """
         before = {snapshot.lsn for snapshot in self.snapshots if snapshot.is_abandoned}
         counts = {time: decision.count for time, decision in counts_in(self.collection.entry.decisions).items()}
@@ -267,10 +267,9 @@ class TransactionTick(RecordTick):
             self.report.gaps.append(SnapshotUnfinished(self.events.name, 0, 0, 0, "", newest.lsn, newest.rows))
 
     def _has_nothing_new(self, read: Mapping[int, int]) -> bool:
-        """Return whether both topics still end where this tick has read to, now that its rows were seen.
+        """Return whether both topics still end where this tick stopped, now that it has read all rows.
 
-        Otherwise, the last row of a snapshot, or the END that ends it, may have been written while the tick was looking
-        elsewhere.
+        If not, the last row of a snapshot, or the END that ends it, may have been written in the meantime.
         """
         marks = next_offsets(self.table, self.marks.name)
         marks |= {partition: end for partition, (_, end) in self.read_marks.intervals.items()}

@@ -1,8 +1,8 @@
 """Transactions of a source database: what their ends announce for a table, and which times are covered.
 
 The time of a transaction is its commit position, which only its END states. A table's events wait until the END of
-their transaction was read. What the ENDs announce becomes one progress statement, which reaches as far as nothing that
-was committed earlier can still be missing.
+their transaction has been read. What the ENDs announce becomes one progress statement. It ends where something that was
+committed earlier may still be missing.
 """
 
 from __future__ import annotations
@@ -116,9 +116,9 @@ class Sorted:
     new: Sequence[End]
     """In the order of their commits, each after everything that was read before."""
     repeated: Sequence[End]
-    """The connector has sent them again; they may still contradict what they said first."""
+    """ENDs that the connector has sent again; they may contradict the first ones."""
     went_back: End | None = None
-    """An END of an unknown transaction that lies before an END which was read; nothing after it is used."""
+    """An END of an unknown transaction at or before an END that was read; it and all that follow are not used."""
 
 
 def sort_ends(ends: Iterable[End], last: int, known: Mapping[int, str]) -> Sorted:
@@ -188,13 +188,13 @@ class Snapshot:
     rows: int
     is_ended: bool
     is_first_marked: bool = False
-    """Whether its first row is marked: then the connector marks the last one too, unless the table has one row."""
+    """Whether its first row is marked. If so, the connector also marks the last one, unless the table has one row."""
     is_abandoned: bool = False
-    """Whether the connector began another one instead of ending it; its rows mean nothing."""
+    """Whether the connector began another snapshot instead of ending this one; its rows mean nothing."""
 
     @property
     def needs_end(self) -> bool:
-        """Whether only its last row shows that it has ended; otherwise, a later commit shows it as well."""
+        """Whether only its last row can show that it has ended; if not, a later commit shows this as well."""
         return self.is_first_marked and self.rows > 1
 
     def joined(self, other: Snapshot) -> Snapshot:
@@ -216,7 +216,7 @@ class Snapshot:
         return self.is_ended or (not self.needs_end and any(self.lsn <= lsn < before for lsn in commits))
 
     def decided(self, count: int | None) -> Snapshot:
-        """Return the snapshot as a decision about its count leaves it: abandoned with 0 rows, and otherwise ended."""
+        """Return the snapshot after a decision about its count, if there is one: 0 abandons it, any other ends it."""
         if count is None or self.is_abandoned:
             return self
         return replace(self, is_ended=True) if count else replace(self, is_abandoned=True)
@@ -227,7 +227,7 @@ def find_abandoned(snapshots: Sequence[Snapshot], commits: Sequence[int]) -> lis
 
     Args:
         snapshots: the snapshots, oldest first.
-        commits: the commit positions that were read, as far as they are at or after the oldest snapshot.
+        commits: the commit positions that were read, at or after the oldest snapshot.
 
     >>> [each.is_abandoned for each in find_abandoned([Snapshot(30, 4, False), Snapshot(45, 9, True)], [50])]
     [True, False]
@@ -256,9 +256,10 @@ def first_uncovered(
         stated: everything before this time was stated earlier.
         last: the greatest commit position that was read; -1 if there is none.
         snapshots: the snapshots at or after `stated`, oldest first; abandoned ones do not matter.
-        blocked: the first unread event of each partition in which one is blocked. What was committed after the
-            position before it may belong to its transaction.
-        is_read_through: whether each partition was read to where it ended after `last` was read, or to a blocked event.
+        blocked: the first unread event of each partition with a blocked event. Its transaction committed after the
+            position that it states, perhaps at any later one.
+        is_read_through: whether each partition was read to a blocked event, or to the end that it had after `last` was
+            read.
         commits: the commit positions that were read at or after `stated`: one of them may have ended a snapshot.
 
     >>> first_uncovered(0, 50, [], [], True), first_uncovered(0, 50, [], [], False)
@@ -280,12 +281,12 @@ def first_uncovered(
     end = max([last, *(snapshot.lsn for snapshot in snapshots if snapshot.is_ended)]) + 1
     following = [*(snapshot.lsn for snapshot in snapshots[1:]), end]
     read = [*commits, last]
-    open_ones = [
+    unended = [
         snapshot.lsn
         for snapshot, before in zip(snapshots, following, strict=False)
         if not snapshot.is_ended_by(read, before)
     ]
-    end = min([end, *open_ones, *(stated if place.after is None else place.after + 1 for place in blocked)])
+    end = min([end, *unended, *(stated if place.after is None else place.after + 1 for place in blocked)])
     return max(stated, end)
 
 
