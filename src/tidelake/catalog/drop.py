@@ -77,7 +77,7 @@ def observe_dropped(paths: CollectionPaths) -> Entry:
     Returns:
         The entry, with everything that could be noted. An entry of a collection that was not dropped is not changed.
 
-    Cost: a commit to the handles if there is something to note; the store's clock is read before.
+    Cost: the store's clock is read; one commit to the handles if there is something to note.
     """
     seen = read_handles(paths)
     if seen.dropped is None or seen.dropped.storage == "gone":

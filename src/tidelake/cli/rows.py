@@ -25,7 +25,7 @@ def names_in(columns: str | None) -> list[str]:
 
 @contextmanager
 def spark_errors(step: str, name: str, where: str | None) -> Iterator[None]:
-    """Turn an error of Spark into an error of the predicate, or otherwise of the step."""
+    """Translate Spark's errors: to `PredicateRefused` if the predicate fails on the data, otherwise to `StepFailed`."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

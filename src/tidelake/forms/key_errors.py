@@ -45,8 +45,8 @@ class KeyErrors:
 def keys_in_error(collection: Collection) -> KeyErrors:
     """Find the keys whose newest stored row has an error.
 
-    Cost: nothing if no error was ever stored; the footers of all files if merges have dropped every error; else one
-    pass over the key's columns and `_position`.
+    Cost: nothing if no error was ever stored; the footers of all files if merges have dropped every error; otherwise
+    one pass over the key's columns and `_position`.
     """
     table = OpenTable(collection.paths.updates)
     if not table.value(HAS_ERRORS):

@@ -42,7 +42,7 @@ def rows_of_keys(
 
     Args:
         rows: the rows.
-        keys: the key's columns; copies are allowed.
+        keys: the keys, a frame with the key's columns; copies are allowed.
         key: the key's columns.
         nullable: the columns among them that may be null; the others are compared faster.
         few: whether to broadcast the keys.

@@ -17,8 +17,8 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: Column, place: Seq
 
     In:  the frame that `read_events` returns, with _position, and _marks (not null).
     Out: the table's columns, and _marks. A change of a row's key (without a key, every change of a row) becomes a
-         delete, without marks, and a value. A
-         tombstone, or a record with a reason or without a position, becomes a row without a time, which is not stored.
+         delete, without marks, and a value. A tombstone, or a record with a reason or without a position, becomes a row
+         without a time, which is not stored.
 
     Args:
         changes: the frame.
