@@ -95,7 +95,7 @@ def test_a_log_whose_newest_entry_is_accepted_is_as_before(name: str, request: p
     before = contents(table)
     lose_markers(table)
     (restored,) = repair_log(table, accepts_newest_entry=True)
-    assert restored.remedy == f"is made again from the entries; version {before[0]} is taken as it is"
+    assert restored.remedy == f"is recreated from the entries; version {before[0]} is taken as it is"
     assert contents(table) == before
     assert damages(table) == []
     assert repair_log(table, accepts_newest_entry=True) == []

@@ -48,4 +48,4 @@ def bind_again(store: Store, name: str, owner: str) -> None:
         Conflict: the log is not lost any more.
     """
     NameLog(store, folder_of_name(name), may_be_lost=True).commit(Binding(name=name, id=owner))
-    warn("the lost log of a name was made again", name=name, collection=owner)
+    warn("the lost log of a name was recreated", name=name, collection=owner)

@@ -194,7 +194,7 @@ def _damage_in_name(store: Store, path: Location) -> Iterator[tuple[Damage, Loca
     if not blobs.list_names(path):
         if note is not None:
             owner = owner_of(store, note.decode(errors="replace"))
-            remedy = FROM_A_COPY if owner is None else f"is made again: only the collection {owner} has this name"
+            remedy = FROM_A_COPY if owner is None else f"is recreated: only the collection {owner} has this name"
             yield Damage(table, "", "is missing", remedy, owner is not None), path, None
         return
     is_damaged = False
@@ -292,7 +292,7 @@ def _marked_again(table: Location) -> list[Damage]:
         version = mark_again(table).newest
     except DamagedLog:  # `verify_table` says why
         return []
-    remedy = f"is made again from the entries; version {version} is taken as it is"
+    remedy = f"is recreated from the entries; version {version} is taken as it is"
     return [Damage(table.name, ACKED, "is missing", remedy, True)]
 
 
