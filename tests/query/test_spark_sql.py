@@ -168,8 +168,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "query",
     [
         "select j.id, j.name, d.name as other, d.price from raw_upsert_json j full join raw_debezium d on j.id = d.id",
-        "select shop, count(*) as n, max(price) as most from raw_upsert_avro "
-        "where shop not in (select name from raw_upsert_json where name is not null) group by shop",
+        "select note, count(*) as n, max(price) as most from raw_debezium "
+        "where id not in (select id from raw_upsert_json) group by note",
         "with d as (select * from debezium) select a.id, b.name from d a join d b on a.id >= b.id",
         "select name, kind, _diff from plain",
     ],
