@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
+from typing import Literal
 
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs import ingest, seal
 from tests.cli.commands import call
 from tests.golden.shown import unpack
 from tests.query.both_engines import check_equal
+from tests.query.test_while_ticks_run import ASKED, Bank
 from tidelake import open_lake
 from tidelake.errors import QueryRefused
+from tidelake.lake import Lake
 from tidelake.query.confined import CHARACTERS_MAX, Refused
 from tidelake.query.spark_confined import frame_of, parse_sql
 from tidelake.query.spark_functions import ACCEPTED as FUNCTIONS
 from tidelake.read.predicate import is_built_in
+from tidelake.settings.lake import load_settings
 
 pytestmark = pytest.mark.spark
 
@@ -164,24 +170,38 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack(tmp_path_factory.mktemp("golden"))
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "select j.id, j.name, d.name as other, d.price from raw_upsert_json j full join raw_debezium d on j.id = d.id",
-        "select note, count(*) as n, max(price) as most from raw_debezium "
-        "where id not in (select id from raw_upsert_json) group by note",
-        "with d as (select * from debezium) select a.id, b.name from d a join d b on a.id >= b.id",
-        "select name, kind, _diff from plain",
-    ],
-)
-def test_duckdb_and_spark_give_the_same_rows_at_the_same_time(spark: SparkSession, config: Path, query: str) -> None:
-    lake = open_lake(config, read_only=True)
-    ours = lake.query(query, skip_errors=True)
-    theirs = lake.sql(spark, query, skip_errors=True)
+def check_same(spark: SparkSession, lake: Lake, query: str, as_of: int | Literal["latest"] = "latest") -> None:
+    """Ask both engines, and compare their rows and the time."""
+    ours = lake.query(query, as_of, skip_errors=True)
+    theirs = lake.sql(spark, query, as_of, skip_errors=True)
     assert (theirs.time, theirs.timeline, theirs.facts[-1]) == (ours.time, ours.timeline, ours.facts[-1])
     assert set(theirs.collections) == set(ours.collections)
     assert ours.table.num_rows > 1
-    check_equal(ours.table, theirs.frame.toArrow(), query)
+    check_equal(ours.table, theirs.frame.toArrow(), (query, as_of))
+
+
+def test_duckdb_and_spark_give_the_same_rows_of_a_join_at_the_same_time(spark: SparkSession, tmp_path: Path) -> None:
+    bank = Bank(tmp_path, Random(18))
+    for _ in range(4):
+        bank.move()
+    settings = load_settings(bank.file)
+    for job in (ingest, seal):
+        job.run(spark, settings)
+    lake = open_lake(bank.file, read_only=True)
+    joined = "select s.id, s.price, c.price as other, s._diff from savings s join current c on s.id = c.id"
+    grouped = (
+        "with s as (select id, cast(sum(price * _diff) as bigint) as total, count(*) as n from savings group by id) "
+        "select id, total, n from s where total >= (select min(price) from current) or id in (select id from idle)"
+    )
+    for query in (joined, grouped, ASKED):
+        check_same(spark, lake, query)
+        check_same(spark, lake, query, 2)
+
+
+def test_duckdb_and_spark_give_the_same_rows_of_each_type(spark: SparkSession, config: Path) -> None:
+    lake = open_lake(config, read_only=True)
+    check_same(spark, lake, "select id, name, price, moved_at, day, kind, tags, weight, is_last, raw, _diff from plain")
+    check_same(spark, lake, "with d as (select * from debezium) select a.id, b.name from d a join d b on a.id >= b.id")
 
 
 def test_what_is_not_there_is_refused_as_by_duckdb(spark: SparkSession, config: Path) -> None:
