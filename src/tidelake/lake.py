@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from tidelake.compact.garbage import Garbage
     from tidelake.query.contents import Contents, Updates
     from tidelake.query.contents import Difference as RowDifference
+    from tidelake.query.spark_sql import SparkAnswer
     from tidelake.query.sql import QueryAnswer
     from tidelake.read.changes import Changes
     from tidelake.read.diff import Difference
@@ -193,6 +194,45 @@ class Lake:
         found = self.at(as_of, *names, not_before=not_before, wait_s=wait_s) if names else None
         with _engine_errors():
             return answer(checked, found, skip_errors)
+
+    def sql(
+        self,
+        spark: SparkSession,
+        query: str,
+        as_of: int | Literal["latest"] = "latest",
+        *,
+        not_before: int | None = None,
+        wait_s: float = 0.0,
+        skip_errors: bool = False,
+    ) -> SparkAnswer:
+        """Plan SQL in Spark's dialect over the collections that it names, all AS OF one time; see `query`.
+
+        Args:
+            spark: the session of the frame. The query sees none of its views, functions, variables and settings.
+            query: a SELECT in Spark's dialect, over collections of this lake and nothing else.
+            as_of, not_before, wait_s: as for `at`.
+            skip_errors: leave out keys whose newest value could not be decoded.
+
+        Returns:
+            An answer: `frame` is a lazy frame; `time` and `facts` say which time was chosen and why.
+
+        Raises:
+            QueryRefused: the query is invalid, reads something else, or calls a function that is not accepted. What
+                fails while rows are read is an error of Spark.
+            TimelinesDiffer, CollectionLags, CollectionForgot: as for `at`.
+            KeysInError: there are keys in error at that time, and `skip_errors` is not set.
+
+        Cost: the log of each collection, one analysis on the driver, and a search for keys in error where some were
+            stored.
+        """
+        from tidelake.query.spark_sql import checked_sql, sql_answer
+
+        known = [settings.name for settings in self.settings.collections] + list(self.refused)
+        checked = checked_sql(spark, query, known)
+        names = tuple(dict.fromkeys(checked.collections.values()))
+        found = self.at(as_of, *names, not_before=not_before, wait_s=wait_s) if names else None
+        with _engine_errors():
+            return sql_answer(spark, checked, found, skip_errors)
 
     def status(self, *names: str) -> dict[str, CollectionStatus | TidelakeError | None]:
         """Return the status of all collections, or of those that are named; an error takes the place of a status.

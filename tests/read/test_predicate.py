@@ -77,6 +77,7 @@ REFUSED = [
     ("monotonically_increasing_id() = 1", "calls 'monotonically_increasing_id'"),
     ("spark_partition_id() = 0", "calls 'spark_partition_id'"),
     ("input_file_name() like '%a%'", "calls 'input_file_name'"),
+    ("name = '${env:HOME}'", "contains ${, which Spark replaces before it parses"),
     ("current_date() = day", "calls 'current_date'"),
     ("current_date = day", "'current_date' is not a column"),
     ("at > current_timestamp", "'current_timestamp' is not a column"),

@@ -10,7 +10,7 @@ from tidelake.cli.render import say
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidelake.lake import LakeCollection
+    from tidelake.lake import Lake, LakeCollection
 
 
 def chosen_engine(collection: LakeCollection, asked: Literal["duckdb", "spark"] | None) -> Literal["duckdb", "spark"]:
@@ -30,9 +30,14 @@ def chosen_engine(collection: LakeCollection, asked: Literal["duckdb", "spark"] 
 
 
 def starting_spark(collection: LakeCollection) -> SparkSession:
-    """Start Spark, and say where it logs to."""
+    """Start Spark for a collection, and say where it logs to."""
+    return start_spark(collection.lake)
+
+
+def start_spark(lake: Lake) -> SparkSession:
+    """Start Spark for a lake, and say where it logs to."""
     from tidelake.spark.session import LOG, start_session
 
     if not shows_progress():
         say(f"starting Spark, which logs to {LOG} …")
-    return start_session(jar_sets=collection.lake.settings.jar_sets)
+    return start_session(jar_sets=lake.settings.jar_sets)

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from tidelake import open_lake
+from tidelake.cli.engine import start_spark
 from tidelake.cli.options import CONFIG, ROWS_SHOWN, ConfigOption, JsonOption, RowsOption, SkipErrorsOption
+from tidelake.cli.progress import working
 from tidelake.cli.render import print_rows, say, with_base64
+from tidelake.cli.rows import spark_errors
 from tidelake.cli.times import check_not_negative, read_time, seconds_of, shown_time
 from tidelake.store.holds import LEASE_MS_MAX
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidelake.lake import Lake
+    from tidelake.query.spark_sql import SparkAnswer
+    from tidelake.query.sql import QueryAnswer
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What an engine has answered, the rows to show, and how many there are."""
+
+    answer: QueryAnswer | SparkAnswer
+    rows: pa.Table
+    total: int
+
 
 def sql(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="A SELECT over collections, in DuckDB's dialect.")],
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="A SELECT over collections, in the dialect of the engine.")
+    ],
     as_of: Annotated[
         str | None,
         typer.Option(
@@ -38,12 +60,16 @@ def sql(
         typer.Option(help="How long to wait for a collection that lags, such as 30s; by default not at all."),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Also say why this time was chosen.")] = False,
+    engine: Annotated[
+        Literal["duckdb", "spark"],
+        typer.Option(help="What runs the query, in its own dialect: `duckdb` starts at once, `spark` takes any size."),
+    ] = "duckdb",
     limit: RowsOption = None,
     skip_errors: SkipErrorsOption = False,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Run SQL over collections of one timeline, all AS OF one time, which is named on standard error. Starts no JVM.
+    """Run SQL over collections of one timeline, all AS OF one time, which is named on standard error.
 
     A collection without a key has a column `_diff`: how often a row occurs.
     """
@@ -57,16 +83,16 @@ def sql(
         for option, text in (("--as-of", as_of), ("--not-before", not_before))
     )
     wait_s = 0.0 if wait is None else seconds_of("--wait", wait, max_s=LEASE_MS_MAX / 1000)
-    answer = lake.query(
-        query,
-        "latest" if asked is None else asked,
-        not_before=earliest,
-        wait_s=wait_s,
-        skip_errors=skip_errors,
-    )
-    total = answer.table.num_rows
-    rows_max = limit if limit is not None else (total if as_json else ROWS_SHOWN)
-    rows = query_rows(answer.table.slice(0, rows_max))
+    at: dict[str, Any] = {
+        "as_of": "latest" if asked is None else asked,
+        "not_before": earliest,
+        "wait_s": wait_s,
+        "skip_errors": skip_errors,
+    }
+    rows_max = limit if limit is not None else (None if as_json else ROWS_SHOWN)
+    shown = (_with_spark if engine == "spark" else _with_duckdb)(lake, query, at, rows_max)
+    answer, total = shown.answer, shown.total
+    rows = query_rows(shown.rows)
     mints = any(lake.collection(name).settings.mints_times for name in answer.collections)
     if as_json:
         about = {
@@ -74,15 +100,33 @@ def sql(
             "timeline": answer.timeline,
             "collections": list(answer.collections),
             "facts": list(answer.facts),
-            "columns": answer.table.column_names,
+            "columns": shown.rows.column_names,
             "rows": [{name: with_base64(value) for name, value in row.items()} for row in rows],
         }
         typer.echo(to_text(about))
         return
     title = "" if answer.time is None else f"AS OF {shown_time(answer.time, mints)}"
-    print_rows(title, answer.table.column_names, rows)
+    print_rows(title, shown.rows.column_names, rows)
     if total > len(rows):
         say(f"{len(rows)} of {total} rows; --limit shows more")
     if explain:
         for fact in answer.facts:
             say(fact)
+
+
+def _with_duckdb(lake: Lake, query: str, at: dict[str, Any], rows_max: int | None) -> _Shown:
+    answer = lake.query(query, **at)
+    return _Shown(answer, answer.table.slice(0, rows_max), answer.table.num_rows)
+
+
+def _with_spark(lake: Lake, query: str, at: dict[str, Any], rows_max: int | None) -> _Shown:
+    from tidelake.query.spark_sql import failures
+
+    with working("starting Spark") as work, spark_errors("sql", "the query", None), failures(query):
+        spark = start_spark(lake)
+        work.show("reading")
+        answer = lake.sql(spark, query, **at)
+        frame = answer.frame
+        rows = (frame if rows_max is None else frame.limit(rows_max)).toArrow()
+        total = frame.count() if rows.num_rows == rows_max else rows.num_rows
+    return _Shown(answer, rows, total)

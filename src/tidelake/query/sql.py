@@ -77,8 +77,17 @@ def checked_query(query: str, names: Sequence[str]) -> Query:
             parsed = parse_query(engine.connection, query)
         except Refused as refused:
             raise QueryRefused(query, refused.problem, FIX) from refused
+    return Query(query, parsed, collections_named(query, parsed.tables, names))
+
+
+def collections_named(query: str, tables: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Return the collection by the name in a query.
+
+    Raises:
+        QueryRefused: a table is not a collection, or SQL would take two collections for one.
+    """
     found: dict[str, str] = {}
-    for table in parsed.tables:
+    for table in tables:
         same = [name for name in names if name == table] or [name for name in names if name.lower() == table.lower()]
         if len(same) != 1:
             problem = f"reads '{table}', which is not a collection"
@@ -89,7 +98,7 @@ def checked_query(query: str, names: Sequence[str]) -> Query:
     if len({name.lower() for name in found.values()}) < len(set(found.values())):
         problem = "reads collections whose names differ only in upper and lower case, which SQL does not tell apart"
         raise QueryRefused(query, problem, "rename one of them, or read them apart")
-    return Query(query, parsed, found)
+    return found
 
 
 def answer(query: Query, moment: Moment | None, skip_errors: bool = False) -> QueryAnswer:

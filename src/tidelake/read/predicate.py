@@ -43,10 +43,13 @@ _NAMED = {
     **dict.fromkeys(("Exists", "InSubquery", "LateralSubquery", "ListQuery", "ScalarSubquery"), "contains a subquery"),
 }
 """How an error describes the refused syntax that people are most likely to write, by the class of its node."""
-_DATES = frozenset({"date", "timestamp", "timestamp_ntz"})
+DATES = frozenset({"date", "timestamp", "timestamp_ntz"})
 _WRITTEN_OUT = re.compile(r"""\w+\s*r?(['"])\s*[+-]?[0-9][^\\'"]*\1""", re.IGNORECASE)
 """A date or time in digits. `date 'today'` becomes a date as well; only its text shows that it has no digits."""
 
+VARIABLE = "${"
+"""How Spark's substitution begins: `'${env:HOME}'` would become a text of this process's environment."""
+_REPLACED = "write a text that contains it as concat('$', '{…')"
 _FIX = "compare the columns with values that you write out; docs/reference/python.md says what a predicate may contain"
 
 
@@ -61,6 +64,8 @@ def check_predicate(spark: SparkSession, where: str, schema: StructType) -> None
     if len(where) > CHARACTERS_MAX:
         too_long = f"has {len(where)} characters, more than {CHARACTERS_MAX}"
         raise PredicateRefused(where, too_long, "write a shorter one, or filter the frame")
+    if VARIABLE in where:
+        raise PredicateRefused(where, f"contains {VARIABLE}, which Spark replaces before it parses", _REPLACED)
     zone = spark.conf.get("spark.sql.session.timeZone")
     if zone != "UTC":
         depends = f"could give different rows here: this session has the time zone {zone}, not UTC"
@@ -105,7 +110,7 @@ def _problems_of_syntax(
             name = node["nameParts"].strip("[]")
             if name.lower() not in FUNCTIONS:
                 yield f"calls '{name}', which is not accepted"
-            elif not _is_built_in(spark, name):
+            elif not is_built_in(spark._jvm, spark._jsparkSession, name):
                 yield f"calls '{name}', which this session has replaced"
     known = {name.lower() for name in names}
     for node in nodes:
@@ -115,10 +120,8 @@ def _problems_of_syntax(
             if not known & {name.lower(), name.lower().partition(", ")[0]}:
                 written = name.replace(", ", ".")
                 raise _misfit(where, f"'{written}' is not a column", names, written)
-    if any(node.get("dataType") in _DATES for node in nodes):
-        for text in _dates_of(parsed):
-            if not _WRITTEN_OUT.fullmatch(text):
-                yield f"contains {text}, which is not a date or time in digits"
+    if any(node.get("dataType") in DATES for node in nodes) and (problem := problem_of_dates(parsed)):
+        yield problem
 
 
 def _problems_of_size(nodes: Sequence[Any]) -> Iterator[str]:
@@ -127,10 +130,19 @@ def _problems_of_size(nodes: Sequence[Any]) -> Iterator[str]:
         yield problem
 
 
-def _is_built_in(spark: SparkSession, name: str) -> bool:
-    identifier = spark._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)  # type: ignore[union-attr]
-    found = spark._jsparkSession.sessionState().functionRegistry().lookupFunction(identifier)
+def is_built_in(jvm: Any, session: Any, name: str) -> bool:
+    """Return whether a function of a session of the JVM is Spark's own."""
+    identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)
+    found = session.sessionState().functionRegistry().lookupFunction(identifier)
     return bool(found.isDefined() and found.get().getSource() == "built-in")
+
+
+def problem_of_dates(parsed: Any) -> str | None:
+    """Return the problem with a date or time of an expression that is not written out in digits, if there is one."""
+    for text in _dates_of(parsed):
+        if not _WRITTEN_OUT.fullmatch(text):
+            return f"contains {text}, which is not a date or time in digits"
+    return None
 
 
 def _dates_of(parsed: Any) -> Iterator[str]:
@@ -138,7 +150,7 @@ def _dates_of(parsed: Any) -> Iterator[str]:
     waiting = [parsed]
     while waiting:
         node = waiting.pop()
-        if node.getClass().getSimpleName() == "Literal" and node.dataType().typeName() in _DATES:
+        if node.getClass().getSimpleName() == "Literal" and node.dataType().typeName() in DATES:
             origin = node.origin()
             start, stop = origin.startIndex().get(), origin.stopIndex().get()
             yield origin.sqlText().get()[start : stop + 1]
@@ -148,18 +160,23 @@ def _dates_of(parsed: Any) -> Iterator[str]:
 
 def _problems_of_meaning(spark: SparkSession, where: str, schema: StructType) -> Iterator[str]:
     """Yield each problem with the predicate as Spark would evaluate it."""
-    assert spark._jvm is not None
-    rules = spark._jvm.org.apache.spark.sql.catalyst.optimizer
     empty = spark.createDataFrame([], schema).where(where)
-    plan = rules.ReplaceExpressions.apply(empty._jdf.queryExecution().analyzed())
+    plan = empty._jdf.queryExecution().analyzed()
+    yield from problems_of_plan(spark._jvm, spark._jsparkSession, plan)
+    # Only inside a lambda: elsewhere, a name that is not a column has already been refused.
+    if "->" in where and ".VariableReference" in plan.condition().toJSON():
+        yield "depends on the session: it uses a session variable"
+
+
+def problems_of_plan(jvm: Any, session: Any, analyzed: Any) -> Iterator[str]:
+    """Yield each way in which something else than rows decides what an analyzed plan gives, without its subqueries."""
+    rules = jvm.org.apache.spark.sql.catalyst.optimizer
+    plan = rules.ReplaceExpressions.apply(analyzed)
     if not rules.ComputeCurrentTime.apply(plan).equals(plan):
         yield "depends on the clock or on the session's time zone"
     if not rules.SpecialDatetimeValues.apply(plan).equals(plan):
         yield "depends on the clock: it uses a word such as 'now' or 'today' as a date or time"
-    if not rules.ReplaceCurrentLike(spark._jsparkSession.sessionState().catalogManager()).apply(plan).equals(plan):
+    if not rules.ReplaceCurrentLike(session.sessionState().catalogManager()).apply(plan).equals(plan):
         yield "depends on the session"
-    # Only inside a lambda: elsewhere, a name that is not a column has already been refused.
-    if "->" in where and ".VariableReference" in plan.condition().toJSON():
-        yield "depends on the session: it uses a session variable"
     if not plan.deterministic():
         yield "does not have the same value each time"
