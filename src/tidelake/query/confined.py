@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 import duckdb
@@ -31,6 +32,7 @@ _KINDS = """ASCENDING BASE_TABLE CTE_NODE DESCENDING DISTINCT_MODIFIER EMPTY EXP
     SUBQUERY TABLE_FUNCTION"""
 _NODES = frozenset(_KINDS.split())
 _TABLE_NODES = frozenset({"BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY", "TABLE_FUNCTION"})
+_TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _SELECT_DEFAULTS: Mapping[str, Any] = {
     "modifiers": [],
     "group_expressions": [],
@@ -147,11 +149,39 @@ def _checked(tree: Any) -> Parsed:
                 tables.append(part["table_name"])
         if part.get("sample") is not None:
             raise Refused("takes a sample, which is different each time")
-    defined = {entry["key"].lower() for part in _dicts(tree) for entry in (part.get("cte_map") or {}).get("map", ())}
-    named = tuple(dict.fromkeys(name for name in tables if name.lower() not in defined))
     # A struct of all columns is written as the table's own name or alias.
     takes_all |= bool(names & ({name.lower() for name in tables} | _aliases(tree)))
-    return Parsed(named, frozenset(names), takes_all)
+    return Parsed(tuple(dict.fromkeys(_tables_outside(tree))), frozenset(names), takes_all)
+
+
+def _tables_outside(tree: Any) -> Iterator[str]:
+    """Find the names of tables, except where a `with` around them surely means its own table.
+
+    As in DuckDB, a part of `with` sees the parts before it; only the second half of a recursive one sees itself.
+    """
+    waiting: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
+    while waiting:
+        part, defined = waiting.pop()
+        if isinstance(part, list):
+            waiting.extend((each, defined) for each in part)
+        if not isinstance(part, dict):
+            continue
+        if part.get("type") == "BASE_TABLE" and _folded(part["table_name"]) not in defined:
+            yield part["table_name"]
+        inside = defined
+        for entry in (part.get("cte_map") or {}).get("map", ()):
+            waiting.append((entry["value"], inside))
+            inside |= {_folded(entry["key"])}
+        for name, value in part.items():
+            if name == "right" and part.get("type") == "RECURSIVE_CTE_NODE":
+                waiting.append((value, inside | {_folded(part["cte_name"])}))
+            elif name != "cte_map":
+                waiting.append((value, inside))
+
+
+def _folded(name: str) -> str:
+    """Return a name as DuckDB compares it; `str.lower` would also turn some other letters into ASCII."""
+    return name.translate(_TO_LOWER)
 
 
 def _aliases(tree: Any) -> set[str]:
