@@ -65,7 +65,7 @@ class Parsed:
     names: frozenset[str]
     """All parts of the names of columns, in lower case."""
     takes_all_columns: bool
-    """Whether it has a `*` or a join by equal names."""
+    """Whether it has a `*`, a join by equal names, or names a table's columns by their places: `t(a, b)`."""
 
 
 def parse_query(connection: duckdb.DuckDBPyConnection, query: str) -> Parsed:
@@ -147,6 +147,7 @@ def _checked(tree: Any) -> Parsed:
             takes_all |= node == "PIVOT"
             if node == "BASE_TABLE":
                 tables.append(part["table_name"])
+                takes_all |= bool(part["column_name_alias"])
         if part.get("sample") is not None:
             raise Refused("takes a sample, which is different each time")
     # A struct of all columns is written as the table's own name or alias.
