@@ -157,6 +157,15 @@ def test_a_predicate_is_nothing_else(engine: Engine, where: str, problem: str) -
     assert problem in refused.value.problem
 
 
+def test_a_column_that_is_named_like_the_user_is_a_column_in_a_predicate(engine: Engine) -> None:
+    where = "\"user\" = 'ann' and Current_Date is null"
+    with pytest.raises(Refused, match="uses 'Current_Date', which depends on the clock"):
+        parse_predicate(engine.connection, where, ["user"])
+    columns = ["USER", "current_date"]
+    assert parse_predicate(engine.connection, where, columns).names == {"user", "current_date"}
+    assert engine.scalar(f"SELECT ({where}) FROM (SELECT 'ann' AS user, NULL AS current_date)") is True
+
+
 _ZONE = """+ - century date_diff date_part date_sub date_trunc datediff datepart datesub datetrunc day dayname
     dayofmonth dayofweek dayofyear decade era generate_series hour isodow isoyear julian last_day make_timestamptz
     microsecond millennium millisecond minute month monthname quarter range second strftime time_bucket timezone

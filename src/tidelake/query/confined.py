@@ -6,7 +6,7 @@ DuckDB's own parser says what a text contains. Whatever is not known to be harml
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
@@ -77,8 +77,13 @@ def parse_query(connection: duckdb.DuckDBPyConnection, query: str) -> Parsed:
     return _checked(_statement(connection, query)["node"])
 
 
-def parse_predicate(connection: duckdb.DuckDBPyConnection, where: str) -> Parsed:
+def parse_predicate(connection: duckdb.DuckDBPyConnection, where: str, columns: Collection[str] = ()) -> Parsed:
     """Parse a condition on the columns of a row.
+
+    Args:
+        connection: a database.
+        where: the condition.
+        columns: the columns; one named `user` is meant by that word, as DuckDB looks for a column first.
 
     Raises:
         Refused: it is not one expression over columns, or contains something that is not accepted.
@@ -99,7 +104,7 @@ def parse_predicate(connection: duckdb.DuckDBPyConnection, where: str) -> Parsed
             raise Refused("calls a function over several rows")
         if part.get("class") == "FUNCTION" and part["function_name"].lower() in UNBOUNDED:
             raise Refused(f"calls '{part['function_name'].lower()}', whose result has no bound on its size")
-    return _checked(expression)
+    return _checked(expression, frozenset(map(_folded, columns)))
 
 
 def _statement(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, Any]:
@@ -122,8 +127,8 @@ def _statement(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, A
     return statement
 
 
-def _checked(tree: Any) -> Parsed:
-    """Check each part of a tree, and return what it refers to."""
+def _checked(tree: Any, columns: frozenset[str] = frozenset()) -> Parsed:
+    """Check each part of a tree, and return what it refers to; the columns are known for a predicate."""
     tables: list[str] = []
     names: set[str] = set()
     takes_all = False
@@ -133,7 +138,7 @@ def _checked(tree: Any) -> Parsed:
             if kind not in _EXPRESSIONS:
                 raise Refused(f"contains {kind.lower()}, which is not accepted")
             takes_all |= kind == "STAR"
-            _check_expression(part)
+            _check_expression(part, columns)
             if kind == "COLUMN_REF":
                 names.update(name.lower() for name in part["column_names"])
         elif isinstance(node, str):
@@ -193,7 +198,7 @@ def _aliases(tree: Any) -> set[str]:
     }
 
 
-def _check_expression(part: Mapping[str, Any]) -> None:
+def _check_expression(part: Mapping[str, Any], columns: frozenset[str]) -> None:
     kind = part["class"]
     if part.get("catalog") or part.get("schema"):
         raise Refused(f"names '{part.get('schema') or part.get('catalog')}', but only functions without a schema exist")
@@ -203,8 +208,10 @@ def _check_expression(part: Mapping[str, Any]) -> None:
             raise Refused(f"calls '{name}', which is not accepted")
         if name in ORDERED and kind == "FUNCTION" and not part["order_bys"]["orders"]:
             raise Refused(f"calls '{name}' without an order: write {name}(… order by …)")
-    if kind == "COLUMN_REF" and len(part["column_names"]) == 1 and part["column_names"][0].lower() in OF_THE_SESSION:
-        name = part["column_names"][0]
+    if kind == "COLUMN_REF" and len(part["column_names"]) == 1:
+        (name,) = part["column_names"]
+        if name.lower() not in OF_THE_SESSION - columns:
+            return
         raise Refused(f"uses '{name}', which depends on the clock or the session; write t.{name} for a column of t")
 
 
