@@ -116,7 +116,12 @@ def test_what_cannot_be_read_is_refused_as_spark_refuses_it(lake: Lake) -> None:
         plain.updates(plain.upper - 1, plain.upper - 2)
     with pytest.raises(UnknownColumn, match="has no column 'nmae'"):
         plain.rows(columns=["nmae"])
-    for where, problem in (("nmae = 1", "is invalid"), ("id", "is not a condition"), (f"{DIFF} > 0", "is invalid")):
+    for where, problem in (
+        ("nmae = 1", "is invalid"),
+        ("id", "is not a condition"),
+        (f"{DIFF} > 0", "is invalid"),
+        ("_empty.id = 1", "is invalid"),
+    ):
         with pytest.raises(PredicateRefused, match=problem):
             plain.rows(where=where)
     with pytest.raises(PredicateRefused, match="fails: "):

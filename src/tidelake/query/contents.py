@@ -247,7 +247,7 @@ def checked_where(engine: Engine, form: Form, where: str | None) -> Where | None
         raise PredicateRefused(where, refused.problem, _FIX) from refused
     engine.add_table("_empty", pa.schema(form.fields).empty_table())
     try:
-        kind = engine.table(f"SELECT (\n{where}\n) AS holds FROM _empty").schema.field("holds").type
+        kind = engine.table(f"SELECT (\n{where}\n) AS holds FROM (FROM _empty)").schema.field("holds").type
     except duckdb.Error as error:
         known, said = {name.lower() for name in names}, str(error).lower()
         wrong = next((name for name in sorted(parsed.names - known) if f'"{name}"' in said), "")
