@@ -29,6 +29,11 @@ QUERIES = {
     ),
     "select * from range(3) r(i), unnest([1, 2]) u(j)": (),
     "select list_transform(l, lambda x: x + 1), s.city, {'a': 1}, l[1:2] from a union all select 1, 2, 3, 4;": ("a",),
+    "select list(x order by x) over (), sum(y) over (partition by x), lag(x) over w from a window w as (order by x)": (
+        "a",
+    ),
+    "select sum(x) over (order by y rows 1 preceding), row_number() over (order by y) from a": ("a",),
+    "select rank() over (), max(x) over (rows between unbounded preceding and unbounded following) from a": ("a",),
     "values (1), (2)": (),
     "unpivot a on x, y into name n value v": ("a",),
 }
@@ -75,6 +80,10 @@ REFUSED = {
     "select system.main.abs(1)": "only functions without a schema exist",
     "select any_value(x) from a": "calls 'any_value'",
     "select list(x) from a": "calls 'list' without an order",
+    "select list(x) over (partition by y) from a": "calls 'list' without an order",
+    "select lag(x) over w from a window w as (partition by y)": "calls 'lag' without an order",
+    "select row_number() over () from a": "calls 'row_number' without an order",
+    "select sum(x) over (rows unbounded preceding) from a": "calls 'sum' over rows without an order",
     "select array(select x from a)": "calls 'array_agg' without an order",
     "select * from a tablesample 10%": "takes a sample",
     "select * from a using sample 5": "takes a sample",

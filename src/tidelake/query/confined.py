@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from tidelake.query.functions import ACCEPTED, OF_THE_SESSION, ORDERED, OVER_ROWS, TABLES, UNBOUNDED
+from tidelake.query.functions import ACCEPTED, BY_PLACE, OF_THE_SESSION, ORDERED, OVER_ROWS, TABLES, UNBOUNDED
 
 CHARACTERS_MAX = 100_000
 """Maximum length of a text."""
@@ -208,11 +208,20 @@ def _check_expression(part: Mapping[str, Any], columns: frozenset[str]) -> None:
             raise Refused(f"calls '{name}', which is not accepted")
         if name in ORDERED and kind == "FUNCTION" and not part["order_bys"]["orders"]:
             raise Refused(f"calls '{name}' without an order: write {name}(… order by …)")
+        if kind == "WINDOW" and not part["orders"]:
+            _check_unordered_window(name, part)
     if kind == "COLUMN_REF" and len(part["column_names"]) == 1:
         (name,) = part["column_names"]
         if name.lower() not in OF_THE_SESSION - columns:
             return
         raise Refused(f"uses '{name}', which depends on the clock or the session; write t.{name} for a column of t")
+
+
+def _check_unordered_window(name: str, part: Mapping[str, Any]) -> None:
+    if name in ORDERED | BY_PLACE and not part["arg_orders"]:
+        raise Refused(f"calls '{name}' without an order: write {name}(…) over (order by …)")
+    if any(part[bound].endswith("_ROWS") for bound in ("start", "end")):
+        raise Refused(f"calls '{name}' over rows without an order: write over (order by … rows …)")
 
 
 def _check_table(part: Mapping[str, Any]) -> None:
