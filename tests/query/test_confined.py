@@ -114,6 +114,7 @@ REFUSED = {
         ),
         "is not a query: only SELECT is accepted",
     ),
+    f"select a{'.b' * 100} from a": "has a name of 101 parts, more than 100",
     f"select {'1 + ' * CHARACTERS_MAX} 1": "characters, more than 100000",
 }
 

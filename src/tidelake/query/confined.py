@@ -17,6 +17,8 @@ from tidelake.query.functions import ACCEPTED, BY_PLACE, OF_THE_SESSION, ORDERED
 
 CHARACTERS_MAX = 100_000
 """Maximum length of a text."""
+PARTS_MAX = 100
+"""Maximum number of parts of a name: DuckDB's time to resolve it grows with the square, and cannot be interrupted."""
 _CLASSES = """BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA OPERATOR
     POSITIONAL_REFERENCE STAR SUBQUERY TYPE WINDOW"""
 _EXPRESSIONS = frozenset(_CLASSES.split())
@@ -140,6 +142,8 @@ def _checked(tree: Any, columns: frozenset[str] = frozenset()) -> Parsed:
             takes_all |= kind == "STAR"
             _check_expression(part, columns)
             if kind == "COLUMN_REF":
+                if len(part["column_names"]) > PARTS_MAX:
+                    raise Refused(f"has a name of {len(part['column_names'])} parts, more than {PARTS_MAX}")
                 names.update(name.lower() for name in part["column_names"])
         elif isinstance(node, str):
             if node not in _NODES and not _is_value_type(part):
