@@ -29,12 +29,33 @@ QUERIES = {
     ),
     "select * from range(3) r(i), unnest([1, 2]) u(j)": (),
     "select list_transform(l, lambda x: x + 1), s.city, {'a': 1}, l[1:2] from a union all select 1, 2, 3, 4;": ("a",),
+    "select list(x order by x) over (), sum(y) over (partition by x), lag(x) over w from a window w as (order by x)": (
+        "a",
+    ),
+    "select sum(x) over (order by y rows 1 preceding), row_number() over (order by y) from a": ("a",),
+    "select rank() over (), max(x) over (rows between unbounded preceding and unbounded following) from a": ("a",),
     "values (1), (2)": (),
     "unpivot a on x, y into name n value v": ("a",),
 }
 
 
-@pytest.mark.parametrize(("query", "tables"), QUERIES.items())
+SCOPES = {
+    "with a as (select * from a where x) select * from a": ("a",),
+    "select * from (with a as (select 1) select * from a) n, a": ("a",),
+    "with n as (select * from b), b as (select 1) select * from n, b": ("b",),
+    "with recursive n as (select 1 as i union all select i + 1 from N where i < 3) select * from n": (),
+    "with recursive a as (select i from a union all select i + 1 from a where i < 3) select * from a": ("a",),
+    "with n as (select 1), m as (select * from n) select * from m where 1 in (from n) order by (from n)": (),
+    "select * from a where exists (with _stored_0 as (select 1) from _stored_0) and 1 in (from _stored_0)": (
+        "a",
+        "_stored_0",
+    ),
+    'with "_\u212aept_0" as (select 1) select * from _kept_0': ("_kept_0",),
+}
+"""A name is a collection's unless a `with` around it defines it; a letter that only looks like k is another one."""
+
+
+@pytest.mark.parametrize(("query", "tables"), (QUERIES | SCOPES).items())
 def test_queries_over_collections_are_accepted(engine: Engine, query: str, tables: tuple[str, ...]) -> None:
     assert set(parse_query(engine.connection, query).tables) == set(tables)
 
@@ -59,6 +80,10 @@ REFUSED = {
     "select system.main.abs(1)": "only functions without a schema exist",
     "select any_value(x) from a": "calls 'any_value'",
     "select list(x) from a": "calls 'list' without an order",
+    "select list(x) over (partition by y) from a": "calls 'list' without an order",
+    "select lag(x) over w from a window w as (partition by y)": "calls 'lag' without an order",
+    "select row_number() over () from a": "calls 'row_number' without an order",
+    "select sum(x) over (rows unbounded preceding) from a": "calls 'sum' over rows without an order",
     "select array(select x from a)": "calls 'array_agg' without an order",
     "select * from a tablesample 10%": "takes a sample",
     "select * from a using sample 5": "takes a sample",
@@ -89,6 +114,7 @@ REFUSED = {
         ),
         "is not a query: only SELECT is accepted",
     ),
+    f"select a{'.b' * 100} from a": "has a name of 101 parts, more than 100",
     f"select {'1 + ' * CHARACTERS_MAX} 1": "characters, more than 100000",
 }
 
@@ -139,6 +165,15 @@ def test_a_predicate_is_nothing_else(engine: Engine, where: str, problem: str) -
     with pytest.raises(Refused) as refused:
         parse_predicate(engine.connection, where)
     assert problem in refused.value.problem
+
+
+def test_a_column_that_is_named_like_the_user_is_a_column_in_a_predicate(engine: Engine) -> None:
+    where = "\"user\" = 'ann' and Current_Date is null"
+    with pytest.raises(Refused, match="uses 'Current_Date', which depends on the clock"):
+        parse_predicate(engine.connection, where, ["user"])
+    columns = ["USER", "current_date"]
+    assert parse_predicate(engine.connection, where, columns).names == {"user", "current_date"}
+    assert engine.scalar(f"SELECT ({where}) FROM (SELECT 'ann' AS user, NULL AS current_date)") is True
 
 
 _ZONE = """+ - century date_diff date_part date_sub date_trunc datediff datepart datesub datetrunc day dayname

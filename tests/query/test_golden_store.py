@@ -98,6 +98,12 @@ def test_a_query_sees_what_a_read_sees(lake: Lake, name: str) -> None:
     assert count == {"n": answer.table.num_rows}
 
 
+def test_columns_that_a_query_renames_by_their_places_are_those_of_the_collection(lake: Lake) -> None:
+    (wanted,) = lake.query("select min(shop) as shop, max(article) as article from upsert").to_pylist()
+    asked = "select min(article) as shop, max(pieces) as article from upsert u(article, pieces)"
+    assert lake.query(asked).to_pylist() == [wanted]
+
+
 def test_what_cannot_be_read_is_refused_as_spark_refuses_it(lake: Lake) -> None:
     plain = lake.collection("plain")
     assert plain.since is not None and plain.upper is not None
@@ -110,7 +116,12 @@ def test_what_cannot_be_read_is_refused_as_spark_refuses_it(lake: Lake) -> None:
         plain.updates(plain.upper - 1, plain.upper - 2)
     with pytest.raises(UnknownColumn, match="has no column 'nmae'"):
         plain.rows(columns=["nmae"])
-    for where, problem in (("nmae = 1", "is invalid"), ("id", "is not a condition"), (f"{DIFF} > 0", "is invalid")):
+    for where, problem in (
+        ("nmae = 1", "is invalid"),
+        ("id", "is not a condition"),
+        (f"{DIFF} > 0", "is invalid"),
+        ("_empty.id = 1", "is invalid"),
+    ):
         with pytest.raises(PredicateRefused, match=problem):
             plain.rows(where=where)
     with pytest.raises(PredicateRefused, match="fails: "):

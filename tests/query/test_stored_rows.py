@@ -70,3 +70,10 @@ def test_a_flipped_bit_is_an_error_and_never_a_different_value(tmp_path: Path, p
     path.write_bytes(data)
     with pytest.raises(DamagedTable, match=damaged.path):
         read(tmp_path, [files[0], damaged])
+
+
+def test_a_file_without_times_is_damaged(tmp_path: Path) -> None:
+    file = replace(write(tmp_path, "a", 0), digest=None, headers_digest=None, whole_digest=None)
+    pq.write_table(pa.table({"id": [1]}), tmp_path / file.path)
+    with pytest.raises(DamagedTable, match=f"has no column {TIME}"):
+        read(tmp_path, [replace(file, bytes=(tmp_path / file.path).stat().st_size)])

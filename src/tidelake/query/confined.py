@@ -6,16 +6,19 @@ DuckDB's own parser says what a text contains. Whatever is not known to be harml
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 import duckdb
 
-from tidelake.query.functions import ACCEPTED, OF_THE_SESSION, ORDERED, OVER_ROWS, TABLES, UNBOUNDED
+from tidelake.query.functions import ACCEPTED, BY_PLACE, OF_THE_SESSION, ORDERED, OVER_ROWS, TABLES, UNBOUNDED
 
 CHARACTERS_MAX = 100_000
 """Maximum length of the text of a query or predicate."""
+PARTS_MAX = 100
+"""Maximum number of parts of a name: DuckDB's time to resolve it grows with the square, and cannot be interrupted."""
 _CLASSES = """BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA OPERATOR
     POSITIONAL_REFERENCE STAR SUBQUERY TYPE WINDOW"""
 _EXPRESSIONS = frozenset(_CLASSES.split())
@@ -31,6 +34,7 @@ _KINDS = """ASCENDING BASE_TABLE CTE_NODE DESCENDING DISTINCT_MODIFIER EMPTY EXP
     SUBQUERY TABLE_FUNCTION"""
 _NODES = frozenset(_KINDS.split())
 _TABLE_NODES = frozenset({"BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY", "TABLE_FUNCTION"})
+_TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _SELECT_DEFAULTS: Mapping[str, Any] = {
     "modifiers": [],
     "group_expressions": [],
@@ -63,7 +67,7 @@ class Parsed:
     names: frozenset[str]
     """Every part of each column's name, in lower case."""
     takes_all_columns: bool
-    """Whether it may use columns that it does not name: in a `*`, a natural join, a pivot, or a whole row."""
+    """Whether it may use columns that it does not name: in a `*`, a natural join, a pivot, a whole row, or `t(a, b)`."""
 
 
 def parse_query(connection: duckdb.DuckDBPyConnection, query: str) -> Parsed:
@@ -75,8 +79,13 @@ def parse_query(connection: duckdb.DuckDBPyConnection, query: str) -> Parsed:
     return _checked(_statement(connection, query)["node"])
 
 
-def parse_predicate(connection: duckdb.DuckDBPyConnection, where: str) -> Parsed:
+def parse_predicate(connection: duckdb.DuckDBPyConnection, where: str, columns: Collection[str] = ()) -> Parsed:
     """Parse a condition on the columns of a row.
+
+    Args:
+        connection: a database.
+        where: the condition.
+        columns: the columns; one named `user` is meant by that word, as DuckDB looks for a column first.
 
     Raises:
         Refused: it is not one expression over columns, or contains something that is not accepted.
@@ -97,7 +106,7 @@ def parse_predicate(connection: duckdb.DuckDBPyConnection, where: str) -> Parsed
             raise Refused("calls a function over several rows")
         if part.get("class") == "FUNCTION" and part["function_name"].lower() in UNBOUNDED:
             raise Refused(f"calls '{part['function_name'].lower()}', whose result has no bound on its size")
-    return _checked(expression)
+    return _checked(expression, frozenset(map(_folded, columns)))
 
 
 def _statement(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, Any]:
@@ -120,8 +129,8 @@ def _statement(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, A
     return statement
 
 
-def _checked(tree: Any) -> Parsed:
-    """Check each part of a tree, and return what it refers to."""
+def _checked(tree: Any, columns: frozenset[str] = frozenset()) -> Parsed:
+    """Check each part of a tree, and return what it refers to; the columns are known for a predicate."""
     tables: list[str] = []
     names: set[str] = set()
     takes_all = False
@@ -131,8 +140,10 @@ def _checked(tree: Any) -> Parsed:
             if kind not in _EXPRESSIONS:
                 raise Refused(f"contains {kind.lower()}, which is not accepted")
             takes_all |= kind == "STAR"
-            _check_expression(part)
+            _check_expression(part, columns)
             if kind == "COLUMN_REF":
+                if len(part["column_names"]) > PARTS_MAX:
+                    raise Refused(f"has a name of {len(part['column_names'])} parts, more than {PARTS_MAX}")
                 names.update(name.lower() for name in part["column_names"])
         elif isinstance(node, str):
             if node not in _NODES and not _is_value_type(part):
@@ -145,13 +156,42 @@ def _checked(tree: Any) -> Parsed:
             takes_all |= node == "PIVOT"
             if node == "BASE_TABLE":
                 tables.append(part["table_name"])
+                takes_all |= bool(part["column_name_alias"])
         if part.get("sample") is not None:
             raise Refused("takes a sample, which is different each time")
-    defined = {entry["key"].lower() for part in _dicts(tree) for entry in (part.get("cte_map") or {}).get("map", ())}
-    named = tuple(dict.fromkeys(name for name in tables if name.lower() not in defined))
     # The name or alias of a table, used as a value, is a struct of all of its columns.
     takes_all |= bool(names & ({name.lower() for name in tables} | _aliases(tree)))
-    return Parsed(named, frozenset(names), takes_all)
+    return Parsed(tuple(dict.fromkeys(_tables_outside(tree))), frozenset(names), takes_all)
+
+
+def _tables_outside(tree: Any) -> Iterator[str]:
+    """Find the names of tables, except where a `with` around them surely means its own table.
+
+    As in DuckDB, a part of `with` sees the parts before it; only the second half of a recursive one sees itself.
+    """
+    waiting: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
+    while waiting:
+        part, defined = waiting.pop()
+        if isinstance(part, list):
+            waiting.extend((each, defined) for each in part)
+        if not isinstance(part, dict):
+            continue
+        if part.get("type") == "BASE_TABLE" and _folded(part["table_name"]) not in defined:
+            yield part["table_name"]
+        inside = defined
+        for entry in (part.get("cte_map") or {}).get("map", ()):
+            waiting.append((entry["value"], inside))
+            inside |= {_folded(entry["key"])}
+        for name, value in part.items():
+            if name == "right" and part.get("type") == "RECURSIVE_CTE_NODE":
+                waiting.append((value, inside | {_folded(part["cte_name"])}))
+            elif name != "cte_map":
+                waiting.append((value, inside))
+
+
+def _folded(name: str) -> str:
+    """Return a name as DuckDB compares it; `str.lower` would also turn some other letters into ASCII."""
+    return name.translate(_TO_LOWER)
 
 
 def _aliases(tree: Any) -> set[str]:
@@ -162,7 +202,7 @@ def _aliases(tree: Any) -> set[str]:
     }
 
 
-def _check_expression(part: Mapping[str, Any]) -> None:
+def _check_expression(part: Mapping[str, Any], columns: frozenset[str]) -> None:
     kind = part["class"]
     if part.get("catalog") or part.get("schema"):
         raise Refused(f"names '{part.get('schema') or part.get('catalog')}', but only functions without a schema exist")
@@ -172,9 +212,20 @@ def _check_expression(part: Mapping[str, Any]) -> None:
             raise Refused(f"calls '{name}', which is not accepted")
         if name in ORDERED and kind == "FUNCTION" and not part["order_bys"]["orders"]:
             raise Refused(f"calls '{name}' without an order: write {name}(… order by …)")
-    if kind == "COLUMN_REF" and len(part["column_names"]) == 1 and part["column_names"][0].lower() in OF_THE_SESSION:
-        name = part["column_names"][0]
+        if kind == "WINDOW" and not part["orders"]:
+            _check_unordered_window(name, part)
+    if kind == "COLUMN_REF" and len(part["column_names"]) == 1:
+        (name,) = part["column_names"]
+        if name.lower() not in OF_THE_SESSION - columns:
+            return
         raise Refused(f"uses '{name}', which depends on the clock or the session; write t.{name} for a column of t")
+
+
+def _check_unordered_window(name: str, part: Mapping[str, Any]) -> None:
+    if name in ORDERED | BY_PLACE and not part["arg_orders"]:
+        raise Refused(f"calls '{name}' without an order: write {name}(…) over (order by …)")
+    if any(part[bound].endswith("_ROWS") for bound in ("start", "end")):
+        raise Refused(f"calls '{name}' over rows without an order: write over (order by … rows …)")
 
 
 def _check_table(part: Mapping[str, Any]) -> None:

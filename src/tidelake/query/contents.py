@@ -240,14 +240,14 @@ def checked_where(engine: Engine, form: Form, where: str | None) -> Where | None
     """
     if where is None:
         return None
+    names = [field.name for field in form.fields]
     try:
-        parsed = parse_predicate(engine.connection, where)
+        parsed = parse_predicate(engine.connection, where, names)
     except Refused as refused:
         raise PredicateRefused(where, refused.problem, _FIX) from refused
-    names = [field.name for field in form.fields]
     engine.add_table("_empty", pa.schema(form.fields).empty_table())
     try:
-        kind = engine.table(f"SELECT (\n{where}\n) AS holds FROM _empty").schema.field("holds").type
+        kind = engine.table(f"SELECT (\n{where}\n) AS holds FROM (FROM _empty)").schema.field("holds").type
     except duckdb.Error as error:
         known, said = {name.lower() for name in names}, str(error).lower()
         wrong = next((name for name in sorted(parsed.names - known) if f'"{name}"' in said), "")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, TypeVar
 from weakref import finalize
 
 import duckdb
@@ -17,6 +19,7 @@ from tidelake.query.stored_rows import StoredRows
 if TYPE_CHECKING:
     from types import TracebackType
 
+T = TypeVar("T")
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": False,
     "autoinstall_known_extensions": False,
@@ -27,7 +30,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 
 
 class Engine:
-    """An in-memory database, empty at first. Its memory and spilled rows are freed by `close`, or with the object."""
+    """An empty in-memory database. `close`, the end of the object, or Ctrl-C frees its memory and its spilled rows."""
 
     def __init__(self) -> None:
         spilled = mkdtemp(prefix="tidelake-")
@@ -54,7 +57,7 @@ class Engine:
     def run(self, statement: str) -> None:
         """Run a statement of Tidelake's own."""
         with self._failures():
-            self.connection.execute(statement)
+            self._interruptible(lambda: self.connection.execute(statement))
 
     def table(self, query: str) -> pa.Table:
         """Run a query, and return its rows.
@@ -64,7 +67,7 @@ class Engine:
             duckdb.Error: the query failed.
         """
         with self._failures():
-            return self.connection.sql(query).to_arrow_table()
+            return self._interruptible(lambda: self.connection.sql(query).to_arrow_table())
 
     def reader(self, query: str) -> pa.RecordBatchReader:
         """Run a query, and return its rows as a stream; a failure while it is being read raises an error of Arrow's."""
@@ -85,6 +88,21 @@ class Engine:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def _interruptible(self, work: Callable[[], T]) -> T:
+        """Do something that Ctrl-C ends: DuckDB itself would first come to the end of the query."""
+        if current_thread() is not main_thread():
+            return work()
+        with ThreadPoolExecutor(1) as pool:
+            task = pool.submit(work)
+            try:
+                return task.result()
+            except KeyboardInterrupt:
+                while not task.done():
+                    self.connection.interrupt()
+                    wait([task], timeout=0.05)  # it may not have begun when it was interrupted
+                self.close()
+                raise
 
     @contextmanager
     def _failures(self) -> Iterator[None]:

@@ -60,6 +60,8 @@ OVER_ROWS = frozenset(_OVER_ROWS.split())
 """Aggregates and window functions: their value does not depend on the order in which rows are read."""
 ORDERED = frozenset(_ORDERED.split())
 """Aggregates whose value depends on the order of rows: they need an `order by` of their own."""
+BY_PLACE = frozenset(("fill", "first_value", "lag", "last_value", "lead", "nth_value", "ntile", "row_number"))
+"""Window functions whose value depends on the order of rows: the window needs an `order by`."""
 TABLES = frozenset(_TABLES.split())
 """Functions that return rows."""
 ACCEPTED = SCALARS | OVER_ROWS | ORDERED | TABLES

@@ -59,7 +59,10 @@ class StoredRows:
     def _groups(self, source: pq.ParquetFile) -> list[int]:
         """Return the row groups that may hold a row at one of the times."""
         metadata = source.metadata
-        place = next(at for at in range(metadata.num_columns) if metadata.schema.column(at).path == TIME)
+        places = (at for at in range(metadata.num_columns) if metadata.schema.column(at).path == TIME)
+        place = next(places, None)
+        if place is None:
+            raise ValueError(f"it has no column {TIME}")
         groups = []
         for number in range(metadata.num_row_groups):
             bounds = metadata.row_group(number).column(place).statistics

@@ -1,0 +1,31 @@
+"""What the database of a read does when it is interrupted. Starts no JVM."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from threading import Timer, main_thread
+from time import monotonic
+
+import pytest
+
+from tidelake.query.engine import Engine
+
+SLOW = "SELECT max(hash(a.range * b.range)) FROM range(150000) a, range(100000) b"
+"""At least half a minute of work."""
+
+
+@pytest.mark.parametrize("statement", [SLOW, f"CREATE TEMP TABLE kept AS {SLOW}"])
+def test_ctrl_c_ends_a_query_and_removes_its_temporary_files(statement: str) -> None:
+    engine = Engine()
+    (spilled,) = engine.table("SELECT value FROM duckdb_settings() WHERE name = 'temp_directory'").column(0).to_pylist()
+    assert Path(spilled).is_dir()
+    main = main_thread().ident
+    assert main is not None
+    timer = Timer(0.3, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
+    started = monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(statement) if statement.startswith("CREATE") else engine.table(statement)
+    assert monotonic() - started < 20
+    assert not Path(spilled).exists()
