@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.lakes.transaction_lake import Pair, TransactionLake, end, event, snapshot_row
+from tests.query.both_engines import check_changes, check_diff, check_read
 from tidelake.catalog.catalog import Catalog
 from tidelake.decisions import Count, Discard, check_decision
 from tidelake.errors import SnapshotRepeated
@@ -64,6 +65,7 @@ def test_rows_add_up_and_only_copies_of_events_are_cancelled(lake: RowLake) -> N
         (50, 3, 2),
         (60, 3, -1),
     ]
+    check_engines(lake, range(30, 61))
     # A killed connector repeats both transactions: late copies, although two events of the first have an equal row.
     first = [event("7", 2, None, (3, 30), 40), event("8", 1, (3, 30), None, 50), event("9", 1, None, (4, 40), 60)]
     lake.events(*first)
@@ -76,6 +78,15 @@ def test_rows_add_up_and_only_copies_of_events_are_cancelled(lake: RowLake) -> N
     expected = {(1, 10): 1, (1, 11): 1, (2, None): 1, (3, 30): 1}
     assert lake.counts(70) == expected | {(4, 40): 1} and lake.counts(66) == expected
     assert lake.validate(full=True).mismatches == []
+    check_engines(lake, range(66, 71))
+
+
+def check_engines(lake: RowLake, times: range) -> None:
+    """Ask DuckDB for what Spark reads."""
+    for time in (times[0], times[len(times) // 2], times[-1]):
+        check_read(lake.spark, lake.collection, time)
+    check_diff(lake.spark, lake.collection, times[0], times[-1], columns=["price"])
+    check_changes(lake.spark, lake.collection, None, times[-1])
 
 
 def test_an_event_without_the_row_before_it_is_named_and_its_transaction_waits(lake: RowLake) -> None:
