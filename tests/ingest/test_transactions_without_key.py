@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.lakes.transaction_lake import Pair, TransactionLake, end, event, snapshot_row
+from tests.lakes.round_trip import publish_lake, published_messages
 from tests.query.both_engines import check_changes, check_diff, check_read
+from tidelake import open_lake
 from tidelake.catalog.catalog import Catalog
 from tidelake.decisions import Count, Discard, check_decision
 from tidelake.errors import SnapshotRepeated
+from tidelake.protocol.message import Updates
 from tidelake.read.changes import changes
+from tidelake.read.current import update_current
 from tidelake.store.decision import Decision
 from tidelake.store.layout import Store
 from tidelake.store.quarantine import quarantine_rows
@@ -79,6 +86,39 @@ def test_rows_add_up_and_only_copies_of_events_are_cancelled(lake: RowLake) -> N
     assert lake.counts(70) == expected | {(4, 40): 1} and lake.counts(66) == expected
     assert lake.validate(full=True).mismatches == []
     check_engines(lake, range(66, 71))
+
+
+def test_what_other_engines_and_readers_get_are_the_rows_as_often_as_they_occur(lake: RowLake) -> None:
+    send_history(lake)
+    lake.run()
+    lake.current()
+    publish_lake(lake)
+    lake.events(event("9", 1, (3, 30), (1, 11), 60), event("9", 2, (2, None), None, 60))
+    lake.marks(end("9", 70, 2))
+    lake.run()
+    assert update_current(lake.spark, lake.collection).how == "followed"
+    publish_lake(lake)
+    expected = {(1, 10): 1, (1, 11): 2}
+    collection = open_lake(lake.file).collection(lake.collection.name)
+    published = collection.places().published
+    assert published is not None
+    table = DeltaTable(str(published.table)).to_pyarrow_table().to_pylist()
+    assert {(row["id"], row["price"]): row["_diff"] for row in table} == expected
+    with duckdb.connect() as connection:
+        connection.execute(collection.view_sql("duckdb"))
+        view = connection.table(f'"{collection.name}"').to_arrow_table().to_pylist()
+    assert {(row["id"], row["price"]): row["_diff"] for row in view} == expected
+    assert collection.rows().rows.count() == 2
+    stated = {
+        (update.data["id"], update.data["price"], update.time): update.diff
+        for message in published_messages(lake)
+        if isinstance(message, Updates)
+        for update in message.batch
+    }
+    added: Counter[Pair] = Counter()
+    for (id, price, _), diff in stated.items():
+        added[id, price] += diff
+    assert {pair: diff for pair, diff in added.items() if diff} == expected
 
 
 def check_engines(lake: RowLake, times: range) -> None:
