@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.lakes.transaction_lake import Pair, TransactionLake, end, event, snapshot_row
+from tests.lakes.round_trip import publish_lake, published_messages
+from tests.query.both_engines import check_changes, check_diff, check_read
+from tidelake import open_lake
 from tidelake.catalog.catalog import Catalog
 from tidelake.decisions import Count, Discard, check_decision
 from tidelake.errors import SnapshotRepeated
+from tidelake.protocol.message import Updates
 from tidelake.read.changes import changes
+from tidelake.read.current import update_current
 from tidelake.store.decision import Decision
 from tidelake.store.layout import Store
 from tidelake.store.quarantine import quarantine_rows
@@ -64,6 +72,7 @@ def test_rows_add_up_and_only_copies_of_events_are_cancelled(lake: RowLake) -> N
         (50, 3, 2),
         (60, 3, -1),
     ]
+    check_engines(lake, range(30, 61))
     # A killed connector repeats both transactions: late copies, although two events of the first have an equal row.
     first = [event("7", 2, None, (3, 30), 40), event("8", 1, (3, 30), None, 50), event("9", 1, None, (4, 40), 60)]
     lake.events(*first)
@@ -76,6 +85,48 @@ def test_rows_add_up_and_only_copies_of_events_are_cancelled(lake: RowLake) -> N
     expected = {(1, 10): 1, (1, 11): 1, (2, None): 1, (3, 30): 1}
     assert lake.counts(70) == expected | {(4, 40): 1} and lake.counts(66) == expected
     assert lake.validate(full=True).mismatches == []
+    check_engines(lake, range(66, 71))
+
+
+def test_what_other_engines_and_readers_get_are_the_rows_as_often_as_they_occur(lake: RowLake) -> None:
+    send_history(lake)
+    lake.run()
+    lake.current()
+    publish_lake(lake)
+    lake.events(event("9", 1, (3, 30), (1, 11), 60), event("9", 2, (2, None), None, 60))
+    lake.marks(end("9", 70, 2))
+    lake.run()
+    assert update_current(lake.spark, lake.collection).how == "followed"
+    publish_lake(lake)
+    expected = {(1, 10): 1, (1, 11): 2}
+    collection = open_lake(lake.file).collection(lake.collection.name)
+    published = collection.places().published
+    assert published is not None
+    table = DeltaTable(str(published.table)).to_pyarrow_table().to_pylist()
+    assert {(row["id"], row["price"]): row["_diff"] for row in table} == expected
+    with duckdb.connect() as connection:
+        connection.execute(collection.view_sql("duckdb"))
+        view = connection.table(f'"{collection.name}"').to_arrow_table().to_pylist()
+    assert {(row["id"], row["price"]): row["_diff"] for row in view} == expected
+    assert collection.rows().rows.count() == 2
+    stated = {
+        (update.data["id"], update.data["price"], update.time): update.diff
+        for message in published_messages(lake)
+        if isinstance(message, Updates)
+        for update in message.batch
+    }
+    added: Counter[Pair] = Counter()
+    for (id, price, _), diff in stated.items():
+        added[id, price] += diff
+    assert {pair: diff for pair, diff in added.items() if diff} == expected
+
+
+def check_engines(lake: RowLake, times: range) -> None:
+    """Ask DuckDB for what Spark reads."""
+    for time in (times[0], times[len(times) // 2], times[-1]):
+        check_read(lake.spark, lake.collection, time)
+    check_diff(lake.spark, lake.collection, times[0], times[-1], columns=["price"])
+    check_changes(lake.spark, lake.collection, None, times[-1])
 
 
 def test_an_event_without_the_row_before_it_is_named_and_its_transaction_waits(lake: RowLake) -> None:

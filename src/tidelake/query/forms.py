@@ -24,6 +24,11 @@ _ENVELOPES: dict[str, Callable[[Entry], Form]] = {
 """The forms of the built-in envelopes whose rows have no position."""
 
 
+def _sums_announced(entry: Entry) -> bool:
+    """Return whether rows have positions, but no key: those only tell copies apart, see `forms.announced_sums`."""
+    return entry.counts_positions and not entry.key
+
+
 def is_known(entry: Entry) -> bool:
     """Return whether DuckDB can read a collection; an envelope of another package has a form of its own."""
     return entry.envelope in _ENVELOPES
@@ -39,6 +44,8 @@ def form_of(collection: Collection, table: OpenTable) -> Form:
     if not is_known(entry):
         fact = f"the envelope '{entry.envelope}' of '{entry.name}' is from another package"
         raise EngineRefused("duckdb", fact, "read it with Spark: --engine spark, or LakeCollection.snapshot")
+    if _sums_announced(entry):
+        return SumForm(entry)
     return PositionedForm(entry, table) if entry.positioned else _ENVELOPES[entry.envelope](entry)
 
 
