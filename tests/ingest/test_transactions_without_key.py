@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.lakes.transaction_lake import Pair, TransactionLake, end, event, snapshot_row
 from tests.lakes.round_trip import publish_lake, published_messages
+from tests.lakes.transaction_lake import Pair, TransactionLake, end, event, snapshot_row
 from tests.query.both_engines import check_changes, check_diff, check_read
 from tidelake import open_lake
 from tidelake.catalog.catalog import Catalog

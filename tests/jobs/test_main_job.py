@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.lakes.lake import NAME, Lake, encode, progress, updates
-from tidelake.errors import PredicateRefused, SinceError, UnknownColumn, UpperError
+from tidelake.errors import ArgumentRefused, PredicateRefused, UnknownColumn, UpperError
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.runs import read_files
@@ -71,7 +71,7 @@ def test_reads_below_since_and_at_upper_are_refused_and_the_time_is_named(lake: 
     lake.run()
     with pytest.raises(UpperError, match=r"time 10 is not before upper \[10\]"):
         lake.contents(10)
-    with pytest.raises(SinceError, match=r"time -1 is not at or after since \[0\]"):
+    with pytest.raises(ArgumentRefused, match=r"as_of is -1, but must be an integer between 0 and"):
         lake.contents(-1)
 
 

@@ -144,9 +144,9 @@ class Lake:
         assert isinstance(result, ValidateReport)
         return result
 
-    def current(self) -> Report:
-        """Run the job that rebuilds `current`."""
-        return current.run(self.spark, self.settings)
+    def current(self, rebuild: bool = False) -> Report:
+        """Run the job that publishes `current`."""
+        return current.run(self.spark, self.settings, rebuild)
 
     @property
     def catalog(self) -> Catalog:

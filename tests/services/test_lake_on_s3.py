@@ -97,7 +97,11 @@ def test_a_lake_on_s3_equals_the_same_lake_on_a_disk(
     assert not (tmp_path / "store").exists()
     root = on_s3.catalog.store.root
     names = {blob.location.path.partition("/")[0] for blob in blobs.list_blobs(root)}
-    assert names == {PROBE, *(path.name for path in (tmp_path / "disk" / "store").iterdir())}
+    assert names == {
+        PROBE,
+        on_s3.catalog.store.head_starts.name,
+        *(path.name for path in (tmp_path / "disk" / "store").iterdir()),
+    }
     left = [key for key in object_store.keys(root.root) if "__magic" in key or key.endswith("/")]
     assert left == [], "Spark leaves nothing unfinished behind, and no folders"
 

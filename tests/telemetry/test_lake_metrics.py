@@ -40,6 +40,7 @@ def test_every_number_of_a_status_is_a_metric() -> None:
     numbers: dict[str, Any] = {
         "since": 2, "upper": 11, "rows": 101, "pending": 13, "runs": 17, "bytes": 1019, "lag_messages": 23,
         "statements_pending": 29, "late_undecided": 31, "keys_in_error": 37, "times_ahead_s": 90_001,
+        "rows_left": 67,
     }  # fmt: skip
     status = replace(
         STATUS,

@@ -96,7 +96,7 @@ def test_current_that_was_built_on_damage_is_rebuilt_once_the_damage_is_repaired
     sealed.send(progress([3], [5]))
     sealed.run()
     smuggle(sealed, (1, 1, 77))
-    assert sealed.current().ok  # the damage has not been found yet
+    assert sealed.current(rebuild=True).ok  # the damage has not been found yet
     assert shown(sealed) == [(1, 1), (2, 5), (77, 1)]
     assert sealed.validate(full=True).damaged
     OpenTable(sealed.collection.paths.updates).commit({}, [], ["ingest-smuggled"])

@@ -67,7 +67,7 @@ class Parsed:
     names: frozenset[str]
     """Every part of each column's name, in lower case."""
     takes_all_columns: bool
-    """Whether it may use columns that it does not name: in a `*`, a natural join, a pivot, a whole row, or `t(a, b)`."""
+    """Whether it may use columns that it does not name: in a `*`, a natural join, a pivot, a row, or `t(a, b)`."""
 
 
 def parse_query(connection: duckdb.DuckDBPyConnection, query: str) -> Parsed:

@@ -73,6 +73,10 @@ _NUMBERS: tuple[tuple[Metric, Callable[[CollectionStatus], float | None]], ...] 
         Metric("sealed_by_decision", "Times that were sealed by a decision."),
         lambda status: len(status.sealed_by_decision),
     ),
+    (
+        Metric("rows_left", "Rows that have left by `keep_rows`, since the collection was created."),
+        lambda status: status.rows_left,
+    ),
     (Metric("keys_in_error", "Keys whose newest record could not be decoded."), lambda status: status.keys_in_error),
     (
         Metric("times_ahead_seconds", "How far minted times are ahead of this machine's clock, if by more than a day."),
