@@ -132,6 +132,9 @@ def test_what_cannot_be_read_is_refused_as_spark_refuses_it(lake: Lake) -> None:
         ("select nmae from plain", "is invalid: "),
         ("select id, id from plain", "gives several columns the name 'id'"),
         ("select cast(name as int) as n from plain", "fails: "),
+        ("select [{'b': '101'::bit}] as b", "gives the column 'b' values of the type BIT, which Arrow does not have"),
+        (f"select {'9' * 50} as n", "gives the column 'n' values of the type BIGNUM"),
+        ("select time with time zone '10:00:00+01' as t", "values of the type TIME WITH TIME ZONE"),
     ):
         with pytest.raises(QueryRefused, match=problem):
             lake.query(query)

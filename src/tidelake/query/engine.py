@@ -13,6 +13,7 @@ from weakref import finalize
 
 import duckdb
 import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
 
 from tidelake.query.stored_rows import StoredRows
 
@@ -27,6 +28,8 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     # A name in SQL is never a variable of this process.
     "python_enable_replacements": False,
 }
+
+_INEXPRESSIBLE = frozenset(("bignum", "bit", "geometry", "time with time zone", "variant"))
 
 
 class Engine:
@@ -68,6 +71,20 @@ class Engine:
         """
         with self._failures():
             return self._interruptible(lambda: self.connection.sql(query).to_arrow_table())
+
+    def inexpressible(self, query: str) -> tuple[str, str] | None:
+        """Find a column whose type has no counterpart in Arrow, which would give its bytes: the name and the type."""
+        with self._failures():
+            found = self.connection.sql(query)
+        return next(
+            (
+                (name, str(part))
+                for name, kind in zip(found.columns, found.types, strict=True)
+                for part in _parts(kind)
+                if part.id in _INEXPRESSIBLE
+            ),
+            None,
+        )
 
     def reader(self, query: str) -> pa.RecordBatchReader:
         """Run a query, and return its rows as a stream; a failure while it is being read raises an error of Arrow's."""
@@ -116,3 +133,12 @@ class Engine:
                 if rows.failure is not None:
                     raise rows.failure from error
             raise
+
+
+def _parts(kind: DuckDBPyType) -> Iterator[DuckDBPyType]:
+    """Iterate over a type and all types in it."""
+    yield kind
+    if kind.id in ("array", "list", "map", "struct", "union"):
+        for _, part in kind.children:
+            if isinstance(part, DuckDBPyType):  # an array also has its size
+                yield from _parts(part)

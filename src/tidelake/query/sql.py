@@ -126,6 +126,11 @@ def answer(query: Query, moment: Moment | None, skip_errors: bool = False) -> Qu
                 refuse_errors(reads, form, moment.time)
             _create_view(engine, reads, form, name, query.parsed, moment.time)
         with _failures(query.text):
+            inexpressible = engine.inexpressible(query.text)
+            if inexpressible is not None:
+                name, kind = inexpressible
+                problem = f"gives the column '{name}' values of the type {kind}, which Arrow does not have"
+                raise QueryRefused(query.text, problem, "cast them, for example to varchar")
             rows = engine.table(query.text)
     repeated = [name for name, times in Counter(rows.column_names).items() if times > 1]
     if repeated:

@@ -71,6 +71,8 @@ def _query_value(kind: pa.DataType, value: Any) -> Any:
         return _real(np.float32(value) if pa.types.is_float32(kind) else value)
     if pa.types.is_decimal(kind):
         return parse(str(value))
+    if pa.types.is_interval(kind):
+        return interval_text(value)
     return value if isinstance(value, int) else str(value)
 
 
@@ -154,6 +156,16 @@ def timestamp_text(micros: int) -> str:
     seconds, fraction = divmod(rest, 1_000_000)
     minutes, second = divmod(seconds, 60)
     return f"{day_text(days)}T{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}.{fraction:06d}Z"
+
+
+def interval_text(value: pa.MonthDayNano) -> str:
+    """Write an interval as an ISO duration; each part has its own sign.
+
+    >>> interval_text(pa.MonthDayNano((14, -3, 90_500_000_000))), interval_text(pa.MonthDayNano((0, 0, -1000)))
+    ('P14M-3DT90.5S', 'P0M0DT-0.000001S')
+    """
+    seconds = Decimal(value.nanoseconds).scaleb(-9).normalize()
+    return f"P{value.months}M{value.days}DT{seconds:f}S"
 
 
 def json_text(row: dict[str, Any]) -> str:
