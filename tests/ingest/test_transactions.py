@@ -30,6 +30,7 @@ from tidelake.read.changes import changes
 from tidelake.read.explain import explain
 from tidelake.read.status import read_status
 from tidelake.store.decision import AcceptGap, Decision
+from tidelake.store.failpoints import on_reach
 from tidelake.store.late_notes import LateNotes
 from tidelake.store.layout import Store
 from tidelake.store.transactions import read_transactions
@@ -300,6 +301,28 @@ def test_a_snapshot_that_was_abandoned_is_never_shown(lake: TransactionLake) -> 
     assert [report.mismatches for report in [lake.validate(full=True)]] == [[]]
     lake.compact()
     assert lake.pairs() == [(1, 13), (2, 20)]
+
+
+def test_a_snapshot_that_was_accepted_and_sealed_meanwhile_stays_in_the_table(lake: TransactionLake) -> None:
+    """A tick finds out that the snapshot was abandoned. Before it commits, a decision accepts it, and seal follows."""
+    lake.events(snapshot_row((1, 10), 30, "first"), snapshot_row((9, 90), 30))
+    assert lake.run().upper == 0
+    lake.events(snapshot_row((1, 10), 35, "first"), snapshot_row((2, 20), 35, "last"))
+
+    def accept(name: str) -> None:
+        if name == "ingest.after_late":
+            on_reach(None)
+            lake.decide(time=30, count=2)
+            assert lake.seal().upper == 35
+
+    on_reach(accept)
+    try:
+        lake.ingest()
+    finally:
+        on_reach(None)
+    shown = [(1, 10), (9, 90)]
+    assert lake.pairs(30) == shown
+    assert (lake.run().upper, lake.pairs(30), lake.pairs(35)) == (36, shown, [(1, 10), (2, 20)])
 
 
 def test_a_snapshot_without_its_last_row_is_not_ended_by_a_commit_and_a_decision_ends_it(lake: TransactionLake) -> None:

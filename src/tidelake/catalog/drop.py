@@ -19,6 +19,7 @@ from tidelake.store.bring_over import bring_over
 from tidelake.store.entry import Collection, Dropped, Entry
 from tidelake.store.failpoints import reach
 from tidelake.store.format import FORMAT_VERSION
+from tidelake.store.head_start import drop_head_start
 from tidelake.store.holds import beats_of, clock_slack_ms, observe
 from tidelake.store.layout import CollectionPaths, Store
 from tidelake.store.notices import warn
@@ -54,6 +55,7 @@ def drop(store: Store, name: str) -> Entry:
     reach("drop.after_epoch")
     entry = observe_dropped(paths)
     reach("drop.after_note")
+    drop_head_start(store, name)
     return entry
 
 

@@ -17,6 +17,7 @@ from tidelake.catalog.name_log import Binding, NameLog
 from tidelake.errors import CollectionRenamed, Conflict, NameTaken, UnknownCollection
 from tidelake.store.entry import EarlierName, Entry, Renaming
 from tidelake.store.failpoints import reach
+from tidelake.store.head_start import drop_head_start
 from tidelake.store.layout import CollectionPaths, Store
 from tidelake.store.retry import ATTEMPTS_MAX
 
@@ -101,6 +102,7 @@ def finish_renaming(store: Store, entry: Entry) -> None:
         reach("rename.after_name")
         change_handles(paths, lambda newest: _renamed(newest, intent))
         reach("rename.after_handles")
+        drop_head_start(store, entry.name)
         return
     raise Conflict(str(store.names), -1, f"{ATTEMPTS_MAX} attempts to bind '{intent.to}' failed")
 

@@ -25,6 +25,7 @@ from tidelake.storage.location import HIDDEN, Location
 from tidelake.store.commit import OpenTable, is_table
 from tidelake.store.entry import Collection, Entry
 from tidelake.store.failpoints import reach
+from tidelake.store.head_start import sweep_head_starts
 from tidelake.store.holds import held_text, label_of, oldest_pin
 from tidelake.store.layout import COLLECTION_ID, Store
 from tidelake.store.published import RETENTION_S as PUBLISHED_RETENTION_S
@@ -121,6 +122,8 @@ class _Collector:
         self.store, self.named, self.dry_run, self.retention_s, self.found = store, named, dry_run, retention_s, found
         self.bound: set[tuple[str, str | None]] = set()
         """Each name, with the id of the collection that it is bound to."""
+        self.names: set[str] = set()
+        """The names of the collections that were not dropped."""
 
     def collect(self) -> None:
         """Look at every collection, then at every name."""
@@ -135,6 +138,7 @@ class _Collector:
         self._dead_runs("", self.store.catalog)
         if not self.dry_run:
             sweep_names(self.store, [log.binding.name for log in logs if log.binding is not None], self.retention_s)
+            self._guarded("head_starts", partial(sweep_head_starts, self.store, self.names))
 
     def _name_logs(self) -> Iterator[NameLog]:
         for folder in sorted(blobs.list_names(self.store.names)):
@@ -152,6 +156,7 @@ class _Collector:
             self._dropped(entry)
             return
         collection = Collection(entry, paths)
+        self.names.add(entry.name)
         if not self._is_bound(entry):
             why = "restore the folders `names` and `catalog` of the store from a copy, or run `tidelake repair NAME`"
             self._add("lost", entry.name, f"c/{folder}", why)

@@ -253,14 +253,18 @@ class TransactionTick(RecordTick):
             read: by partition, the next offset of the table's topic after this tick.
             is_through: whether each partition was read to the end that it had after the ENDs were read.
         """
-        before = {snapshot.lsn for snapshot in self.snapshots if snapshot.is_abandoned}
+        known = {snapshot.lsn for snapshot in self.snapshots if snapshot.is_abandoned}
         counts = {time: decision.count for time, decision in counts_in(self.collection.entry.decisions).items()}
         self.snapshots = [snapshot.decided(counts.get(snapshot.lsn)) for snapshot in self.snapshots]
-        abandoned = find_abandoned(self.snapshots, commits)
+        # A decision may have accepted a snapshot, and seal its time, since this process read the decisions.
+        abandoned = [
+            before if before.lsn < self.lower else after
+            for before, after in zip(self.snapshots, find_abandoned(self.snapshots, commits), strict=True)
+        ]
         if abandoned != self.snapshots and is_through and self._has_nothing_new(read):
             self.snapshots = abandoned
         self.abandoned = {snapshot.lsn for snapshot in self.snapshots if snapshot.is_abandoned}
-        self.newly_abandoned = self.abandoned - before
+        self.newly_abandoned = {lsn for lsn in self.abandoned - known if lsn >= self.lower}
         newest = self.snapshots[-1]
         is_open = newest.needs_end and not newest.is_ended and not newest.is_abandoned
         if is_through and is_open and newest.lsn <= self._newest_lsn():

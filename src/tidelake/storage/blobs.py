@@ -30,13 +30,18 @@ if TYPE_CHECKING:
 # --- bytes
 
 
-def read(location: Location) -> bytes:
+def read(location: Location, bytes_max: int | None = None) -> bytes:
     """Return all bytes of a blob.
+
+    Args:
+        location: the blob.
+        bytes_max: the size up to which it is read; None means any.
 
     Raises:
         FileNotFoundError: it is absent.
+        ValueError: it is larger than `bytes_max`; nothing of it was kept in memory.
     """
-    return _backend(location).read(location)
+    return _backend(location).read(location, bytes_max)
 
 
 def open_file(location: Location, size: int | None = None) -> pa.NativeFile:

@@ -28,11 +28,14 @@ class LocalDisk:
     rejects names that could be those of its own temporary files.
     """
 
-    def read(self, location: Location) -> bytes:
+    def read(self, location: Location, bytes_max: int | None = None) -> bytes:
         # Opening a pipe would wait for a writer.
         with open(os.open(str(location), os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            status = os.fstat(file.fileno())
+            if stat.S_ISFIFO(status.st_mode):
                 raise OSError(errno.EINVAL, "not a regular file", str(location))
+            if bytes_max is not None and status.st_size > bytes_max:
+                raise ValueError(f"{location} has {status.st_size} bytes, more than {bytes_max}")
             return file.read()
 
     def open_file(self, location: Location, size: int | None) -> pa.NativeFile:

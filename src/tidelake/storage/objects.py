@@ -67,9 +67,12 @@ class Objects:
             raise ConditionalWritesMissing("a second put replaced an object", location.root)
         self._has_conditional_writes = True
 
-    def read(self, location: Location) -> bytes:
+    def read(self, location: Location, bytes_max: int | None = None) -> bytes:
         with _errors_named(location, "read"):
-            return bytes(obstore.get(self._store, location.path).bytes())
+            found = obstore.get(self._store, location.path)
+            if bytes_max is not None and found.meta["size"] > bytes_max:
+                raise ValueError(f"{location} has {found.meta['size']} bytes, more than {bytes_max}")
+            return bytes(found.bytes())
 
     def open_file(self, location: Location, size: int | None) -> pa.NativeFile:
         if size is not None and size <= _SMALL_BYTES_MAX:

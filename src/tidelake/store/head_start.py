@@ -10,13 +10,17 @@ docs/decisions/requests.md.
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable
 from threading import Lock
+from typing import Any
 
-from tidelake.errors import StoreAccessDenied, StoreUnreachable, TidelakeError
+import pyarrow as pa
+
+from tidelake.errors import StoreUnreadable, TidelakeError
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.acknowledged import digest_of
@@ -33,6 +37,15 @@ _BYTES_MAX = 4 << 20
 """Maximum total size of what a blob holds. If there is more, the largest logs are left out."""
 _FILE_BYTES_MAX = 64 << 10
 """Maximum size of a small file."""
+_PACKED_BYTES_MAX = 2 * _BYTES_MAX
+"""The size of the largest blob that is read. What is written is smaller, as it is compressed."""
+_COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""The methods that are read; `zipfile` unpacks the others without a bound."""
+_NOT_A_HEAD_START = (
+    *(ValueError, KeyError, EOFError, OSError, NotImplementedError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
+"""What is raised by bytes that are not a head start."""
 _CHECKPOINT = ".checkpoint.parquet"
 
 _saved: dict[Location, frozenset[tuple[Location, str | None]]] = {}
@@ -53,14 +66,13 @@ def use_head_start(store: Store, name: str, *, follows: bool = False) -> None:
         return
     blob = _blob(store, name)
     try:
-        data = blobs.read(blob)
-    except (FileNotFoundError, TidelakeError):  # whoever opens the collection next says what is wrong
+        data = blobs.read(blob, _PACKED_BYTES_MAX)
+    except (FileNotFoundError, TidelakeError, ValueError):  # who opens the collection next says what is wrong
         return
     try:
-        members = _unpack(store.root, data)
-    except (ValueError, KeyError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        tips, files = _sorted(_unpack(store.root, data))
+    except _NOT_A_HEAD_START:
         return
-    tips, files = _sorted(members)
     for table, tip in tips.items():
         suggest(table, tip, follows=follows)
     for file, content in files.items():
@@ -90,10 +102,34 @@ def leave_head_start(collection: Collection) -> None:
             return
     try:
         blobs.replace(blob, _pack(store.root, known))
-    except (StoreUnreachable, StoreAccessDenied) as error:
+    except StoreUnreadable as error:
         warn("the head start for new processes was not written", collection=collection.name, reason=error.fact)
         return
     _note_saved(blob, tips)
+
+
+def drop_head_start(store: Store, name: str) -> None:
+    """Delete the head start of a name that a collection had: it holds rows. Nothing is done on a disk."""
+    if store.root.is_local:
+        return
+    blob = _blob(store, name)
+    with _lock:
+        _saved.pop(blob, None)
+    try:
+        blobs.delete(blob)
+    except StoreUnreadable as error:
+        warn("a head start was not deleted; `tidelake gc` deletes it", name=name, reason=error.fact)
+
+
+def sweep_head_starts(store: Store, names: Iterable[str]) -> None:
+    """Delete all head starts but those of the collections with these names. Nothing is done on a disk.
+
+    Cost: one listing, and one request if there are any.
+    """
+    if store.root.is_local:
+        return
+    kept = {_blob(store, name) for name in names}
+    blobs.delete_all(blob.location for blob in blobs.list_folder(store.head_starts).blobs if blob.location not in kept)
 
 
 def _blob(store: Store, name: str) -> Location:
@@ -136,20 +172,41 @@ def _log_of(table: Location, tip: Tip) -> Iterable[tuple[Location, bytes]]:
 
 def _small_files(known: dict[Location, Followed]) -> Iterable[tuple[Location, bytes]]:
     """Yield the live files that this process remembers, those of small tables first."""
-    for table, followed in sorted(known.items(), key=lambda item: len(item[1].state.files)):
-        for path, action in followed.state.files.items():
+    live = {table: _live_files(followed) for table, followed in known.items()}
+    for table, files in sorted(live.items(), key=lambda item: len(item[1])):
+        for path, action in files.items():
             if action["size"] <= _FILE_BYTES_MAX:
                 data = bytes_of(table / path, (action["statistics"] or {}).get(DIGEST))
                 if data is not None:
                     yield table / path, data
 
 
+def _live_files(followed: Followed) -> dict[str, dict[str, Any]]:
+    try:
+        return followed.state.files
+    except (ValueError, KeyError, TypeError, OSError, pa.ArrowException):  # the step has said what is wrong
+        return {}
+
+
 def _unpack(root: Location, data: bytes) -> dict[Location, bytes]:
+    """Return what a ZIP file holds, and never more than what its members state.
+
+    Raises:
+        ValueError: it is not one that is written here, or it is larger.
+    """
+    found: dict[Location, bytes] = {}
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = archive.infolist()
         if sum(member.file_size for member in members) > 2 * _BYTES_MAX:
             raise ValueError("it is larger than what is written")
-        return {root / member.filename: archive.read(member) for member in members}
+        for member in members:
+            location = root / member.filename
+            if location in found or member.compress_type not in _COMPRESSION:
+                raise ValueError(f"{member.filename} was not written here")
+            with archive.open(member) as stream:
+                # One byte more, so that the checksum is verified. Without a number, all that is packed is unpacked.
+                found[location] = stream.read(member.file_size + 1)
+    return found
 
 
 def _sorted(members: dict[Location, bytes]) -> tuple[dict[Location, Tip], dict[Location, bytes]]:
