@@ -143,7 +143,8 @@ def answer(query: Query, moment: Moment | None, skip_errors: bool = False) -> Qu
 def _create_view(engine: Engine, reads: Reads, form: Form, name: str, parsed: Parsed, at: int) -> None:
     """Make the contents of a collection readable under its name.
 
-    With a key, each row occurs once. Without a key, `_diff` says how often it occurs, as in the published table.
+    With a key, each row occurs once. Without a key, `_diff` says how often it occurs, as in the published
+    table, unless that is a bag: the setting `bag` is about this table alone.
     """
     needed = names = [field.name for field in form.fields]
     if form.key and not parsed.takes_all_columns:
