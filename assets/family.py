@@ -153,7 +153,7 @@ def _current(names: Names, settings: CollectionSettings, family: Family) -> Asse
         metadata={"family": family.name, "envelope": settings.envelope},
         description=(
             "The contents at upper as a plain Delta table, for every engine. "
-            + ("Each key has one row. " if settings.key else "`_diff` says how many times a row occurs. ")
+            + _copies_text(settings)
             + "The table does not change if upper has not moved or data below upper is damaged."
         ),
         output_required=False,
@@ -180,6 +180,14 @@ def _current(names: Names, settings: CollectionSettings, family: Family) -> Asse
             yield MaterializeResult(metadata=metadata, data_version=DataVersion(str(published.as_of)))
 
     return current
+
+
+def _copies_text(settings: CollectionSettings) -> str:
+    if settings.key:
+        return "Each key has one row. "
+    if settings.bag:
+        return "A row is there as often as it occurs. "
+    return "`_diff` says how many times a row occurs. "
 
 
 def _publishes(context: AssetExecutionContext, names: Names, options: RunOptions) -> Callable[[str], bool]:

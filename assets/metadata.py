@@ -178,7 +178,7 @@ def current_metadata(collection: Collection, settings: CollectionSettings, rows:
     Args:
         collection: the collection.
         settings: its settings.
-        rows: the number of rows of the table, which are distinct rows of the contents.
+        rows: the number of rows of the table, which are distinct rows of the contents unless it is a bag.
     """
     from tidelake.plugins.envelope import envelope_of
     from tidelake.read.publication import publication_of
@@ -187,7 +187,7 @@ def current_metadata(collection: Collection, settings: CollectionSettings, rows:
     if published is None:
         return {}
     entry = collection.entry
-    columns = [*envelope_of(entry.envelope).contents_types(entry), *(() if entry.key else (DIFF,))]
+    columns = [*envelope_of(entry.envelope).contents_types(entry), *(() if entry.key or settings.bag else (DIFF,))]
     meanings = {"_diff": "How many times the row occurs."}
     return {
         "dagster/row_count": rows,

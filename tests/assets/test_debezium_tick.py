@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dagster import DagsterInstance
@@ -17,10 +18,16 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize(
-    "more", [{"key": "id"}, pytest.param({}, marks=pytest.mark.sweep)], ids=["with a key", "without a key"]
+    "more",
+    [
+        {"key": "id"},
+        pytest.param({}, marks=pytest.mark.sweep),
+        pytest.param({"bag": True}, marks=pytest.mark.sweep),
+    ],
+    ids=["with a key", "without a key", "as a bag"],
 )
 def test_change_events_go_through_the_scheduled_jobs_and_become_rows(
-    spark: SparkSession, instance: DagsterInstance, tmp_path: Path, more: dict[str, str]
+    spark: SparkSession, instance: DagsterInstance, tmp_path: Path, more: dict[str, Any]
 ) -> None:
     lakes = Lakes(tmp_path, {"prices": "debezium"}, schema=EVENT, **more)
     lakes.send("prices", events((None, (1, 10), 1), (None, (2, 20), 1)), events(((1, 10), (1, 30), 2)))
@@ -33,7 +40,7 @@ def test_change_events_go_through_the_scheduled_jobs_and_become_rows(
         "prices/quarantine_is_explained": "WARN",
     }
     checks = {evaluation.check_name for evaluation in result.get_asset_check_evaluations()}
-    assert ("one_value_a_key" in checks, "sum_of_diffs_is_as_recorded" in checks) == (bool(more), not more)
+    assert ("one_value_a_key" in checks, "sum_of_diffs_is_as_recorded" in checks) == ("key" in more, "key" not in more)
     assert metadata(result, "prices")["upper"] == 7
     published = run_current_job(lakes.config, instance)
     assert materialized(published) == {"prices/current"}

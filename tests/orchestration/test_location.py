@@ -212,6 +212,24 @@ def test_a_change_of_the_schema_changes_the_code_version_and_nothing_else_does(l
     assert version() != first
 
 
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({}, "`_diff` says how many times a row occurs"),
+        ({"bag": True}, "A row is there as often as it occurs"),
+        ({"family": "upsert", "key": "id"}, "Each key has one row"),
+    ],
+)
+def test_a_published_table_says_how_it_shows_a_row_that_occurs_twice(
+    lakes: Lakes, more: dict[str, object], text: str
+) -> None:
+    lakes.document["collections"]["prices"] |= more
+    lakes.write(lakes.document)
+    specs = build_location(Environment(config_file=lakes.config)).resolve_all_asset_specs()
+    (description,) = (spec.description for spec in specs if spec.key.path[1:] == ["prices", "current"])
+    assert description is not None and text in description
+
+
 def test_columns_are_shown_with_sql_types_and_the_descriptions_of_the_schema(lakes: Lakes) -> None:
     fields = [
         {"name": "id", "type": "long", "doc": "The article."},

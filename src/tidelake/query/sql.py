@@ -129,7 +129,8 @@ def answer(query: Query, moment: Moment | None, skip_errors: bool = False) -> Qu
 def _create_view(engine: Engine, reads: Reads, form: Form, name: str, parsed: Parsed, at: int) -> None:
     """Make the contents of a collection readable under its name.
 
-    With a key, a row is there once. Without a key, `_diff` says how many times it is there, as in the published table.
+    With a key, a row is there once. Without a key, `_diff` says how many times it is there, as in the published table,
+    unless that is a bag: the setting `bag` is about this table alone.
     """
     needed = names = [field.name for field in form.fields]
     if form.key and not parsed.takes_all_columns:

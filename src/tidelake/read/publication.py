@@ -29,7 +29,8 @@ class PublishedContents:
     def as_json(self) -> dict[str, Any]:
         """Return the path and what the table shows as JSON values.
 
-        `rows` counts rows of the table, which are distinct; `contents_rows` counts rows of the contents.
+        `rows` counts rows of the table, which are distinct unless it is a bag; `contents_rows` counts rows of the
+        contents.
         """
         shown = self.shown
         names = ("as_of", "rows", "contents_rows", "published_at_ms")
