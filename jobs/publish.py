@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,11 +78,8 @@ def publish_collection(spark: SparkSession, settings: Settings, name: str, asked
         ArgumentRefused: the collection reads the topic itself.
         TidelakeError: as `publishing.publish` raises.
     """
-    own = settings.collection(name)
-    if asked.to in own.topics and asked.kafka == (own.source == "kafka"):
-        rule = f"but '{name}' reads this topic, and would read what it publishes"
-        raise ArgumentRefused("to", asked.to, rule, "publish to another topic")
     catalog, target = Catalog(Store(settings.store), settings.writer), target_of(settings, asked)
+    check_target(settings, name, asked)
     terms = Terms(
         published_from=asked.published_from,
         schema_id=_schema_id(settings, catalog, name, asked, target) if asked.confluent else None,
@@ -111,6 +109,26 @@ def publish_collection(spark: SparkSession, settings: Settings, name: str, asked
         statements=report.statements,
     )
     return report
+
+
+def check_target(settings: Settings, name: str, asked: Asked) -> None:
+    """Refuse a topic that the collection reads, also if it is given as a path.
+
+    Raises:
+        ArgumentRefused: the collection reads it.
+        ConfigurationError: as `target_of` raises.
+    """
+    own, target = settings.collection(name), target_of(settings, asked)
+    if asked.kafka != (own.source == "kafka"):
+        return
+    reads_it = asked.to in own.topics
+    if isinstance(target, FileTarget):
+        topics = blobs.root_of(settings.topics)
+        read = {os.path.realpath(str(topics / topic)) for topic in own.topics}
+        reads_it = os.path.realpath(str(target.folder)) in read
+    if reads_it:
+        rule = f"but '{name}' reads this topic, and would read what it publishes"
+        raise ArgumentRefused("to", asked.to, rule, "publish to another topic")
 
 
 def stop_publishing(settings: Settings, name: str, asked: Asked) -> None:

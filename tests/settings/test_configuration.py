@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelake.errors import ConfigurationError
+from jobs.publish import Asked, check_target
+from tidelake.errors import ArgumentRefused, ConfigurationError
 from tidelake.settings.lake import check_topics, load_settings, load_valid_settings
 
 GOOD = """
@@ -113,6 +114,29 @@ def test_a_writer_gets_its_name_from_the_file_or_from_a_variable(
     monkeypatch.setenv("TESTS_WRITER", "e u")
     with pytest.raises(ConfigurationError, match="writer: is not a writer's name: 'e u'"):
         writer("writer: {env: TESTS_WRITER}\n")
+
+
+def test_a_topic_that_is_read_or_published_to_already_is_refused_as_the_target(tmp_path: Path) -> None:
+    file = tmp_path / "collections.yaml"
+    visits = GOOD.partition("collections:\n")[2].replace("orders", "visits")
+    several = GOOD.replace("topic: orders", "topic: [orders_a, orders_b]")
+    for text, problem in (
+        (several + "    publish: {to: orders_b}\n", "orders.publish.to: is 'orders_b', which the collection reads"),
+        (
+            GOOD + "    publish: {to: out}\n" + visits + "    publish: {to: out}\n",
+            "visits.publish.to: is 'out', to which 'orders' is published",
+        ),
+    ):
+        with pytest.raises(ConfigurationError, match=problem):
+            load(tmp_path, text)
+    load(tmp_path, GOOD + "    publish: {to: visits}\n" + visits + "    publish: {to: visits_out}\n")
+    settings = load_settings(file)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    for to in ("orders", str(tmp_path / "in" / "orders"), str(tmp_path / "link" / ".." / "link" / "orders") + "/"):
+        with pytest.raises(ArgumentRefused, match="'orders' reads this topic"):
+            check_target(settings, "orders", Asked(to))
+    check_target(settings, "orders", Asked(str(tmp_path / "out" / "orders")))
 
 
 def test_a_schema_may_be_in_a_file_and_may_be_a_whole_cdcv2_schema(tmp_path: Path) -> None:

@@ -153,6 +153,7 @@ def _read_valid_settings(document: Block) -> LoadedSettings:
             collection = read_collection(str(name), blocks.child(name), sources)
             _check_timeline(blocks.child(name).child("timeline"), collection, collections)
             _check_bag(blocks.child(name).child("bag"), collection)
+            _check_publish(blocks.child(name).child("publish").child("to"), collection, collections)
             collections.append(collection)
         except ConfigurationError as error:
             refused[str(name)] = error
@@ -191,6 +192,23 @@ def _check_bag(place: Block, collection: CollectionSettings) -> None:
     """Refuse a bag with a key: each key has one row, so there is nothing to repeat."""
     if collection.bag and collection.key:
         place.fail("is true, but the collection has a key, so no row occurs twice", "leave it out")
+
+
+def _check_publish(place: Block, collection: CollectionSettings, others: Sequence[CollectionSettings]) -> None:
+    """Refuse to publish to a topic that the collection reads, or that another collection is published to."""
+    to = collection.publish
+    if to is None:
+        return
+    if to.to in collection.topics and to.source == collection.source:
+        place.fail(
+            f"is '{to.to}', which the collection reads: it would read what it publishes", "publish to another topic"
+        )
+    for other in others:
+        if other.publish is not None and (other.publish.to, other.publish.source) == (to.to, to.source):
+            place.fail(
+                f"is '{to.to}', to which '{other.name}' is published: a topic states one collection",
+                "give each a topic of its own",
+            )
 
 
 def default_lake(file: Path) -> str:
