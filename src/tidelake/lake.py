@@ -210,7 +210,9 @@ class Lake:
         Args:
             spark: the session of the frame. The query sees none of its views, functions, variables and settings.
             query: a SELECT in Spark's dialect, over collections of this lake and nothing else.
-            as_of, not_before, wait_s: as for `at`.
+            as_of: as for `at`.
+            not_before: as for `query`.
+            wait_s: as for `at`.
             skip_errors: leave out keys whose newest value could not be decoded.
 
         Returns:
