@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from textwrap import fill, indent
 
 from tidelake.errors import (
+    FAMILIES,
     CapabilityError,
     ClockAhead,
     CommitError,
@@ -242,7 +243,7 @@ def pages() -> list[ErrorPage]:
 
 def all_errors() -> Iterator[type[TidelakeError]]:
     """Yield the classes that may be raised: all but the root and the families without fields."""
-    waiting = list(reversed(TidelakeError.__subclasses__()))
+    waiting = list(reversed(FAMILIES))
     while waiting:
         error = waiting.pop()
         if error in ENTRIES or not (error.__subclasses__()):

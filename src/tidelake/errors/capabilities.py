@@ -1,0 +1,53 @@
+"""Capabilities that are unknown or gone."""
+
+from __future__ import annotations
+
+from tidelake.errors.base import TidelakeError
+
+
+class CapabilityError(TidelakeError):
+    """A capability is unknown, expired, dropped, or somebody else's."""
+
+    capability_id: str
+    detail: str
+    fact = "capability {capability_id!r}: {detail}"
+    hint = "acquire a new capability; its since may be later than the one that was lost"
+
+
+class CapabilityExpired(CapabilityError):
+    """The lease of a capability has ended: its id is never valid again, and its history may be forgotten."""
+
+    hint = (
+        "acquire a new capability, whose since may be later than the one that was lost; a longer lease, or a call "
+        "within each lease, keeps it alive"
+    )
+
+
+class CapabilityDropped(CapabilityError):
+    """The capability was dropped before: its id is never valid again."""
+
+    hint = "acquire a new capability, whose since may be later; drop a capability only once, after its last use"
+
+
+class CapabilityTaken(CapabilityError):
+    """Two bearers used one token: the first of them has the capability now, with its own token."""
+
+    hint = "use a token in one place only, or clone the capability for each reader"
+
+
+class CapabilityForeign(CapabilityError):
+    """The token belongs to a capability of another collection."""
+
+    hint = "use the token with the collection that it was acquired from"
+
+
+class CapabilityUnknown(CapabilityError):
+    """The collection has no such capability, and none that ended lately."""
+
+    hint = "check that the token is whole; otherwise acquire a new capability, whose since may be later"
+
+
+class SubscriptionLapsed(CapabilityError):
+    """A subscription made no call for longer than its lease, and compaction has forgotten the time that it was at."""
+
+    hint = "subscribe again with a snapshot, which replaces what was delivered so far; a longer lease prevents this"

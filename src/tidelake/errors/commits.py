@@ -1,0 +1,70 @@
+"""Commits that did not happen, or perhaps did."""
+
+from __future__ import annotations
+
+from tidelake.errors.base import TidelakeError
+
+
+class CommitError(TidelakeError):
+    """A commit to a table did not succeed, or its outcome is unknown."""
+
+
+class Conflict(CommitError):
+    """Somebody else committed this version first; nothing was written."""
+
+    table: str
+    version: int
+    detail: str
+    fact = "version {version} of {table} was not committed: {detail}"
+    hint = "load the table again and retry from its current state"
+
+
+class RunSwept(Conflict):
+    """A run began before a sweep that may delete it; nothing was written."""
+
+    hint = "load the table again and write the rows into a new run"
+
+
+class Fenced(CommitError):
+    """Another writer took over: this writer can commit nothing more."""
+
+    table: str
+    expected_epoch: int
+    found_epoch: int
+    fact = "the writer of {table} with epoch {expected_epoch} was fenced by epoch {found_epoch}"
+    hint = "stop this writer: the other one continues from the stored offsets"
+
+
+class WriterFenced(CommitError):
+    """The collection was given to another writer by name: this writer stays out, even after a restart."""
+
+    collection: str
+    writer: str | None
+    """The name of this writer in its settings."""
+    admitted: str
+
+    @property
+    def fact(self) -> str:
+        """Who may write, and who asked to."""
+        this = "has no name" if self.writer is None else f"is '{self.writer}'"
+        return f"'{self.collection}' is fenced: only the writer '{self.admitted}' may write to it, and this one {this}"
+
+    @property
+    def hint(self) -> str:
+        """How this writer can be admitted."""
+        name = "set `writer:` in its settings, then " if self.writer is None else ""
+        return (
+            f"stop this writer; to let it in instead, {name}run "
+            f"`tidelake fence {self.collection} --writer {self.writer or 'NAME'}`, which keeps out '{self.admitted}'"
+        )
+
+
+class Indeterminate(CommitError):
+    """The commit may have been written."""
+
+    table: str
+    version: int
+    nonce: str
+    detail: str
+    fact = "version {version} of {table} may or may not have been written; its nonce is {nonce}: {detail}"
+    hint = "read the table back and look for the nonce before you do anything else"

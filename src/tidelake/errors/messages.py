@@ -1,0 +1,110 @@
+"""What a source states contradicts itself or breaks the protocol, or its bytes cannot be decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from tidelake.errors.base import TidelakeError, Time, show
+
+
+class ProtocolError(TidelakeError):
+    """A source's statements break the protocol."""
+
+
+class MalformedMessage(ProtocolError):
+    """A message that breaks a rule regardless of other messages; no part of it counts."""
+
+    problems: Iterable[tuple[str, object]]
+    """`(kind, time)`, each once, in order of appearance; the time as it was received, or None. Never empty."""
+
+    FACTS: ClassVar[dict[str, str]] = {
+        "zero_diff": "an update has diff 0",
+        "negative_time": "a time is negative",
+        "bad_time": "a time is not an integer that fits in int64, or is not as wide as the others",
+        "bad_diff": "a diff is not an integer that fits in int64",
+        "bad_interval": "upper is not at or beyond lower",
+        "negative_count": "a count is negative",
+        "count_outside_interval": "a count is stated for a time outside the interval",
+        "duplicate_count": "one time has two counts in one statement",
+        "bad_message": "the message has none of the known forms",
+    }
+
+    @property
+    def kind(self) -> str:
+        """The kind of the first problem."""
+        return next(iter(self.problems))[0]
+
+    @property
+    def time(self) -> object:
+        """The time of the first problem, as it was received."""
+        return next(iter(self.problems))[1]
+
+    @property
+    def fact(self) -> str:
+        """Every problem with its time."""
+        return "; ".join(
+            self.FACTS.get(kind, kind) + ("" if time is None else f" (at time {show(time)})")
+            for kind, time in self.problems
+        )
+
+
+class Contradiction(ProtocolError):
+    """Two facts about one time cannot both be true; the time is not sealed until there is a decision."""
+
+    kind: ClassVar[str] = "contradiction"
+    time: Time
+    hint = (
+        "earlier times are still sealed; settle this one with `tidelake resolve count NAME --time {time:line} "
+        "--count N --reason …`, or discard a statement with `tidelake resolve discard`"
+    )
+
+
+class ConflictingDiff(Contradiction):
+    """One `(data, time)` is stated with two diffs."""
+
+    kind = "conflicting_diff"
+    first: int
+    second: int
+    fact = "one update at time {time} is stated with diff {first} and with diff {second}"
+
+
+class ConflictingCount(Contradiction):
+    """Two statements announce different counts for one time; a count that a statement leaves out is 0."""
+
+    kind = "conflicting_count"
+    first: int
+    second: int
+    fact = "time {time} is announced with different counts: {first} and {second}"
+
+
+class OverCount(Contradiction):
+    """More distinct updates arrived at a time than any statement announces for it."""
+
+    kind = "over_count"
+    announced: int
+    counted: int
+    fact = "time {time} has more distinct updates than announced: {counted} instead of {announced}"
+
+
+REPEATED = "repeated with different contents"
+"""With transactions: what a breach says of events."""
+TWO_VALUES = "keys with two values"
+"""How the detail of an envelope breach begins if no count can settle it."""
+
+
+class EnvelopeBreach(Contradiction):
+    """The statements at a time are not allowed by the collection's envelope; the time waits."""
+
+    kind = "envelope_breach"
+    detail: str
+    fact = "time {time} breaks the envelope: {detail}"
+
+
+class CodecError(TidelakeError):
+    """Bytes that are not a message: they are quarantined and stop nothing."""
+
+    reason: str
+    """A slug to group by: `undecodable`, `wrong_magic_byte`, `unknown_schema_id`, `bytes_left_over`."""
+    detail: str
+    fact = "{reason}: {detail}"

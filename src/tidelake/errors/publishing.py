@@ -1,0 +1,94 @@
+"""A collection cannot be published to a topic, or the topic is not what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelake.errors.base import InvalidUsage, Time
+from tidelake.errors.topics import SourceError
+
+
+class PublishedTopicError(SourceError):
+    """A topic that a collection is published to is not what was published; nothing more is written to it."""
+
+    collection: str
+    topic: str
+
+
+class PublishedTopicForeign(PublishedTopicError):
+    """Somebody else wrote to the topic."""
+
+    partition: int
+    offset: int
+    """The first such message."""
+    messages: int
+    """How many there are, among those that were not read before."""
+    fact = (
+        "'{topic}', to which '{collection}' is published, has messages of another writer: {messages}, the first at "
+        "offset {offset} of partition {partition}"
+    )
+    hint = "stop the other writer, and publish to a new topic; readers of this one may have mixed both"
+
+
+class PublishedTopicCut(PublishedTopicError):
+    """Messages that no publisher has read back are missing from the topic."""
+
+    partition: int
+    from_offset: int
+    to_offset: int
+    fact = (
+        "'{topic}', to which '{collection}' is published, has lost offsets {from_offset} to {to_offset} of partition "
+        "{partition}, which were not read back yet"
+    )
+    hint = (
+        "raise the retention of the topic, then publish to a new one; or state what was in them once more, for readers "
+        "who have everything before it: `tidelake publish {collection} --to {topic} --accept-cut`"
+    )
+
+
+class PublishedTopicRecreated(PublishedTopicError):
+    """The topic is not the one that was published to, or it was truncated: it lacks what was published before."""
+
+    problem: str
+    fact = "'{topic}', to which '{collection}' is published, {problem}"
+    hint = (
+        "publish to a new topic; or, if this one is empty, begin anew in it: `tidelake publish {collection} --to "
+        "{topic} --stop`, then publish again"
+    )
+
+
+class PublishedTopicNotEmpty(PublishedTopicError):
+    """The first publication needs an empty topic: a new reader believes everything that a topic states."""
+
+    messages: int
+    fact = "'{topic}' has {messages} messages already, but '{collection}' was never published to it"
+    hint = "publish to a new topic"
+
+
+class PublishedTopicContradicts(PublishedTopicError):
+    """The topic states something else than the collection, or contradicts itself."""
+
+    contradiction: str
+    fact = "'{topic}', to which '{collection}' is published, contradicts it: {contradiction}"
+    hint = "publish to a new topic; a store that was restored from an older copy may have read its sources differently"
+
+
+class PublishedTopicBehind(PublishedTopicError):
+    """The collection has forgotten what the topic still lacks."""
+
+    frontier: int
+    since: Iterable[Time]
+    fact = (
+        "'{topic}' states everything before time {frontier}, but since of '{collection}' is {since:frontier}: what "
+        "lies between was forgotten"
+    )
+    hint = "publish to a new topic, and do not release the hold of a published topic"
+
+
+class PublishedTopicUnknown(InvalidUsage):
+    """The collection is not published to the topic, or not any more."""
+
+    collection: str
+    topic: str
+    fact = "'{collection}' is not published to '{topic}'"
+    hint = "`tidelake holds {collection}` shows the topics that it is published to"

@@ -1,0 +1,140 @@
+"""Stores that cannot be read or written, and tables that are damaged."""
+
+from __future__ import annotations
+
+from tidelake.errors.base import InvalidUsage, TidelakeError
+
+
+class NewerFormat(InvalidUsage):
+    """A table has a format that only a later version of Tidelake knows."""
+
+    table: str
+    format: int
+    known: int
+    fact = "{table} has format {format}, which a later version of Tidelake wrote; this one knows formats up to {known}"
+    hint = "use that version, or a later one; nothing was read or written"
+
+
+class LakeReadOnly(InvalidUsage):
+    """Something would be written to the store of a lake that was opened read-only; nothing was written."""
+
+    store: str
+    """What would be written or deleted."""
+    fact = "the lake was opened read-only, so {store} cannot be written"
+    hint = "open the lake without `read_only`, on its own store and not on a copy"
+
+
+class SparkLacksStore(InvalidUsage):
+    """A Spark session was started without the jars that read and write the store."""
+
+    store: str
+    detail: str
+    fact = "this Spark session cannot read {store}: {detail}"
+    hint = (
+        "a JVM takes jars only when it starts: in a new process, call `start_session(jar_sets=['s3'])` before it opens "
+        "a lake (lakes on a disk can use this session, too); or give spark-submit the jars in `.jars/s3`, which "
+        "`python -m tidelake.spark.jars --set s3` fetches"
+    )
+
+
+class DamagedTable(TidelakeError):
+    """The table breaks one of its own invariants: a person should look at it now."""
+
+    table: str
+    detail: str
+    fact = "{table} is damaged: {detail}"
+    hint = (
+        "run nothing that writes to it; restore its folder from a copy, or rebuild the collection from its topic "
+        "under a new name"
+    )
+
+
+class DamagedPublication(DamagedTable):
+    """The log of a published table cannot be read; the collection itself is not affected."""
+
+    hint = "move the table's folder elsewhere: the next run of `current` publishes the contents anew"
+
+
+class DamagedFiles(DamagedTable):
+    """Data files are missing or damaged: until they are restored, nothing is written to the collection."""
+
+    hint = (
+        "`tidelake repair COLLECTION` says what can be restored, and --apply restores it; restore everything else from "
+        "a copy of the store. If a validation found the damage, the collection counts as damaged until a full "
+        "validation passes"
+    )
+
+
+class NotRewritable(DamagedTable):
+    """A damaged file cannot be recreated from its topic."""
+
+    fact = "the file cannot be recreated from its topic: {detail}"
+    hint = "restore the file from a copy of the store, or rebuild the collection from its topic under a new name"
+
+
+class DamagedLog(DamagedTable):
+    """A table's log is not what was acknowledged; a copy of each acknowledged entry may restore it."""
+
+    hint = (
+        "run nothing that writes to it; `tidelake repair COLLECTION` shows what can be restored from acknowledged "
+        "copies, and --apply restores it"
+    )
+
+
+class StoreUnreadable(TidelakeError):
+    """A file of a store cannot be read, so its contents are unknown."""
+
+    detail: str
+    fact = "the store cannot be read: {detail}"
+    hint = (
+        "fix the problem with the file, or restore the store's folder from a copy; run nothing that writes until then"
+    )
+
+
+class StoreUnreachable(StoreUnreadable):
+    """An object store did not answer in time, or answered with an error of its own, each time it was asked."""
+
+    store: str
+    """The URI of the object or the folder."""
+    fact = "the object store does not serve {store}: {detail}"
+    hint = (
+        "nothing is lost, and the next run continues from here; check the network, and `endpoint` and `allow_http` in "
+        "the `s3:` block"
+    )
+
+
+class BucketMissing(StoreUnreadable):
+    """The object store has no bucket of this name."""
+
+    store: str
+    fact = "the bucket of {store} does not exist: {detail}"
+    hint = "create the bucket, or correct the URI, or `endpoint` in the `s3:` block"
+
+
+class StoreAccessDenied(StoreUnreadable):
+    """An object store refuses a request because of its credentials."""
+
+    store: str
+    access: str
+    """What was refused: `read`, `write`, `list` or `delete`."""
+    fact = "the object store does not let these credentials {access} {store}: {detail}"
+    hint = (
+        "give the credentials this right, or renew them if they have expired; a wrong clock of this machine also makes "
+        "requests invalid. Nothing is lost, and the next run continues from here"
+    )
+
+
+class WrongRegion(StoreUnreadable):
+    """A bucket is in a different region than requests are sent to."""
+
+    store: str
+    fact = "the bucket of {store} is in a different region: {detail}"
+    hint = "set `region` in the `s3:` block, or AWS_REGION, to the region of the bucket"
+
+
+class ConditionalWritesMissing(StoreUnreadable):
+    """A bucket lets two writers create one object, so no commit to it would be safe; nothing was committed."""
+
+    store: str
+    fact = "{store} has no conditional writes: {detail}"
+    hint = "use a service and a version that supports `If-None-Match: *` for puts; docs/guides/s3.md has a list"

@@ -1,0 +1,221 @@
+"""A topic or a registry cannot be read or written, or lacks something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelake.errors.base import InvalidUsage, TidelakeError
+
+
+class SourceError(TidelakeError):
+    """A source of a collection cannot be read any further; nothing was skipped, and what was read stays valid."""
+
+
+class TopicGap(SourceError):
+    """Offsets of a topic that should exist do not; nothing was skipped."""
+
+    topic: str
+    partition: int
+    from_offset: int
+    to_offset: int
+    """The first offset that exists again; equal to `from_offset` if the topic shrank."""
+    why: str
+    fact = "topic '{topic}', partition {partition}: offsets {from_offset} to {to_offset} are missing: {why}"
+    hint = (
+        "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets "
+        "{topic}:{partition}:{from_offset}-{to_offset} --reason …`; what was in it is then lost"
+    )
+
+
+class TopicChanged(TopicGap):
+    """A topic was recreated, or ends before what was read: it was read up to `to_offset`, but ends at `from_offset`."""
+
+    fact = (
+        "topic '{topic}', partition {partition}, was read up to offset {to_offset}, but only {from_offset} of these "
+        "offsets still exist: {why}"
+    )
+    hint = (
+        "correct the topic or its name, or continue with the topic as it is: `tidelake resolve topic NAME --topic "
+        "{name} --reason …`; what was not read before is then lost"
+    )
+
+    @property
+    def name(self) -> str:
+        """The topic's name in Kafka, without the number of the recreated topic."""
+        return self.topic.partition("#")[0]
+
+
+class EventBlocked(TopicGap):
+    """An event cannot be assigned to a transaction; its partition is read to the event, and nothing was skipped."""
+
+    fact = "topic '{topic}', partition {partition}: the event at offset {from_offset} {why}"
+    hint = (
+        "correct the connector, or continue without the event: `tidelake resolve gap NAME --offsets "
+        "{topic}:{partition}:{from_offset} --reason …`; it then goes to the quarantine"
+    )
+
+
+class SnapshotUnfinished(TopicGap):
+    """The connector stopped in the middle of a snapshot, and reads changes without having repeated it."""
+
+    lsn: int
+    rows: int
+    fact = (
+        "topic '{topic}': the snapshot at {lsn} has no last row among its {rows} rows, but later transactions were "
+        "read: the connector abandoned it, and found no row of the table when it began another one, or began none"
+    )
+    hint = (
+        "if the table was empty then, discard the snapshot: `tidelake resolve count NAME --time {lsn} --count 0 "
+        "--reason …`; if the snapshot is complete, accept it with `--count {rows}`"
+    )
+
+
+class SnapshotRepeated(TopicGap):
+    """A table without a key was read in another snapshot, which does not say which of its rows are gone."""
+
+    lsn: int
+    rows: int
+    fact = (
+        "topic '{topic}': the connector took another snapshot, at {lsn}, of a table without a key: its {rows} rows do "
+        "not tell which of the rows that were read before are gone"
+    )
+    hint = (
+        "read the topic into a new collection from the snapshot on; or go on without the snapshot, if no change was "
+        "lost before it: `tidelake resolve count NAME --time {lsn} --count 0 --reason …`"
+    )
+
+
+class TransactionWentBack(TopicGap):
+    """An END of an unknown transaction lies before ENDs that were read; the topic is read only up to it."""
+
+    transaction: str
+    lsn: int
+    last: int
+    fact = (
+        "topic '{topic}', offset {from_offset}: transaction {transaction} ends at {lsn}, which is before {last}, where "
+        "an earlier END was read"
+    )
+    why = "the log positions went back"
+    hint = (
+        "if the database was restored from a backup, its log positions begin again: read its topics into new "
+        "collections"
+    )
+
+
+class TransactionTopicDivided(SourceError):
+    """The topic of transactions has more than one partition, so the order of commits is lost."""
+
+    topic: str
+    partitions: int
+    fact = "topic '{topic}' has {partitions} partitions, but transactions are in order only in a topic with one"
+    hint = "recreate it with one partition: see docs/guides/transactions.md"
+
+
+class TopicMissing(SourceError):
+    """Kafka has no such topic."""
+
+    servers: str
+    topic: str
+    fact = "Kafka at {servers} has no topic '{topic}'"
+    hint = "create it, or correct its name"
+
+
+class FolderMissing(SourceError):
+    """A file topic has no folder."""
+
+    topic: str
+    folder: str
+    fact = "the topic '{topic}' has no folder {folder}"
+
+    @property
+    def hint(self) -> str:
+        """How to create the folder; in an object store, a folder exists if anything is in it."""
+        if "://" in self.folder:
+            return "write its first file, or an empty object whose name begins with `_`; or correct the topic's name"
+        return "create it, or correct the topic's name"
+
+
+class MalformedTopic(SourceError):
+    """A file of a file topic is not in the expected format."""
+
+    file: str
+    problem: str
+    fix: str
+    fact = "{file} {problem}"
+    hint = "{fix}"
+
+
+class MalformedLine(SourceError):
+    """A line of a file topic in JSON Lines is not a message."""
+
+    file: str
+    line: int
+    problem: str
+    fact = "{file}, line {line}: {problem}"
+    hint = 'write one message per line: {{"offset": 0, "timestamp_ms": 0, "value_b64": "…"}}'
+
+
+class RepeatedOffset(SourceError):
+    """A file topic has two messages with the same offset."""
+
+    topic: str
+    partition: int
+    offset: int
+    where: str
+    fact = "the offset {offset} of partition {partition} of the topic '{topic}' is {where}"
+    hint = "an offset belongs to one message: remove the copy, or give the other message an offset of its own"
+
+
+class TopicUnreachable(SourceError):
+    """The brokers of a topic did not answer, or refused access; nothing was read, and nothing is lost."""
+
+    topic: str
+    servers: str
+    detail: str
+    fact = "the topic '{topic}' cannot be read from {servers}: {detail}"
+    hint = (
+        "check that the brokers are running and that the settings under `kafka:` are correct; the next run continues "
+        "from here"
+    )
+
+
+class TopicUnwritable(SourceError):
+    """The brokers of a topic did not accept a record; what they accepted before stays."""
+
+    topic: str
+    servers: str
+    detail: str
+    fact = "the topic '{topic}' cannot be written to at {servers}: {detail}"
+    hint = (
+        "check that the brokers are running and that the settings under `kafka:` are correct; records that were "
+        "already played stay"
+    )
+
+
+class RegistryUnreachable(SourceError):
+    """The schema registry did not answer, or its answer is unusable; nothing was read, and nothing is lost."""
+
+    url: str
+    detail: str
+    fact = "the schema registry at {url} cannot be queried: {detail}"
+    hint = (
+        "check that it is running and that the settings under `registry:` are correct; the next run continues from here"
+    )
+
+
+class UnknownTopic(InvalidUsage):
+    """No collection of the lake reads a topic of this name."""
+
+    topic: str
+    topics: Iterable[str]
+    """The topics that collections read."""
+    fact = "no collection reads the topic '{topic}'"
+
+    @property
+    def hint(self) -> str:
+        """The nearest name, and all names."""
+        from difflib import get_close_matches  # imported late: every command imports this file
+
+        nearest = get_close_matches(self.topic, self.topics, n=1)
+        start = f"did you mean '{nearest[0]}'? These" if nearest else "these"
+        return f"{start} topics are read: {', '.join(self.topics) or 'none'}"
