@@ -16,10 +16,12 @@ from pyspark.sql import SparkSession
 from jobs import ingest
 from jobs.linger import linger
 from tests.cli.commands import call
+from tests.lakes.lake import RECORD
 from tests.lakes.places import store_settings
 from tests.lakes.raw_lake import VISIT
 from tests.lakes.shared_times import RECLOCKED, SharedTimes
 from tidelake import open_lake
+from tidelake.catalog.catalog import Catalog
 from tidelake.errors import (
     ArgumentRefused,
     CollectionForgot,
@@ -30,7 +32,9 @@ from tidelake.errors import (
 )
 from tidelake.read.moment import AS_READ
 from tidelake.store.bindings import read_bindings
-from tidelake.store.commit import OpenTable
+from tidelake.store.commit import OpenTable, is_table
+from tidelake.store.failpoints import on_reach
+from tidelake.store.layout import Store
 
 SHOP = {"timeline": "shop"}
 
@@ -50,6 +54,51 @@ def test_the_latest_time_is_the_greatest_that_all_have(shop: SharedTimes) -> Non
     assert "the same moment" in found.facts[-1]
     assert shop.lake.at("latest", "orders").time == 9
     assert shop.lake.at(3, "orders", "customers", "orders").time == 3
+
+
+def test_a_collection_that_another_process_is_creating_only_lags(tmp_path: Path) -> None:
+    (tmp_path / "topics" / "orders").mkdir(parents=True)
+    block = {"family": "plain", "topic": "orders", "schema": RECORD}
+    document = {"store": "store", "topics": "topics", "collections": {"orders": block}}
+    (tmp_path / "collections.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
+    lake, seen = open_lake(tmp_path / "collections.yaml"), Counter[str]()
+
+    def read(place: str) -> None:
+        on_reach(None)
+        for time in ("latest", 3):
+            try:
+                lake.at(time, "orders")  # type: ignore[arg-type]
+            except (UnknownCollection, CollectionLags) as error:
+                seen[type(error).__name__] += 1
+        on_reach(read)
+
+    on_reach(read)
+    try:
+        (settings,) = lake.settings.collections
+        lake.catalog.open_or_create(settings.spec())
+    finally:
+        on_reach(None)
+    assert seen["UnknownCollection"] > 0, seen
+    assert seen["CollectionLags"] > 0, seen
+
+
+def test_a_store_that_another_process_creates_between_two_looks_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, looks = Catalog(Store(tmp_path / "store")), 0
+
+    def exists(catalog: Catalog) -> bool:
+        nonlocal looks
+        looks += 1
+        found = is_table(catalog.store.catalog)
+        if looks == 1:
+            monkeypatch.undo()
+            SharedTimes(tmp_path, orders={})
+        return found
+
+    monkeypatch.setattr(Catalog, "exists", exists)
+    assert reader.get("other") is None
+    assert looks == 1
 
 
 def test_an_answer_is_never_before_one_that_the_session_has_read(shop: SharedTimes) -> None:

@@ -421,7 +421,8 @@ class Catalog:
         Raises:
             DamagedTable: the store has collections.
         """
-        if blobs.list_names(self.store.collections) or blobs.list_names(self.store.names):
+        are_named = blobs.list_names(self.store.collections) or blobs.list_names(self.store.names)
+        if are_named and not self.exists():  # the catalog comes first: another process may have just created the store
             raise DamagedTable(str(self.store.catalog), "it is missing, but there are collections")
 
     def update(self, name: str, change: Callable[[Entry], Entry]) -> Entry:

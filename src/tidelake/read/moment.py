@@ -13,7 +13,7 @@ from tidelake.protocol.iso_times import MintedTime, iso_of
 from tidelake.protocol.order import INT64_MAX
 from tidelake.read.torn import check_not_torn
 from tidelake.settings.collection import CollectionSettings
-from tidelake.store.commit import OpenTable
+from tidelake.store.commit import OpenTable, is_table
 from tidelake.store.entry import Collection
 from tidelake.store.holds import check_time
 
@@ -136,8 +136,8 @@ def moment(
         raise ArgumentRefused("wait_s", wait_s, "but must be between 0 and 31622400", "give a number of seconds")
     end_s = clock.monotonic() + wait_s
     while True:
-        members = tuple(_member(catalog.find(each.name)) for each in settings)
         try:
+            members = tuple(_member(catalog.find(each.name), time, not_before) for each in settings)
             chosen = _latest(members, not_before or 0) if time == "latest" else _given(members, time)
         except CollectionLags:
             left_s = end_s - clock.monotonic()
@@ -165,7 +165,16 @@ def timeline_of(settings: Sequence[CollectionSettings]) -> str:
     return first.timeline_name
 
 
-def _member(collection: Collection) -> Member:
+def _member(collection: Collection, time: int | Literal["latest"], not_before: int | None) -> Member:
+    """Open the updates table of a collection.
+
+    Raises:
+        CollectionLags: another process is creating the collection, which has no time yet.
+    """
+    if not collection.entry.tables_made and not is_table(collection.paths.updates):
+        needed = max(not_before or 0, 0 if time == "latest" else time)
+        mints = collection.entry.mints_times
+        raise CollectionLags(collection.name, *(MintedTime(at) if mints else at for at in (needed, 0)), [])
     table = OpenTable(collection.paths.updates)
     return Member(collection, table, *collection.readable_range(table))
 
