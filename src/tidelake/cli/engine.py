@@ -10,7 +10,8 @@ from tidelake.cli.render import say
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidelake.lake import Lake, LakeCollection
+    from tidelake.lake import LakeCollection
+    from tidelake.settings.lake import Settings
 
 
 def chosen_engine(collection: LakeCollection, asked: Literal["duckdb", "spark"] | None) -> Literal["duckdb", "spark"]:
@@ -31,13 +32,13 @@ def chosen_engine(collection: LakeCollection, asked: Literal["duckdb", "spark"] 
 
 def starting_spark(collection: LakeCollection) -> SparkSession:
     """Start Spark for a collection, and say where it logs to."""
-    return start_spark(collection.lake)
+    return start_spark(collection.lake.settings)
 
 
-def start_spark(lake: Lake) -> SparkSession:
+def start_spark(settings: Settings) -> SparkSession:
     """Start Spark for a lake, and say where it logs to."""
     from tidelake.spark.session import LOG, start_session
 
     if not shows_progress():
         say(f"starting Spark, which logs to {LOG} …")
-    return start_session(jar_sets=lake.settings.jar_sets)
+    return start_session(jar_sets=settings.jar_sets)

@@ -123,7 +123,7 @@ def _with_spark(lake: Lake, query: str, at: dict[str, Any], rows_max: int | None
     from tidelake.query.spark_sql import failures
 
     with working("starting Spark") as work, spark_errors("sql", "the query", None), failures(query):
-        spark = start_spark(lake)
+        spark = start_spark(lake.settings)
         work.show("reading")
         answer = lake.sql(spark, query, **at)
         frame = answer.frame
