@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.cli.commands import call, invoke, run
+from tests.golden.shown import unpack
 from tests.lakes.lake import Lake
 from tidelake.errors import ConfigurationError, TidelakeError
 
@@ -63,6 +64,23 @@ def test_status_of_a_proven_collection_imports_no_pandas(contradicted: Lake) -> 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "held back at time 3" in done.stdout
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_status_of_no_collection_imports_pandas_and_help_imports_no_engine(tmp_path: Path) -> None:
+    config = unpack(tmp_path)
+    status = _imported("status", "--config", str(config))
+    assert "pyarrow.lib" in status
+    assert not {"pandas.core", "pyspark"} & status  # an import that was refused is listed, too
+    helped = _imported("--help")
+    assert "tidelake.cli.app" in helped
+    assert not {"pyarrow", "pydantic", "deltalake", "duckdb"} & helped
+
+
+def _imported(*arguments: str) -> set[str]:
+    command = [sys.executable, "-X", "importtime", "-m", "tidelake.cli", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode in {0, 1}, done.stderr
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
 
 
 def test_reading_a_store_does_not_import_the_logging_library() -> None:

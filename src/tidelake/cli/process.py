@@ -5,9 +5,35 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from importlib.abc import MetaPathFinder
+from types import ModuleType
 
 from tidelake.cli.app import main
+
+_WITHOUT_PANDAS = frozenset(["status"])
+"""Commands that never start Spark, which may need Arrow's conversions to pandas."""
+
+
+class _ArrowWithoutPandas(MetaPathFinder):
+    """Tells Arrow that pandas is not installed.
+
+    Arrow imports pandas when it converts the first Python value to a scalar or an array, which takes as long as a whole
+    `status`, and does without where there is none. Plug-ins may import pandas, and their calls of Arrow may, too.
+    """
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if name == "pandas" and _importer() in {"pyarrow", "tidelake"}:
+            raise ModuleNotFoundError("Arrow does without pandas here", name=name)
+
+
+def _importer() -> str:
+    """Return the package whose code imports a module now. Compiled code is not on the stack, but its caller is."""
+    frame = sys._getframe(1)
+    while frame.f_back and (frame.f_globals["__name__"] == __name__ or "importlib" in frame.f_globals["__name__"]):
+        frame = frame.f_back
+    return str(frame.f_globals["__name__"]).partition(".")[0]
 
 
 def run() -> None:
@@ -18,6 +44,8 @@ def run() -> None:
     """
     # Pydantic would look for plug-ins of its own in every installed package; Tidelake's models need none.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    if _command() in _WITHOUT_PANDAS:
+        sys.meta_path.insert(0, _ArrowWithoutPandas())
     status = 0
     try:
         main()
@@ -30,3 +58,7 @@ def run() -> None:
         with suppress(ValueError, BrokenPipeError):  # the stream was closed, or nobody reads it any more
             stream.flush()
     os._exit(status)
+
+
+def _command() -> str | None:
+    return next((argument for argument in sys.argv[1:] if not argument.startswith("-")), None)

@@ -14,7 +14,6 @@ from tidelake.cli.progress import working
 from tidelake.cli.render import print_rows, say, with_base64
 from tidelake.cli.rows import spark_errors
 from tidelake.cli.times import check_not_negative, read_time, seconds_of, shown_time
-from tidelake.store.holds import LEASE_MS_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,6 +81,8 @@ def sql(
         None if text is None else read_time(option, text, "the query", mints_times)
         for option, text in (("--as-of", as_of), ("--not-before", not_before))
     )
+    from tidelake.store.holds import LEASE_MS_MAX  # imported late: it takes as long as the rest of the command line
+
     wait_s = 0.0 if wait is None else seconds_of("--wait", wait, max_s=LEASE_MS_MAX / 1000)
     at: dict[str, Any] = {
         "as_of": "latest" if asked is None else asked,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from tidelake.read.status_facts import StatusFacts
 from tidelake.read.words import counted, duration, fact_of
-
-if TYPE_CHECKING:
-    from tidelake.read.status import CollectionStatus
 
 FINE, WARNING, PROBLEM = "fine", "warning", "problem"
 """Severities. `fine`: nobody has to act. `warning`: somebody should look. `problem`: somebody has to act."""
@@ -42,7 +40,7 @@ class Verdict(NamedTuple):
     """`fine`, `warning` or `problem`."""
 
 
-def verdict_of(status: CollectionStatus) -> Verdict:
+def verdict_of(status: StatusFacts) -> Verdict:
     """Return the first of the most severe verdicts on a collection."""
     verdicts = list(_verdicts(status))
     worst = max(verdicts, key=lambda verdict: _RANK[verdict.severity])
@@ -50,12 +48,12 @@ def verdict_of(status: CollectionStatus) -> Verdict:
     return verdicts[0]._replace(severity=worst.severity) if worst is verdicts[-1] else worst
 
 
-def problems_of(status: CollectionStatus) -> list[Verdict]:
+def problems_of(status: StatusFacts) -> list[Verdict]:
     """Return the verdicts that need attention, the worst first."""
     return [verdict for verdict in _verdicts(status) if verdict.severity == PROBLEM]
 
 
-def _verdicts(status: CollectionStatus) -> Iterator[Verdict]:
+def _verdicts(status: StatusFacts) -> Iterator[Verdict]:
     """Yield the verdicts that apply; of those with the same severity, the worst first."""
     if status.damaged:
         remedy = "`tidelake repair`, its folder restored from a copy, or a new collection made from its topic"
@@ -84,7 +82,7 @@ def _verdicts(status: CollectionStatus) -> Iterator[Verdict]:
     yield _in_order(status)
 
 
-def _contradicted(status: CollectionStatus) -> Iterator[Verdict]:
+def _contradicted(status: StatusFacts) -> Iterator[Verdict]:
     undecided = next((noted for noted in status.contradictions if not noted["decided"]), None)
     if undecided is not None:
         time = undecided["time"]
@@ -101,7 +99,7 @@ def _contradicted(status: CollectionStatus) -> Iterator[Verdict]:
         yield Verdict(DECIDED, state, remedy, state, FINE)
 
 
-def _late(status: CollectionStatus) -> Iterator[Verdict]:
+def _late(status: StatusFacts) -> Iterator[Verdict]:
     if status.late_undecided:
         facts = counted(status.late_undecided, "late fact")
         first = f": {status.late_evidence[0]}" if status.late_evidence else ""
@@ -113,7 +111,7 @@ def _late(status: CollectionStatus) -> Iterator[Verdict]:
         yield Verdict(LATE_UNREADABLE, "late facts cannot be read", remedy, status.late_problem, PROBLEM)
 
 
-def _incomplete(status: CollectionStatus) -> Iterator[Verdict]:
+def _incomplete(status: StatusFacts) -> Iterator[Verdict]:
     """Yield what is known about times that could be sealed, or that wait for updates."""
     waiting = status.waiting
     if waiting is None:
@@ -133,7 +131,7 @@ def _incomplete(status: CollectionStatus) -> Iterator[Verdict]:
         yield Verdict(UPDATES_MISSING, state, remedy, sentence, severity)
 
 
-def _waiting_for_ends(status: CollectionStatus) -> Iterator[Verdict]:
+def _waiting_for_ends(status: StatusFacts) -> Iterator[Verdict]:
     """Yield that events wait for the END of their transaction, which usually comes within a second."""
     if not status.waiting_transactions:
         return
@@ -149,7 +147,7 @@ def _waiting_for_ends(status: CollectionStatus) -> Iterator[Verdict]:
         yield Verdict(UPDATES_MISSING, state, remedy, first["sentence"], PROBLEM if is_old else FINE)
 
 
-def _published(status: CollectionStatus) -> Iterator[Verdict]:
+def _published(status: StatusFacts) -> Iterator[Verdict]:
     """Yield what is wrong with the table for other engines; the collection itself is not affected."""
     if status.published_problem is not None:
         state = "published table is damaged"
@@ -157,7 +155,7 @@ def _published(status: CollectionStatus) -> Iterator[Verdict]:
         yield Verdict(PUBLISHED_DAMAGED, state, remedy, f"{state}: {status.published_problem}", WARNING)
 
 
-def _in_order(status: CollectionStatus) -> Verdict:
+def _in_order(status: StatusFacts) -> Verdict:
     """Return the verdict of a collection that continues by itself."""
     if status.since is None:
         definite = "but no time can be read any more"
@@ -182,10 +180,10 @@ def _in_order(status: CollectionStatus) -> Verdict:
     return Verdict(IN_ORDER, "in order", None, "; ".join(parts) + unexplained + _unread(status), severity)
 
 
-def _unexplained(status: CollectionStatus) -> str:
+def _unexplained(status: StatusFacts) -> str:
     unexplained = sum(status.quarantine_unexplained.values())
     return f"; {counted(unexplained, 'quarantined message')} without an explanation" if unexplained else ""
 
 
-def _unread(status: CollectionStatus) -> str:
+def _unread(status: StatusFacts) -> str:
     return f"; {counted(status.lag_messages, 'message')} unread" if status.lag_messages else ""

@@ -1,0 +1,89 @@
+"""The facts that the status of a collection consists of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidelake.read.waiting import Waiting
+
+
+@dataclass
+class StatusFacts:
+    """The current state of one collection, in numbers."""
+
+    name: str
+    family: str
+    since: int | None
+    upper: int | None
+    closed: bool
+    rows: int
+    pending: int
+    """Stored rows at or after upper, copies included."""
+    runs: int
+    bytes: int
+    late: int
+    """Rows about times that were sealed before the rows arrived."""
+    quarantine: int
+    quarantine_reasons: dict[str, int]
+    """By reason, the number of messages; `quarantine_unexplained` has only those that no decision explains."""
+    lag_messages: int | None
+    """Unread messages in the topic; None if the topic cannot be read."""
+    lag_s: float | None
+    """How long ago upper last moved; None if it never did."""
+    statements_pending: int
+    contradictions: list[dict[str, Any]]
+    damaged: str | None
+    topic_problem: str | None = None
+    """Why a topic cannot be read, or None."""
+    topic_gaps: list[str] = field(default_factory=list)
+    """Missing offsets and recreated topics; they stop ingest until they are restored or accepted."""
+    quarantine_unexplained: dict[str, int] = field(default_factory=dict)
+    sealed_by_decision: list[dict[str, Any]] = field(default_factory=list)
+    """`time`, `announced` (as decided), `reason` of every time that was sealed by decision."""
+    decided_counts: list[int] = field(default_factory=list)
+    """The times for which a decision sets the number of updates."""
+    late_verdicts: dict[str, int] = field(default_factory=dict)
+    """The number of late rows by verdict: `copy`, `contradiction`, `settled`, or `untold` (unverifiable).
+
+    Rows that were not compared yet count as `late`."""
+    late_contradicted: int = 0
+    """Number of late facts that contradict what was published; `late_undecided` of them are undecided."""
+    late_undecided: int = 0
+    late_evidence: list[str] = field(default_factory=list)
+    """The first undecided late facts, each in a sentence."""
+    late_problem: str | None = None
+    """Why the notes about late facts cannot be read, or None. If they cannot, the other `late_` fields mean nothing."""
+    keys_in_error: int = 0
+    """Number of keys whose newest record could not be decoded; reads refuse them or leave them out."""
+    keys_in_error_first: list[str] = field(default_factory=list)
+    """Some of these keys, each with its error."""
+    times_ahead_s: int = 0
+    """Reclocked: how far the last minted time is ahead of this machine's clock; 0 if it is less than a day ahead."""
+    publication: dict[str, Any] | None = None
+    """Where its contents are published, and what the table there shows; None if they were never published."""
+    waiting_transactions: list[dict[str, Any]] = field(default_factory=list)
+    """Transactions: the first unread event of each partition that waits for an END; see `WaitingEvent`."""
+    asserted_times: list[int] = field(default_factory=list)
+    """Transactions: the times of snapshots, which are asserted to be complete, and not proven."""
+    held: str | None = None
+    """Why `since` cannot move: the hold that keeps it, as a sentence; None if no hold does."""
+
+    retired_topics: dict[str, dict[int, int]] = field(default_factory=dict)
+    """The next offset of each partition of the topics that were read once, and that the settings no longer name."""
+    rows_left: int = 0
+    """Append-only: how many rows have ever left the contents by retention."""
+    left_at: int | None = None
+    """Append-only: the last time at which rows have left; None if none ever has."""
+
+    waiting: Waiting | None = None
+    """What the next seal would find; None if that is not known, or if there is nothing to seal."""
+    upper_age_s: int = 0
+    """How long upper has stood still although it should move; 0 if it need not move."""
+    stalled_after_s: int = 86_400
+    """The `upper_age_s` from which the collection counts as stalled."""
+
+    @property
+    def published_problem(self) -> str | None:
+        """Why its published table cannot be read; None if it can be, or if there is none."""
+        return None if self.publication is None else self.publication.get("problem")
