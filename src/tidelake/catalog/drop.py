@@ -12,7 +12,6 @@ import time
 from tidelake.catalog.collection_tables import raise_epoch
 from tidelake.catalog.handles import change_handles, read_handles
 from tidelake.catalog.name_log import NameLog
-from tidelake.catalog.rename import bound_entry
 from tidelake.errors import DamagedTable, UnknownCollection
 from tidelake.storage import blobs
 from tidelake.store.bring_over import bring_over
@@ -32,7 +31,7 @@ def drop(store: Store, name: str) -> Entry:
         UnknownCollection: the store has no collection of this name.
         DamagedTable: its handles are damaged. Damage of its other tables stops nothing.
     """
-    entry = bound_entry(store, NameLog.of(store, name).binding)
+    entry = NameLog.of(store, name).bound_entry()
     if entry is None or entry.name != name:
         raise UnknownCollection(str(store.root), name)
     paths = store.collection(entry.id)

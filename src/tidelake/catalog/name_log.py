@@ -17,6 +17,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tidelake.catalog.handles import read_handles
 from tidelake.errors import Conflict, DamagedLog, DamagedTable
 from tidelake.storage import blobs
 from tidelake.storage.location import HIDDEN, Location
@@ -79,6 +80,27 @@ class NameLog:
         if log.binding is not None and log.binding.name != name:
             raise DamagedLog(str(log.path), f"it is about the name '{log.binding.name}'")
         return log
+
+    def bound_entry(self) -> Entry | None:
+        """Return the entry of the collection that the name is bound to, whatever its name is now, even a dropped one.
+
+        Returns:
+            None if the name is bound to no collection, or its collection is still being created.
+
+        Raises:
+            DamagedTable: the collection's handles are missing or damaged.
+
+        Cost: a log is opened, and one small file is read.
+        """
+        binding = self.binding
+        if binding is None or binding.id is None or binding.state == "creating":
+            return None
+        return read_handles(self.store.collection(binding.id))
+
+    def entry(self) -> Entry | None:
+        """Return the entry of the collection that has the name; None if the name is free. Raises as `bound_entry`."""
+        entry = self.bound_entry()
+        return entry if entry is not None and self.binding is not None and entry.has_name(self.binding.name) else None
 
     def _read(self) -> Binding:
         _, newest = self._tip.newest_entries()

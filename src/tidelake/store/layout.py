@@ -29,6 +29,7 @@ import pyarrow as pa
 from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, Place
+from tidelake.store.publication import folder_of_name
 
 RUN = "_run"
 TIME = "_time"
@@ -267,6 +268,14 @@ class Store:
     def head_starts(self) -> Location:
         """The folder of what new processes begin with, in object stores; it can be deleted at any time."""
         return self.root / "head_starts"
+
+    def log_of_name(self, name: str) -> Location:
+        """Return the folder of the log that binds a name to a collection."""
+        return self.names / folder_of_name(name)
+
+    def head_start(self, name: str) -> Location:
+        """Return the blob that a new process begins with when it opens the collection of a name."""
+        return self.head_starts / f"{folder_of_name(name)}.zip"
 
     def publication(self, folder: str) -> Location:
         """Return the location of published contents, by the folder of their publication."""

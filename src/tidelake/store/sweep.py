@@ -16,7 +16,6 @@ from tidelake.store.dead_notes import long_dead, notes_of
 from tidelake.store.failpoints import reach
 from tidelake.store.files import discard_run
 from tidelake.store.layout import RUN, Store, begun_at
-from tidelake.store.publication import folder_of_name
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 from tidelake.store.table_log import LOG
 
@@ -127,7 +126,7 @@ def sweep_names(store: Store, names: Iterable[str], retention_s: float = RETENTI
     """
     if not store.root.is_local:
         return
-    logs = [store.names / folder_of_name(name) for name in names]
+    logs = [store.log_of_name(name) for name in names]
     folders = [store.bound_names, *(log / below for log in logs for below in (LOG, ACKED))]
     delete_unfinished(
         (blob for folder in folders for blob in blobs.list_folder(folder).blobs),

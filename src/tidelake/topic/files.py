@@ -69,6 +69,17 @@ class FileTopic:
         self.identity = None
         self._indexed: dict[tuple[Location, object], _File] = {} if self.folder.is_local else _remote
 
+    def check_exists(self) -> None:
+        """Refuse a topic whose folder is missing; in an object store, one with nothing below it.
+
+        Raises:
+            FolderMissing: there is no such folder.
+            StoreUnreadable: the object store does not answer.
+        """
+        is_missing = not blobs.is_folder(self.folder) if self.folder.is_local else blobs.is_empty(self.folder)
+        if is_missing:
+            raise FolderMissing(self.name, str(self.folder))
+
     def end_offsets(self) -> dict[int, int]:
         """Return the offset that the next message will have, by partition.
 
