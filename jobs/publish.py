@@ -92,7 +92,7 @@ def publish_collection(spark: SparkSession, settings: Settings, name: str, asked
     if isinstance(target, FileTarget) and not blobs.exists(target.folder / SCHEMA_FILE):
         blobs.replace(target.folder / SCHEMA_FILE, schema_text(catalog, name, target).encode())
     for partition, first in report.cut.items():
-        reason = "a new reader cannot begin with this topic any more"
+        reason = "a new reader can no longer begin with this topic"
         log.warning(
             "the topic was cut", collection=name, topic=target.name, partition=partition, first=first, fact=reason
         )

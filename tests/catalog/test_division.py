@@ -1,4 +1,4 @@
-"""A catalog of an earlier format is divided into names and handles once, whoever is killed, and whoever else reads."""
+"""A catalog of an earlier format is divided into names and handles once, whichever process is killed or reads."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def test_a_log_in_the_folder_of_another_name_is_damage(tmp_path: Path) -> None:
     Catalog(store).divide()
     NameLog.of(store, "a").commit(Binding(name="a", id="1"))
     (store.names / "a").local.rename((store.names / "b").local)
-    with pytest.raises(DamagedLog, match="it is about the name 'a'"):
+    with pytest.raises(DamagedLog, match="it is the log of the name 'a'"):
         NameLog.of(store, "b")
     with pytest.raises(DamagedLog, match="it is missing, but the name was bound"):
         NameLog.of(store, "a")

@@ -133,7 +133,7 @@ def tear_next_entry(path: Location, rng: Random) -> None:
 
 
 def _age(lake: Lake, seed: int) -> None:
-    """Make so many commits that a checkpoint is due after the next commit."""
+    """Make enough commits for a checkpoint to be due after the next commit."""
     for _ in range(32):
         lake.table.commit({})
 

@@ -118,7 +118,7 @@ class Cases:
         return earlier
 
     def _verify(self, lake: WholeStore, done: Damaged, label: str) -> str:
-        """A damaged data file is named by `verify --deep`, whoever reads it."""
+        """`verify --deep` names a damaged data file, no matter which engine reads it."""
         damages = lake.collection(self.name).verify(deep=True).damages
         is_own = done.table != CURRENT and lake.folder(self.neighbour) not in done.files[0].parents
         if is_own and done.what == "data":

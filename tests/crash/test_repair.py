@@ -168,7 +168,7 @@ def check_says_so(whole: WholeStore, what: str, folder: Path, random: Random) ->
 def check_marks_again(
     whole: WholeStore, healthy: Callable[[str], dict[str, Any]], folder: Path, random: Random
 ) -> None:
-    """Lose all markers of a table: repair marks its entries again only if it is told to, and everything is equal."""
+    """Lose all markers of a table: repair marks its entries again only on request, and everything is equal."""
     case = Case(whole, folder, random)
     shutil.rmtree(case.table / ACKED)
     status, said = case.repair()

@@ -125,7 +125,7 @@ def test_a_topic_is_added_and_another_retired_while_the_stream_goes_on(tmp_path:
     lake = Streams(tmp_path, spark, "a")
     lake.put("a", updates((1, 0, 1), (2, 1, 1)), progress([0], [2], {0: 1, 1: 1}))
     lake.run()
-    # The new topic repeats everything, and goes on.
+    # The new topic repeats everything, and continues.
     lake.put("b", updates((1, 0, 1), (2, 1, 1)), progress([0], [2], {0: 1, 1: 1}), updates((3, 2, 1)))
     lake.read_from("a", "b")
     lake.put("a", progress([2], [3], {2: 1}))

@@ -5,7 +5,7 @@ capability or a subscription. Commands without an answer are inputs:
 
     append [id,time,diff] ...       add updates at or after upper
     seal TIME                       move upper; `seal []` closes the stream
-    wait SECONDS                    let the store's clock go on
+    wait SECONDS                    advance the store's clock
     forget                          make the collection unreadable for ever
     elsewhere NAME TIME             acquire a capability of another collection
 

@@ -1,4 +1,4 @@
-"""A topic that is not what was published: each is an error with its name, nothing is lost, and other topics go on."""
+"""Topics that are not what was published: each has an error of its own, nothing is lost, and other topics continue."""
 
 from __future__ import annotations
 

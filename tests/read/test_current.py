@@ -235,7 +235,7 @@ def test_the_table_of_an_earlier_version_stays_and_is_named_until_it_is_deleted(
     published(lake)
     both = run("path", NAME, *config)
     assert both.stdout == f"{table_of(lake.collection)}\n"
-    assert f"{older} is from an earlier version and is not rebuilt any more" in both.stderr
+    assert f"{older} is from an earlier version and is no longer rebuilt" in both.stderr
     assert json.loads(call("path", NAME, "--json", *config))["older"] == str(older)
     send_more(lake)
     published(lake)

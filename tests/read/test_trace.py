@@ -264,7 +264,7 @@ def test_a_message_that_the_topic_no_longer_has_is_answered_by_the_small_tables_
     lake.run()
     compare_late(spark, lake.collection)
     (lake.topic / "0.jsonl").write_text("", encoding="utf-8")
-    gone_from_the_topic = "the topic has no message at this offset any more"
+    gone_from_the_topic = "the topic no longer has a message at this offset"
     accepted, pending, late, bad = (fate_of(lake, offset) for offset in (0, 8, 19, 12))
     assert (accepted.kind, accepted.unknown) == ("read", f"what it states: {gone_from_the_topic}")
     assert [(count.time, count.fate) for count in pending.counts] == [(9, "pending")]
@@ -477,7 +477,7 @@ def test_a_record_of_a_reclocked_topic_has_the_time_whose_binding_covers_it(
     (lake.topic / "0.jsonl").write_text("", encoding="utf-8")
     gone_from_the_topic = fate_of(lake, 0)
     assert (gone_from_the_topic.summary, gone_from_the_topic.needs_somebody) == (f"read at time {first.time}", False)
-    assert gone_from_the_topic.unknown == "what was in it: the topic has no message at this offset any more"
+    assert gone_from_the_topic.unknown == "what was in it: the topic no longer has a message at this offset"
 
 
 @pytest.mark.spark

@@ -1,4 +1,4 @@
-"""One commit replaces published rows, whoever else commits, and wherever the process stops."""
+"""One commit replaces published rows, no matter who else commits, or where the process stops."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ class Catalog:
         it is bound to this one, nothing is written.
 
         Raises:
-            UnknownCollection: the store does not have this collection under this name any more.
+            UnknownCollection: the store no longer has this collection under this name.
             Fenced: the collection's epoch was raised after it was opened.
         """
         entry = collection.entry

@@ -112,7 +112,7 @@ def goes_at_ms(entry: Entry, retention_s: float) -> int | None:
 
 
 def delete_tables(paths: CollectionPaths, retention_s: float) -> bool:
-    """Delete the tables of a dropped collection, except its handles, if nobody can be reading them any more.
+    """Delete the tables of a dropped collection, except its handles, if nobody can still be reading them.
 
     A call that is interrupted is continued by the next one.
 

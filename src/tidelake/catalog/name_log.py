@@ -78,7 +78,7 @@ class NameLog:
         """Read the log of a name."""
         log = NameLog(store, folder_of_name(name), may_be_stale)
         if log.binding is not None and log.binding.name != name:
-            raise DamagedLog(str(log.path), f"it is about the name '{log.binding.name}'")
+            raise DamagedLog(str(log.path), f"it is the log of the name '{log.binding.name}'")
         return log
 
     def bound_entry(self) -> Entry | None:
@@ -113,7 +113,7 @@ class NameLog:
             fact = f"the binding of version {self.version} cannot be read: {error.errors()[0]['msg']}"
             raise DamagedTable(str(self.path), fact) from error
         if folder_of_name(binding.name) != self.folder:
-            raise DamagedLog(str(self.path), f"it is about the name '{binding.name}'")
+            raise DamagedLog(str(self.path), f"it is the log of the name '{binding.name}'")
         return binding
 
     def commit(self, binding: Binding) -> None:

@@ -1,7 +1,7 @@
 """Renames a collection: states the intent in its handles, binds the new name, and then changes the name in the handles.
 
 The collection has its earlier name until the last commit, which only succeeds while the handles have the same intent.
-Whoever wants the new name for another collection in the meantime finishes the renaming first, so a name that is bound
+A process that wants the new name for another collection meanwhile finishes the renaming first, so a name that is bound
 to a collection with that intent is not free. Every step may be repeated by any process. See docs/decisions/catalog.md.
 """
 

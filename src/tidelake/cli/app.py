@@ -94,7 +94,7 @@ def main() -> None:
     with interruptible():
         try:
             _app_for(sys.argv[1:])()
-        except BrokenPipeError:  # whoever reads our output closed the pipe, as `head` does
+        except BrokenPipeError:  # the reader of our output closed the pipe, as `head` does
             sys.stderr.close()
             sys.exit(0)
         except Exception as error:

@@ -59,7 +59,7 @@ def repair(
         typer.Option(
             "--accept-newest-entry",
             help="With --apply, also mark the entries of a log that has lost all of its markers. Its newest entry is "
-            "taken as it is; if later commits are lost, nothing will show it any more.",
+            "taken as it is; if later commits are lost, nothing will show it.",
         ),
     ] = False,
     config: ConfigOption = CONFIG,

@@ -86,7 +86,7 @@ class PublishedTopicBehind(PublishedTopicError):
 
 
 class PublishedTopicUnknown(InvalidUsage):
-    """The collection is not published to the topic, or not any more."""
+    """The collection is not published to the topic, or no longer is."""
 
     collection: str
     topic: str

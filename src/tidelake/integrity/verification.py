@@ -273,7 +273,7 @@ def repair_log(table: Location, accepts_newest_entry: bool = False) -> list[Dama
     Args:
         table: the table's folder.
         accepts_newest_entry: whether a log that has lost all of its markers is marked again, with its newest entry as
-            it is. If commits after this entry are lost as well, nothing will show it any more.
+            it is. If commits after this entry are lost as well, nothing will show it.
     """
     restored = _marked_again(table) if accepts_newest_entry else []
     for damage, good in _damage_in_log(table):

@@ -182,7 +182,7 @@ class Progress:
     Args:
         lower: times; only the minimal ones matter.
         upper: times at or beyond `lower`; empty means that nothing more will ever come.
-        counts: `(time, count)` pairs. Every time lies in the interval, and is in only one pair. A time in the interval
+        counts: `(time, count)` pairs. Every time is in the interval, and in only one pair. A time in the interval
             that is left out has no update; a count of 0 says the same.
         width: the width of every time; by default, the width of the first time.
 

@@ -1,7 +1,7 @@
 """Finds out what a topic states: reads its progress statements back, from where the last reader left off.
 
 A publisher writes a statement only once the updates that it covers, of the shards named in its headers, are durable. So
-what is stated for every shard is in the topic, whoever wrote it. Only progress statements are decoded.
+what is stated for every shard is in the topic, no matter who wrote it. Only progress statements are decoded.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class Wanted:
 
 
 CONTENTS_AT_UPPER = Wanted()
-"""The last sealed time, by itself, and only what has changed."""
+"""The last sealed time alone, and only the changes."""
 
 
 def update_current(spark: SparkSession, collection: Collection, wanted: Wanted = CONTENTS_AT_UPPER) -> CurrentReport:
@@ -115,7 +115,7 @@ def update_current(spark: SparkSession, collection: Collection, wanted: Wanted =
         BagRefused: a row cannot be repeated as often as it occurs. The table stays as it was.
         KeysInError: keys are in error at the time to publish.
         Fenced: the collection's epoch was raised after it was opened.
-        UnknownCollection: the store does not have this collection under this name any more.
+        UnknownCollection: the store no longer has this collection under this name.
         Conflict: other processes published first, each time.
 
     Cost: see `following.follow`; a rebuild reads and writes the contents.

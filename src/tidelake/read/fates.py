@@ -30,7 +30,7 @@ class StatementFate:
     """What became of one statement of an update message."""
 
     number: int
-    """Its place in the message, from 1; 0 if the message cannot be read any more."""
+    """Its place in the message, from 1; 0 if the message can no longer be read."""
     time: int
     diff: int
     data: dict[str, Any]
@@ -71,7 +71,7 @@ class Fate:
     kind: str
     """`not_read`; `never_read` (it belongs to an earlier or later topic of this name); `skipped` (by an accepted gap);
     `quarantined`; `null`; `progress` or `updates`, a message in CDCv2; `record`, a message of any other topic; or
-    `read` (the message was accepted, but cannot be decoded any more)."""
+    `read` (the message was accepted, but can no longer be decoded)."""
     summary: str
     """The answer in a sentence."""
     needs: str | None = None

@@ -111,7 +111,7 @@ class _ByKey:
         self.on, self._names = key, names
 
     def net(self, updates: DataFrame) -> DataFrame:
-        """Out: the key's columns, _row struct (null if the key has no row any more), _was (1 if it had one, else 0)."""
+        """Out: the key's columns, _row struct (null if the key no longer has a row), _was (1 if it had one, else 0)."""
         value = F.when(F.col(DIFF) > 0, F.struct(*(F.col(f"`{name}`") for name in self._names)))
         newest = F.max_by(value, F.struct(F.col(TIME), F.col(DIFF) > 0)).alias(_ROW)
         grouped = updates.groupBy(*(f"`{name}`" for name in self.on)).agg(newest, F.sum(DIFF).alias("_added"))

@@ -118,7 +118,7 @@ def _life(entry: Entry) -> Iterator[Event]:
         facts = {"name_before": earlier.name, "name": after}
         yield Event(earlier.until_ms, RENAMED, f"'{earlier.name}' was renamed to '{after}'", facts)
     if entry.dropped is not None:
-        what = "the collection was dropped: nobody can read it or write to it any more"
+        what = "the collection was dropped: it can no longer be read or written to"
         yield Event(entry.dropped.at_ms, DROPPED, what, {"storage": entry.dropped.storage})
 
 

@@ -233,7 +233,7 @@ class HeldTime:
     pinned_seq: int | None = None
     """From which `seq` of `updates/` on it keeps the files of all versions; None if it pins no files."""
     pinned_bytes: int = 0
-    """The size of the files that are in no version any more, and stay because of the pin."""
+    """The size of the files that are no longer in any version, but stay because of the pin."""
 
     @property
     def until_ms(self) -> int | None:

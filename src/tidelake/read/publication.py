@@ -22,7 +22,7 @@ class PublishedContents:
     publication: Publication
     table: Location
     shown: Published | None
-    """What the table shows; None while nothing of this collection has been written to it."""
+    """What the table shows; None while none of this collection has been written to it."""
     problem: str | None = None
     """Why the table cannot be read, or None."""
 

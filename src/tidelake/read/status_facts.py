@@ -77,9 +77,9 @@ class StatusFacts:
     """Append-only: the last time at which rows have left; None if none ever has."""
 
     waiting: Waiting | None = None
-    """What the next seal would find; None if that is not known, or if there is nothing to seal."""
+    """What the next seal would find; None if it is unknown, or if there is nothing to seal."""
     upper_age_s: int = 0
-    """How long upper has stood still although it should move; 0 if it need not move."""
+    """How long upper has not moved although it should; 0 if it need not move."""
     stalled_after_s: int = 86_400
     """The `upper_age_s` from which the collection counts as stalled."""
 

@@ -255,7 +255,7 @@ def _verdict(facts: Facts, status: CollectionStatus) -> str:
     if status.damaged:
         return f"{_DO_NOT_USE}: it is damaged. {_first_line(status.damaged)}."
     if facts.since is None:
-        return "This table cannot be read any more: its history was given up for good."
+        return "This table can no longer be read: its history was given up for good."
     if not facts.closed and not facts.upper:
         return "Nothing is sealed yet, so there is nothing to read."
     if facts.closed:

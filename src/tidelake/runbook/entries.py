@@ -91,14 +91,14 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.SnapshotUnfinished: Entry(
         "The connector was killed in the middle of a snapshot. When it began another one, the table had no rows any "
-        "more; or it was told to go on without a snapshot, so that nobody knows the rows that are missing.",
+        "more; or it was configured to continue without a snapshot, so the missing rows are unknown.",
         "If the table was empty, discard the abandoned snapshot with the count 0. Otherwise let the connector take a "
-        "snapshot again: the abandoned one is then discarded by itself.",
+        "snapshot again: the abandoned snapshot is then discarded.",
         (_STATUS, "tidelake resolve count NAME --time LSN --count 0 --reason …"),
     ),
     errors.SnapshotRepeated: Entry(
         "The connector lost its offsets, or somebody asked for a snapshot, and the table has no primary key.",
-        "If the connector lost nothing before the snapshot, go on without it, with the count 0. Otherwise read the "
+        "If the connector lost nothing before the snapshot, continue without it, with the count 0. Otherwise read the "
         "topic into a new collection. Better: give the table a primary key.",
         (_STATUS, "tidelake resolve count NAME --time LSN --count 0 --reason …"),
     ),
@@ -179,7 +179,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.PublishedTopicBehind: Entry(
         "The handles were restored from an older copy, which did not know the hold of the topic.",
-        "What the topic lacks cannot be read any more. Publish to a new topic, and give up the old one.",
+        "What the topic lacks can no longer be read. Publish to a new topic, and give up the old one.",
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
     ),
     errors.RegistryUnreachable: Entry(
@@ -233,7 +233,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.NameTaken: Entry(
         "The store has a collection of this name, or one is being created with it. The settings do not have to name "
         "it: `tidelake status` shows orphaned collections, too.",
-        "Choose another name. If the other collection is not needed any more, drop it, or give it another name.",
+        "Choose another name. If the other collection is no longer needed, drop it, or give it another name.",
         ("tidelake status", "tidelake rename NAME OTHER_NAME", "tidelake drop NAME"),
     ),
     errors.UnknownTopic: Entry(
@@ -313,7 +313,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.UpperError: Entry(
         "Nothing proves yet that all statements up to this time have arrived, or the seal job did not run.",
-        "Wait, run seal, or read an earlier time. If upper stands still, look at what it waits for.",
+        "Wait, run seal, or read an earlier time. If upper does not move, look at what it waits for.",
         (_STATUS,),
     ),
     errors.KeysInError: Entry(
@@ -417,7 +417,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake holds NAME",),
     ),
     errors.SubscriptionLapsed: Entry(
-        "The consumer was stopped, or worked on one batch for longer than its lease; compaction went on meanwhile.",
+        "The consumer was stopped, or worked on one batch for longer than its lease; compaction continued meanwhile.",
         "Subscribe again with a snapshot, and replace what was delivered so far with it. Take a longer lease, or raise "
         "`keep`.",
         ("tidelake status NAME", "tidelake subscribe NAME --lease 1d"),
@@ -440,7 +440,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake fence NAME --writer WRITER"),
     ),
     errors.WriterFenced: Entry(
-        "The collection was handed to another writer with `tidelake fence`.",
+        "The collection was given to another writer with `tidelake fence`.",
         "Stop this writer, or let it in instead, which keeps out the other writer.",
         (_STATUS, "tidelake fence NAME --writer WRITER"),
     ),
@@ -529,7 +529,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.TookTooLong: Entry(
         "A large backlog, a slow disk or network, or something that hangs: a broker, a file system, a library.",
         "What was committed stays. Look at the log for the last thing that happened; run the collection alone to see "
-        "whether it goes on, and raise `collection_limit_s` if it only needs more time.",
+        "whether it progresses, and raise `collection_limit_s` if it only needs more time.",
         ("tail -n 100 .logs/spark.log", "tidelake run orders", _STATUS),
     ),
     errors.BlockingCheckFailed: Entry(

@@ -73,7 +73,7 @@ def read_row_retention(
     """
     if envelope != "append_only":
         place.fail(
-            f"is not allowed for the envelope '{envelope}', whose source says itself which rows leave",
+            f"is not allowed for the envelope '{envelope}', whose source states which rows leave",
             "only append-only collections keep rows for a while",
         )
     if not isinstance(place.value, dict):

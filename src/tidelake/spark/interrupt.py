@@ -21,7 +21,7 @@ STATUS = 130
 """The exit status of an interrupted command."""
 _LINE = "interrupted: what was committed stays, and the next run continues from there\n"
 _UNWIND_S = 1.0
-"""How long the command may take to end by itself, which removes its temporary files."""
+"""How long the command may take to end on its own, which removes its temporary files."""
 _JVM_END_S = 0.5
 """How long the JVM may take to end after that."""
 _SHOW_CURSOR = b"\x1b[?25h"

@@ -39,7 +39,7 @@ def read(location: Location, bytes_max: int | None = None) -> bytes:
 
     Raises:
         FileNotFoundError: it is absent.
-        ValueError: it is larger than `bytes_max`; nothing of it was kept in memory.
+        ValueError: it is larger than `bytes_max`; none of it was kept in memory.
     """
     return _backend(location).read(location, bytes_max)
 

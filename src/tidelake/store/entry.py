@@ -174,7 +174,7 @@ class Entry(BaseModel):
     renaming: Renaming | None = Field(default=None, exclude_if=lambda renaming: renaming is None)
     """The name that it is about to get; until then, it has its earlier name."""
     dropped: Dropped | None = Field(default=None, exclude_if=lambda dropped: dropped is None)
-    """Set if it was dropped: nobody can read it any more, and its name is free."""
+    """Set if it was dropped: it can no longer be read, and its name is free."""
     published_topics: tuple[PublishedTopic, ...] = Field(default=(), exclude_if=lambda topics: not topics)
     """The topics that it is published to as CDCv2."""
     tables_format: int = Field(default=0, exclude_if=lambda number: number == 0)

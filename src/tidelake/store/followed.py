@@ -134,12 +134,12 @@ def last_seen(path: Location) -> Followed | None:
 
 
 def is_followed(path: Location) -> bool:
-    """Return whether this process follows a log, or was told what it may be."""
+    """Return whether this process follows a log, or has a suggestion for it."""
     return any(logs.get(path) is not None for logs in (_kept, _suggested, _suggested_to_show))
 
 
 def suggest(path: Location, tip: Tip, *, follows: bool) -> None:
-    """Tell what a log in an object store may be; what the markers do not prove is read when the log is opened.
+    """Suggest the contents of a log in an object store. Opening the log reads whatever the markers do not prove.
 
     Args:
         path: the table's folder.

@@ -20,7 +20,7 @@ HANDLES_VERSION = NEWEST_VERSION = 5
 RETENTION_VERSION = 5
 """The format of `updates/` from the first row on that leaves by retention: earlier releases would call it damaged."""
 DIVIDED = "divided"
-"""The value of a catalog that says that it has no rows any more: all of them were copied to names and collections."""
+"""The value of a catalog that states that it no longer has rows: all of them were copied to names and collections."""
 REFUSED_PROPERTY = "delta.setTransactionRetentionDuration"
 """Every release before format 2 refuses a table with this property, whatever its value, before any read or write."""
 REFUSED_VALUE = "interval 36500 days"

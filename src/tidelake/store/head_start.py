@@ -58,15 +58,15 @@ def use_head_start(store: Store, name: str, *, follows: bool = False) -> None:
     Args:
         store: the store; nothing is read if it is on a disk.
         name: the name of the collection.
-        follows: whether each log is followed from where the blob ends, with one request; callers that only show what is
-            there need no more. If not, the log is also listed, as when it is opened from scratch.
+        follows: whether each log is followed from where the blob ends, with one request; callers that only show the
+            state need nothing else. If not, the log is also listed, as when it is opened from scratch.
     """
     if store.root.is_local or is_followed(store.log_of_name(name)):
         return
     blob = store.head_start(name)
     try:
         data = blobs.read(blob, _PACKED_BYTES_MAX)
-    except (FileNotFoundError, TidelakeError, ValueError):  # who opens the collection next says what is wrong
+    except (FileNotFoundError, TidelakeError, ValueError):  # opening the collection reports it
         return
     try:
         tips, files = _sorted(_unpack(store.root, data))
@@ -179,7 +179,7 @@ def _small_files(known: dict[Location, Followed]) -> Iterable[tuple[Location, by
 def _live_files(followed: Followed) -> dict[str, dict[str, Any]]:
     try:
         return followed.state.files
-    except (ValueError, KeyError, TypeError, OSError, pa.ArrowException):  # the step has said what is wrong
+    except (ValueError, KeyError, TypeError, OSError, pa.ArrowException):  # the step has reported it
         return {}
 
 

@@ -42,7 +42,7 @@ ENDED_MAX = 64
 
 @dataclass(frozen=True)
 class Token:
-    """The right to use a hold: whoever has its token is its holder."""
+    """The right to use a hold: the holder is whoever has its token."""
 
     collection_id: str
     id: str
@@ -110,7 +110,7 @@ def acquire(entry: Entry, token: Token, at: int, lease_ms: int, purpose: str, no
         raise SinceError(at, entry.since)
     if sum(capability.kind == "read" for capability in entry.capabilities) >= HOLDS_MAX:
         rule = f"but '{entry.name}' already has as many holds as a collection may have"
-        raise ArgumentRefused("holds", HOLDS_MAX, rule, "release holds that nobody needs any more")
+        raise ArgumentRefused("holds", HOLDS_MAX, rule, "release holds that are no longer needed")
     hold = Hold(
         secret_hash=token.secret_hash, purpose=purpose, lease_ms=lease_ms, acquired_at_ms=now_ms, renewed_at_ms=now_ms
     )

@@ -227,7 +227,7 @@ class CollectionPaths:
 
     @property
     def current(self) -> Location:
-        """The contents that earlier versions published. The table is not rebuilt any more; nobody deletes it."""
+        """The contents that earlier versions published. The table is no longer rebuilt; nobody deletes it."""
         return self.root / "current"
 
 

@@ -65,7 +65,7 @@ def dead_runs(table: Location, retention_s: float = RETENTION_S, pinned_seq: int
 
 
 def pinned_bytes(table: Location, pinned_seq: int) -> int:
-    """Return the size of the runs that are in no version of a table any more, and stay because of a pin.
+    """Return the size of the runs that are no longer in any version of a table, but stay because of a pin.
 
     Runs that no sweep has noted yet are not counted: they stay in any case. Nothing is written.
 
@@ -142,7 +142,7 @@ def delete_unfinished(left: Iterable[Blob], horizon_s: float) -> None:
 
 
 def _give_up(table: Location, runs: Sequence[str]) -> list[str]:
-    """Raise the sweep floor above these runs; return those that no log names and no commit can name any more."""
+    """Raise the sweep floor above these runs; return those that no log names and no commit can name."""
     if not runs:
         return []
 
