@@ -44,7 +44,7 @@ class Family:
 
     name: str
     statement: str
-    """What one statement in its topics means."""
+    """The meaning of a statement in its topics."""
     refusal: str
     """Which statements are refused although they can be decoded."""
 

@@ -323,14 +323,14 @@ def _stopped(context: OpExecutionContext, key: AssetKey) -> str | None:
 
 @dataclass(frozen=True)
 class _Validated:
-    """What a validation found: the verdicts, the numbers that checks show, and the evidence by check."""
+    """The result of a validation: the verdicts, the numbers that checks show, and the evidence by check."""
 
     verdicts: list[Verdict]
     status: "CollectionStatus"
     numbers: dict[str, Any]
     evidence: dict[str, list[str]]
     frame: "pd.DataFrame"
-    """What was judged; see `result_frame`."""
+    """The frame that was judged; see `result_frame`."""
     prefix: str
     """The prefix of the names of those numbers that depend on how much was validated."""
 

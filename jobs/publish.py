@@ -30,7 +30,7 @@ from tidelake.topic.schema_registry import SchemaRegistry
 
 @dataclass(frozen=True)
 class Asked:
-    """What a person or the settings ask for."""
+    """A request by a person or by the settings."""
 
     to: str
     """The name of a topic or, for files, also the path or the URI of a folder."""

@@ -41,7 +41,7 @@ _VERSION = 2
 
 @dataclass
 class _Cursor:
-    """What the sensor knows from its earlier evaluations."""
+    """The state that the sensor keeps between evaluations."""
 
     requested: dict[str, dict[str, int]] = field(default_factory=dict)
     """By collection, the ends for which the last tick was requested, by `TOPIC:PARTITION`."""

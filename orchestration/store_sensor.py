@@ -30,7 +30,7 @@ _INTERVAL_S = 900
 
 @dataclass(frozen=True)
 class _Finding:
-    """What somebody should look at, about one collection."""
+    """The problems of one collection that somebody should look at."""
 
     key: AssetKey
     name: str

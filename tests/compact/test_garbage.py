@@ -1,4 +1,4 @@
-"""What `gc` deletes, and why the rest stays; on a disk and in an object store."""
+"""`gc` deletes garbage only, and says why the rest stays; on a disk and in an object store."""
 
 from __future__ import annotations
 

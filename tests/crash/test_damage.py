@@ -35,7 +35,7 @@ _GOING_ON = (0, 2)
 
 
 class Undamaged:
-    """What the undamaged store answers about a collection, now and after each of its next steps."""
+    """The answers of the undamaged store about a collection, now and after each of its next steps."""
 
     def __init__(self, whole: WholeStore, spark: SparkSession, folder: Path, name: str) -> None:
         self.whole, self.name = whole, name

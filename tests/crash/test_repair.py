@@ -1,4 +1,4 @@
-"""What `tidelake repair --apply` restores is equal to what was damaged; what it cannot restore, it names. No JVM."""
+"""`tidelake repair --apply` restores files bit by bit, and names those that it cannot restore. No JVM."""
 
 from __future__ import annotations
 

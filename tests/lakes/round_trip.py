@@ -38,7 +38,7 @@ def target_of(lake: Lake, name: str = OUT) -> FileTarget:
 
 
 def published_of(lake: Lake) -> PublishedTopic:
-    """What the entry says about the only topic of a lake."""
+    """The part of the entry about the only topic of a lake."""
     (found,) = lake.collection.entry.published_topics
     return found
 

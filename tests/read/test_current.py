@@ -1,4 +1,4 @@
-"""What is published: which engines read it, what it says of itself, and what happens if a name changes hands."""
+"""Published tables: which engines read them, how they describe themselves, and what happens if a name changes hands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a publication that cannot be read, without a JVM."""
+"""Publications that cannot be read, and what is reported about them; without a JVM."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tidelake.validate.late import compare_late
 
 
 def fate_of(lake: Lake, offset: int, partition: int = 0, topic: str = NAME) -> Fate:
-    """What became of a message, for which there is one answer."""
+    """The fate of a message that has a single answer."""
     (fate,) = tidelake.open_lake(lake.file).collection(NAME).trace(topic, partition, offset)
     return fate
 

@@ -22,7 +22,7 @@ EVIL = "<script>alert(1)</script>\x1b[31m\u202etxt\x00'\"&"
 
 
 class Page(HTMLParser):
-    """What a page consists of."""
+    """The parts of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -33,7 +33,7 @@ _BINDING = "binding"
 
 
 class Binding(BaseModel):
-    """What a name stands for, as the newest entry of its log states it."""
+    """The binding of a name, as the newest entry of its log states it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, tables and sentences for people."""
+"""Prints the output of commands: JSON for programs, tables and sentences for people."""
 
 from __future__ import annotations
 

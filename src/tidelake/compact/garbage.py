@@ -63,7 +63,7 @@ class Item:
 
 @dataclass
 class Garbage:
-    """What was found in a store."""
+    """The garbage that was found in a store."""
 
     items: list[Item] = field(default_factory=list)
     tombstones: int = 0

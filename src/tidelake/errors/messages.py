@@ -1,4 +1,4 @@
-"""What a source states contradicts itself or breaks the protocol, or its bytes cannot be decoded."""
+"""Errors of messages: statements that contradict each other or break the protocol, and bytes that cannot be decoded."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class SinceError(InvalidUsage):
 
     @property
     def hint(self) -> str:
-        """What can be read instead."""
+        """The times that can be read instead."""
         return (
             "read at or after since" if self.since else "the collection is permanently unreadable: its since is empty"
         )

@@ -1,4 +1,4 @@
-"""What the store knows about one collection: its state, its history, and where it is."""
+"""Answers from the store about one collection: its state, its history, and where it is."""
 
 from __future__ import annotations
 

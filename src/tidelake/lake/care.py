@@ -1,4 +1,4 @@
-"""What somebody decides about one collection, who may write to it, and whether it is intact."""
+"""Decisions about one collection, its writer, and its integrity."""
 
 from __future__ import annotations
 

@@ -289,8 +289,8 @@ class Lake(OpenedStore):
     def drop(self, name: str) -> None:
         """Drop a collection of the store: it can no longer be read, and its name is free. Starts no JVM.
 
-        Readers that have a version open may finish. `gc` deletes its tables a day after nobody holds a time of it any
-        more. There is no way back. If the call is interrupted, the next one finishes it.
+        Readers that have a version open may finish. `gc` deletes its tables a day after the last hold ended.
+        There is no way back. If the call is interrupted, the next one finishes it.
 
         Args:
             name: its name; the settings do not have to name it.

@@ -252,7 +252,7 @@ class MemoryHold:
 
     @property
     def token(self) -> str:
-        """What passes it on."""
+        """The token that passes it on."""
         return f"{self.collection.id}.{self.id}.{self._secret}"
 
     @property

@@ -45,7 +45,7 @@ ROWS_MAX = 2_000_000
 
 @dataclass(frozen=True)
 class Terms:
-    """What a publisher asks for. The first one decides; a later one that asks for something else is refused."""
+    """The options of a publisher. The first publisher decides; a later one that asks for something else is refused."""
 
     published_from: int | None = None
     """The time of the initial contents; by default `since`, so that all readable times are published."""
@@ -64,7 +64,7 @@ class Terms:
 
 @dataclass
 class PublishReport:
-    """What one call has stated."""
+    """The result of one call."""
 
     topic: str
     published_from: int

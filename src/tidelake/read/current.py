@@ -50,7 +50,7 @@ _DIFF_COMMENT = "How many times the row occurs; never 0. sum(_diff) counts rows,
 
 @dataclass
 class CurrentReport:
-    """What the publication of a collection shows now."""
+    """The state of a collection's publication."""
 
     as_of: int | None
     """The last sealed time when the contents were published; None while nothing is sealed."""
@@ -85,7 +85,7 @@ class CurrentReport:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a publication is to show, and how."""
+    """The contents that a publication is to show, and how."""
 
     through: int | None = None
     """The time to publish; by default the last sealed time. A table that shows a later one stays as it is."""
@@ -135,7 +135,7 @@ def update_current(spark: SparkSession, collection: Collection, wanted: Wanted =
 
 @dataclass(frozen=True)
 class _Written:
-    """What an attempt has staged."""
+    """The rows that an attempt has staged."""
 
     rows: int
     contents_rows: int

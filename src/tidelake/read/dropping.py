@@ -1,4 +1,4 @@
-"""What the store holds of a collection that is about to be dropped, or was dropped; read without a JVM."""
+"""Reads, without a JVM, what the store holds of a collection that was dropped or is about to be."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelake.store.layout import Store
 
 @dataclass(frozen=True)
 class Dropping:
-    """What a drop takes away."""
+    """The data that a drop removes."""
 
     name: str
     id: str

@@ -32,7 +32,7 @@ _SHOWN_MAX = 5
 
 @dataclass
 class Explanation:
-    """What is known about one time of a collection."""
+    """The facts about one time of a collection."""
 
     name: str
     time: int

@@ -55,7 +55,7 @@ _WAS = "_was"
 
 @dataclass(frozen=True)
 class Followed:
-    """What is written in place of the touched files."""
+    """The rows that replace the touched files."""
 
     found: Changes
     replaced: Sequence[PublishedFile]
@@ -72,7 +72,7 @@ class Followed:
 
 
 class _Matching(Protocol):
-    """What identifies a row of the table, and what becomes of the rows that changed."""
+    """How a row of the table is identified, and what replaces the rows that changed."""
 
     on: Sequence[str]
     """The columns that identify a row."""

@@ -1,4 +1,4 @@
-"""What was done to a collection, with wall-clock times, without a JVM.
+"""The history of a collection, with wall-clock times, without a JVM.
 
 The small tables keep some events for good: seals of times with updates, validations, contradictions, full compactions,
 the ticks of reclocked collections, recorded retention, and the decisions in force; and the handles keep renamings and a
@@ -29,7 +29,7 @@ from tidelake.store.state import UPPER
 
 @dataclass(frozen=True)
 class History:
-    """What was done to a collection."""
+    """The history of a collection."""
 
     name: str
     events: list[Event]

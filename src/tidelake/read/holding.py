@@ -65,7 +65,7 @@ class ReadCapability:
 
     @property
     def purpose(self) -> str:
-        """What it is for, in the words of its holder."""
+        """Its purpose, in the words of its holder."""
         return self._hold.purpose
 
     def renew(self) -> None:

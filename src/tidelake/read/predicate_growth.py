@@ -135,7 +135,7 @@ class Size:
 
 @dataclass(frozen=True)
 class _Value:
-    """What is known about a part of a predicate: the size of its value, and of all values that are computed for it."""
+    """Bounds for a part of a predicate: the size of its value, and of all values that are computed for it."""
 
     size: Size
     peak: Size

@@ -48,7 +48,7 @@ class CollectionStatus(StatusFacts):
 
     @property
     def verdict(self) -> Verdict:
-        """What is wrong, if anything, and whether somebody has to act."""
+        """The problem, if any, and whether somebody has to act."""
         return verdict_of(self)
 
     @property

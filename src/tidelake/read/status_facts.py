@@ -77,7 +77,7 @@ class StatusFacts:
     """Append-only: the last time at which rows have left; None if none ever has."""
 
     waiting: Waiting | None = None
-    """What the next seal would find; None if it is unknown, or if there is nothing to seal."""
+    """The expected result of the next seal; None if it is unknown, or if there is nothing to seal."""
     upper_age_s: int = 0
     """How long upper has not moved although it should; 0 if it need not move."""
     stalled_after_s: int = 86_400

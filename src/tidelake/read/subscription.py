@@ -48,7 +48,7 @@ ROWS_MAX = 1_000_000
 POLL_S = 1.0
 WAIT_S_MAX = 366 * 86_400.0
 _ENDED = (CapabilityExpired, CapabilityUnknown)
-"""How the hold of a subscription expired. If many others ended after it, the entry no longer says how."""
+"""The errors of a hold that expired. If many others ended after it, the entry no longer says that it expired."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """What a subscription reads of each time; see `snapshot`."""
+    """The options with which a subscription reads each time; see `snapshot`."""
 
     columns: Sequence[str] = ()
     where: str | None = None

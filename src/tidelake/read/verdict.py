@@ -1,4 +1,4 @@
-"""What a status means: the state of a collection in words, and whether somebody has to act."""
+"""The verdict of a status: the state of a collection in words, and whether somebody has to act."""
 
 from __future__ import annotations
 

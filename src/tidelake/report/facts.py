@@ -1,4 +1,4 @@
-"""What the page of a collection shows, as plain values: the same in the page, in its JSON and in the history."""
+"""The facts on the page of a collection, as plain values: the same in the page, in its JSON and in the history."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CheckResult:
     level: Level
     """`calm` if it passed, else how severe the failure is."""
     sentence: str
-    """What was checked, with numbers."""
+    """The checks, with numbers."""
     is_blocking: bool = False
     evidence: list[str] = field(default_factory=list)
 

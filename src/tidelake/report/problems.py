@@ -30,7 +30,7 @@ class Problem:
     level: Level
     text: str
     commands: tuple[str, ...] = ()
-    """What to run, the best first. A part in capitals or `…` has to be filled in."""
+    """Commands to run, the best first. A part in capitals or `…` has to be filled in."""
 
 
 def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Problem]:

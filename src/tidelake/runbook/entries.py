@@ -1,4 +1,4 @@
-"""What causes each error, and what to do about it. `tidelake.errors` has the facts and hints."""
+"""The cause of each error, and what to do about it. `tidelake.errors` has the facts and hints."""
 
 from __future__ import annotations
 

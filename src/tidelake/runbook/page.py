@@ -188,7 +188,7 @@ _BY_KIND: dict[str, object] = {"int": 7, "str": "…", "object": "…", "_Time":
 
 @dataclass(frozen=True)
 class ErrorPage:
-    """What a person should know about an error."""
+    """The runbook's entry for an error."""
 
     name: str
     """The name of its class, which logs and reports show."""

@@ -42,7 +42,7 @@ class Written:
     files: list[RunFile]
     departure: Departure | None
     values: dict[str, int]
-    """What the commit sets in any case."""
+    """The values that the commit always sets."""
 
 
 def due_cutoff(collection: Collection, table: OpenTable, rule: RowRetention) -> int | None:

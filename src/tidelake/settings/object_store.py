@@ -120,7 +120,7 @@ def canonical_uri(text: str) -> str:
 
 
 class ObjectStores(Frozen):
-    """What the settings say about all object stores."""
+    """The settings for all object stores."""
 
     s3: S3Settings = S3Settings()
     allows_untested: bool = False

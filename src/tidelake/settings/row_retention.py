@@ -24,7 +24,7 @@ class RowRetention(Frozen):
     column: str
     """The column that states it, or `_time`. A row without a value stays."""
     kind: Literal["timestamp", "date", "number"]
-    """What the column holds: timestamps, days, or numbers of units since 1970."""
+    """The contents of the column: timestamps, days, or numbers of units since 1970."""
     unit_us: int = 1
     """Number of microseconds in a unit of a number."""
     duration: timedelta

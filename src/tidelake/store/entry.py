@@ -19,7 +19,7 @@ from tidelake.store.state import CLOSED, SINCE, UPPER
 
 
 class Sighting(BaseModel):
-    """What an observer has seen of a lease: the beat, and the store's clock just after it was read."""
+    """An observation of a lease: the beat, and the store's clock just after it was read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

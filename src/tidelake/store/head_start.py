@@ -37,18 +37,18 @@ _BYTES_MAX = 4 << 20
 _FILE_BYTES_MAX = 64 << 10
 """Maximum size of a small file."""
 _PACKED_BYTES_MAX = 2 * _BYTES_MAX
-"""The size of the largest blob that is read. What is written is smaller, as it is compressed."""
+"""The size of the largest blob that is read. Those that are written are smaller, as they are compressed."""
 _COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """The methods that are read; `zipfile` unpacks the others without a bound."""
 _NOT_A_HEAD_START = (
     *(ValueError, KeyError, EOFError, OSError, NotImplementedError, RuntimeError),
     *(zipfile.BadZipFile, zlib.error, struct.error),
 )
-"""What is raised by bytes that are not a head start."""
+"""The errors that bytes other than a head start raise."""
 _CHECKPOINT = ".checkpoint.parquet"
 
 _saved: dict[Location, frozenset[tuple[Location, str | None]]] = {}
-"""What the blobs hold that this process has read or written: each log with the SHA-256 of its newest entry."""
+"""The contents of the blobs that this process has read or written: each log with the SHA-256 of its newest entry."""
 _lock = Lock()
 
 

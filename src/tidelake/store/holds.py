@@ -81,7 +81,7 @@ class Token:
 
     @property
     def secret_hash(self) -> str:
-        """What the store keeps of the secret."""
+        """The part of the secret that the store keeps."""
         return sha256(self.secret.encode()).hexdigest()
 
 

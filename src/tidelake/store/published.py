@@ -39,7 +39,7 @@ _NOTE_VERSIONS_MAX = 100
 
 
 class Published(BaseModel):
-    """What a publication's table shows, as its newest commit states in its commit info."""
+    """The state that a publication's table shows, as the commit info of its newest commit states it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -71,7 +71,7 @@ class Published(BaseModel):
 
 
 class Look(NamedTuple):
-    """What a publication's table shows, and whether another engine has written to it since."""
+    """The state that a publication's table shows, and whether another engine has written to it since."""
 
     shown: Published | None
     changed_by: str | None

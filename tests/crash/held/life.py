@@ -1,4 +1,4 @@
-"""What a process of a history does: calls at random.
+"""The work of a process of a history: random calls.
 
 Most of them need no JVM; a process with a session also reads through Spark, and merges.
 """
