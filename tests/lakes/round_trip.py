@@ -28,7 +28,7 @@ OUT = "prices_out"
 
 
 def publish_lake(lake: Lake, name: str = OUT, **terms: Any) -> PublishReport:
-    """Publish the collection of a lake to a folder beside its topics."""
+    """Publish the collection of a lake to a folder next to its topics."""
     return publish(lake.spark, lake.catalog, NAME, target_of(lake, name), Terms(**terms))
 
 

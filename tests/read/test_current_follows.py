@@ -32,12 +32,12 @@ pytestmark = pytest.mark.spark
 
 
 def counted(rows: Iterable[dict[str, Any]], text: Callable[[dict[str, Any]], str]) -> dict[str, int]:
-    """How many times each row occurs; with `_diff`, no row is there twice."""
+    """How many times each row occurs; with `_diff`, no row appears twice."""
     found: Counter[str] = Counter()
     for row in rows:
         diff, place = row.pop("_diff", None), text(row)
         assert diff != 0, place
-        assert diff is None or place not in found, f"{place} is there twice"
+        assert diff is None or place not in found, f"{place} appears twice"
         found[place] += 1 if diff is None else diff
     return dict(found)
 

@@ -348,7 +348,7 @@ def test_a_topic_that_was_accepted_again_answers_under_each_of_its_names(prepare
     assert names(11) == [
         ("prices", "read"),
         ("prices#1", "null"),
-    ]  # what is there now is of the new name
+    ]  # the message there now belongs to the new name
     assert names(25) == [("prices#1", "read")]
     assert names(40) == [("prices#1", "not_read")]
     assert names(3, "prices#1") == [("prices#1", "never_read")]

@@ -198,7 +198,7 @@ def test_a_damaged_marker_is_written_again_from_its_entry(table: Location) -> No
     assert repair_log(table) == []
 
 
-def test_a_commit_by_an_earlier_release_beside_this_release_is_reported(table: Location) -> None:
+def test_a_commit_by_an_earlier_release_alongside_this_release_is_reported(table: Location) -> None:
     marker_of(table, 3).unlink()
     forget_before(entry_of(table, 3))
     with pytest.raises(DamagedTable, match="version 3 was committed by an earlier release of Tidelake"):

@@ -52,7 +52,7 @@ class PublishedTopicRecreated(PublishedTopicError):
     problem: str
     fact = "'{topic}', to which '{collection}' is published, {problem}"
     hint = (
-        "publish to a new topic; or, if this one is empty, begin anew in it: `tidelake publish {collection} --to "
+        "publish to a new topic; or, if this one is empty, start over in it: `tidelake publish {collection} --to "
         "{topic} --stop`, then publish again"
     )
 

@@ -52,7 +52,7 @@ class DamagedTable(TidelakeError):
 class DamagedPublication(DamagedTable):
     """The log of a published table cannot be read; the collection itself is not affected."""
 
-    hint = "move the table's folder elsewhere: the next run of `current` publishes the contents anew"
+    hint = "move the table's folder elsewhere: the next run of `current` publishes the contents again"
 
 
 class DamagedFiles(DamagedTable):

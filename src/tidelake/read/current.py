@@ -214,7 +214,7 @@ class _Attempt:
         )
 
     def _reason_to_rebuild(self, staged: StagedRows, look: Look) -> str | None:
-        """Return why the table has to be rebuilt, as far as that shows before its files are looked at."""
+        """Return why the table has to be rebuilt, as far as this is clear before its files are examined."""
         shown = look.shown
         if self.wanted.rebuild:
             return "somebody asked for it"

@@ -64,7 +64,7 @@ class Followed:
     expected_rows: int | None
     """How many rows have to be written; None if only writing shows it."""
     contents_added: int
-    """By how much the number of rows of the contents grows."""
+    """The growth of the number of rows of the contents."""
     rows: DataFrame | None
     """The columns of the table; None if no row is written."""
     shaped: Shaped | None = None

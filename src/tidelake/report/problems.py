@@ -99,7 +99,7 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
     if status.published_problem is not None:
         text = (
             f"The table for other engines cannot be read: {status.published_problem}. Move its folder away, and "
-            "publish the contents anew."
+            "publish the contents again."
         )
         found.append(Problem("warning", text, (f"tidelake path {name}", f"tidelake current {name}")))
     missing = status.waiting.first_missing if status.waiting is not None else None

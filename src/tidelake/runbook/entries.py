@@ -163,7 +163,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.PublishedTopicRecreated: Entry(
         "The topic was deleted and created again, truncated, or restored from an older copy; or a folder was replaced.",
-        "Nothing was written. Publish to a new topic, or give up the old publication and begin anew in the empty one.",
+        "Nothing was written. Publish to a new topic, or give up the old publication and start over in the empty one.",
         ("tidelake publish NAME --to TOPIC --stop", "tidelake publish NAME --to TOPIC"),
     ),
     errors.PublishedTopicNotEmpty: Entry(
@@ -458,7 +458,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.DamagedPublication: Entry(
         "Something else wrote to the published table, or a file of its log was lost.",
-        "The collection itself is not affected. Move the folder of the table elsewhere, and publish the contents anew.",
+        "The collection itself is not affected. Move the table's folder elsewhere, and publish the contents again.",
         ("tidelake path NAME", "tidelake current NAME"),
     ),
     errors.DamagedFiles: Entry(

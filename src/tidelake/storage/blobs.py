@@ -49,7 +49,7 @@ def open_file(location: Location, size: int | None = None) -> pa.NativeFile:
 
     Args:
         location: the blob.
-        size: its size, if a listing has shown it. Then an object store needs one request less, and one in all for a
+        size: its size, if a listing has shown it. Then an object store needs one request fewer, and only one for a
             blob of at most 256 KiB.
 
     Raises:

@@ -90,7 +90,7 @@ class EarlierName(BaseModel):
 
 
 class Dropped(BaseModel):
-    """The end of a collection; the entry stays forever, so that its id is never taken for another collection."""
+    """The end of a collection; the entry stays forever, so that its id is never mistaken for another collection."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

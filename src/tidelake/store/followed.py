@@ -145,7 +145,7 @@ def suggest(path: Location, tip: Tip, *, follows: bool) -> None:
         path: the table's folder.
         tip: the log, which nobody has verified.
         follows: whether the log is followed from there, with one listing, if the markers prove it. If not, it is opened
-            afresh, which also shows that an entry is missing.
+            from scratch, which also shows that an entry is missing.
     """
     (_suggested_to_show if follows else _suggested).put(path, Followed(tip))
 

@@ -89,8 +89,8 @@ recount that agreed: its range is `[lower, upper)`, and `diff_sum` is the sum of
 published at `_time`), `late_count` (a late progress statement that contradicts the proofs of one or more times:
 `counted` says how many, and `_time` is the first), `compacted` (see `proof_log.COMPACTED`) or `retention` (see
 `store.retention`: `counted` rows that state a moment before `upper`, in milliseconds, left at `_time`; `announced` is
-how many have left in all, and `lower` is the time at which some left before). For the late kinds, `detail` is JSON: the
-place, and what was stated and published."""
+how many have left in total, and `lower` is the time at which some left before). For the late kinds, `detail` is JSON:
+the place, and what was stated and published."""
 
 BINDINGS_SCHEMA = pa.schema(
     [

@@ -179,7 +179,7 @@ def empty_published(table: Location) -> bool:
     except DamagedTable as error:
         raise DamagedPublication(error.table, error.detail) from error
     if before.version() != version:
-        raise Conflict(str(table), version + 1, f"version {before.version()} is there already")
+        raise Conflict(str(table), version + 1, f"version {before.version()} already exists")
     live = {file.path: file.size for file in live_files(before)}
     if not live:
         return False

@@ -35,7 +35,7 @@ def find_topic(entry: Entry, source: str, topic: str) -> PublishedTopic:
 
 
 def begin(entry: Entry, first: PublishedTopic) -> Entry:
-    """Add a topic and its hold; if the topic is there already, the entry stays as it is.
+    """Add a topic and its hold; if it is already there, the entry stays as it is.
 
     Raises:
         ArgumentRefused: the number of shards is out of its range.

@@ -99,7 +99,7 @@ class Run:
         process.lives += 1
 
     def _wake(self) -> None:
-        """Wake those whose time has come."""
+        """Wake the processes that are due."""
         now = time.monotonic()
         for process in self.processes:
             if process.wakes_at is not None and process.wakes_at <= now:

@@ -44,7 +44,7 @@ class Process(Holder):
     follower: Follower | None = None
 
     def live(self) -> None:
-        """Make calls until the order to stop is there."""
+        """Make calls until the order to stop arrives."""
         stop = Path(self.order["stop"])
         actions = self._actions()
         while not stop.exists():
