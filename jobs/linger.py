@@ -23,7 +23,7 @@ POLL_S = 0.5
 AGAIN_S = 30.0
 """How long to wait before retrying a collection that has stopped, if no message has arrived since."""
 MAINTAIN_S = 60.0
-"""How often what was sealed is validated, and its runs are merged."""
+"""How often sealed times are validated, and their runs merged."""
 _ARRIVE, _MAINTAIN = ("ingest", "seal"), ("validate", "compact")
 
 

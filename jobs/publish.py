@@ -112,7 +112,7 @@ def publish_collection(spark: SparkSession, settings: Settings, name: str, asked
 
 
 def check_target(settings: Settings, name: str, asked: Asked) -> None:
-    """Refuse a topic that the collection reads, also if it is given as a path.
+    """Refuse a topic that the collection reads, even if it is given as a path.
 
     Raises:
         ArgumentRefused: the collection reads it.

@@ -113,7 +113,7 @@ REPAIRABLE: dict[str, Callable[[Case], tuple[Path, bytes, bytes | None]]] = {
     "a checkpoint's marker is lost": _checkpoint_marker_lost,
     "the hint is damaged": _hint_damaged,
 }
-"""By its name, what damages a file, and returns it with its bytes before and after."""
+"""The kinds of damage, by name. Each returns the damaged file with its bytes before and after."""
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ def test_a_cut_that_nobody_has_read_back_needs_a_decision(lake: Lake) -> None:
     assert (report.frontier, report.updates) == (4, 2)
 
 
-def test_a_topic_that_was_recreated_is_published_anew_only_if_somebody_says_so(lake: Lake) -> None:
+def test_a_topic_that_was_recreated_is_published_again_only_on_request(lake: Lake) -> None:
     shutil.rmtree(lake.root / "out" / OUT)
     grow(lake, 2)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""How many requests an object store gets: few, and no more for an old collection than for a new one."""
+"""The number of requests to an object store is small, and the same for old and new collections."""
 
 from __future__ import annotations
 

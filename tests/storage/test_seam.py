@@ -27,7 +27,7 @@ EXCEPTIONS: dict[str, frozenset[str]] = {
     "topic/schema_registry.py": frozenset(
         {"import shutil", "exists", "mkdir", "open", "read_text", "replace", "rmtree", "write_text"}
     ),
-    # The schema and the truth, which lie next to a topic and never in it.
+    # The schema and the truth, which are next to a topic and never in it.
     "generator/truth.py": frozenset(
         {"is_file", "mkdir", "read_text", "read_table", "replace", "write_table", "write_text"}
     ),

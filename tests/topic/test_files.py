@@ -96,7 +96,7 @@ def test_an_offset_of_two_messages_is_refused_before_it_is_read(tmp_path: Path) 
     write_parquet(tmp_path, "a.parquet", partition=[0, 0], offset=[2, 5], value=[b"", b""])
     check_repeated(r"/0\.jsonl and in .*/a\.parquet")
     check_repeated(r"/0\.jsonl and in .*/a\.parquet", start=2)
-    assert planned(tmp_path, 3) == ((3, 6), None)  # the repeated offset lies before the start
+    assert planned(tmp_path, 3) == ((3, 6), None)  # the repeated offset is before the start
     write_offsets(tmp_path, 6, 7, 8, 7, name="000.jsonl")
     check_repeated(r"/000\.jsonl twice", start=3)
     assert FileTopic(tmp_path).end_offsets() == {0: 9, 1: 3}

@@ -180,7 +180,7 @@ class Catalog:
         return [self._upgraded(entry).name for entry in self.entries()]
 
     def others(self, names: Iterable[str]) -> dict[str, Entry | TidelakeError]:
-        """Return the collections with other names than these, by name; the error if one cannot be read.
+        """Return the collections whose names are not among these, by name; the error if one cannot be read.
 
         Args:
             names: those that the settings name.

@@ -22,7 +22,7 @@ from tidelake.store.layout import CollectionPaths, Store
 from tidelake.store.retry import ATTEMPTS_MAX
 
 EARLIER_NAMES_MAX = 64
-"""How many earlier names an entry remembers, for `tidelake history`."""
+"""Maximum number of earlier names that an entry remembers, for `tidelake history`."""
 
 
 def rename(store: Store, name: str, other: str) -> Entry:

@@ -90,7 +90,7 @@ class OverCount(Contradiction):
 REPEATED = "repeated with different contents"
 """With transactions: what a breach says of events."""
 TWO_VALUES = "keys with two values"
-"""How the detail of an envelope breach begins if no count can settle it."""
+"""The start of the detail of an envelope breach that no count can settle."""
 
 
 class EnvelopeBreach(Contradiction):

@@ -129,7 +129,7 @@ class SnapshotTorn(InvalidUsage):
     following: int
     collection: str
     fact = (
-        "time {time} lies after the snapshot at {snapshot}, which the connector abandoned before it had read "
+        "time {time} is after the snapshot at {snapshot}, which the connector abandoned before it had read "
         "'{collection}'; the next snapshot is at {following}"
     )
     hint = "read at {following} or later, or before {snapshot}"

@@ -86,7 +86,7 @@ class SnapshotRepeated(TopicGap):
 
 
 class TransactionWentBack(TopicGap):
-    """An END of an unknown transaction lies before ENDs that were read; the topic is read only up to it."""
+    """An END of an unknown transaction comes before ENDs that were read; the topic is read only up to it."""
 
     transaction: str
     lsn: int

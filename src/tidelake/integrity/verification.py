@@ -77,7 +77,7 @@ class Share:
     day: int
     """Days since 1970."""
     days: int
-    """How many days it takes, at least 1."""
+    """Number of days, at least 1."""
 
     def has(self, file: RunFile) -> bool:
         """Return whether a file is verified on this day."""

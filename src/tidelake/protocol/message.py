@@ -129,7 +129,7 @@ class Problems:
 
 
 class Updates:
-    """A batch of facts. How facts are batched has no meaning.
+    """A batch of facts. Batching has no meaning.
 
     A copy of an update in the batch is legal, and counted once. Two diffs for one `(data, time)` are legal here, too:
     they are a contradiction between facts, which the reader detects.

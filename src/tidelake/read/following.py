@@ -62,7 +62,7 @@ class Followed:
     rows_changed: int
     """Number of rows that came or went; with a key, number of keys whose row came, went or changed."""
     expected_rows: int | None
-    """How many rows have to be written; None if only writing shows it."""
+    """Number of rows to write; None if only writing shows it."""
     contents_added: int
     """The growth of the number of rows of the contents."""
     rows: DataFrame | None

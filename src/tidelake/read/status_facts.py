@@ -1,4 +1,4 @@
-"""The facts that the status of a collection consists of."""
+"""The facts in the status of a collection."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class StatusFacts:
     retired_topics: dict[str, dict[int, int]] = field(default_factory=dict)
     """The next offset of each partition of the topics that were read once, and that the settings no longer name."""
     rows_left: int = 0
-    """Append-only: how many rows have ever left the contents by retention."""
+    """Append-only: the number of rows that have ever left the contents by retention."""
     left_at: int | None = None
     """Append-only: the last time at which rows have left; None if none ever has."""
 

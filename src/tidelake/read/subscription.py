@@ -103,7 +103,7 @@ class Bounds:
             ArgumentRefused: one of them is out of its range.
         """
         if self.wait_s is not None and not (_is_number(self.wait_s) and 0 <= self.wait_s <= WAIT_S_MAX):
-            rule = "but must be between 0 and 31622400 seconds, or None to wait for ever"
+            rule = "but must be between 0 and 31622400 seconds, or None to wait forever"
             raise ArgumentRefused("wait_s", self.wait_s, rule, "give a number of seconds")
         if not (_is_number(self.poll_s) and 0.001 <= self.poll_s <= 86_400):
             raise ArgumentRefused("poll_s", self.poll_s, "but must be between 0.001 and 86400", "give a second or so")

@@ -269,8 +269,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake read NAME --where PREDICATE",),
     ),
     errors.QueryRefused: Entry(
-        "The query is not valid SQL, reads a table that is not a collection, or calls a function whose value something "
-        "else than the rows decides, such as the clock.",
+        "The query is not valid SQL, reads a table that is not a collection, or calls a function whose value depends "
+        "on more than the rows, such as on the clock.",
         "Correct the query: a SELECT over collections of the lake. Tidelake's guide about reading at a time says what "
         "it may contain.",
         ("tidelake sql QUERY",),

@@ -115,7 +115,7 @@ def canonical_uri(text: str) -> str:
     names = [segment for segment in segments if segment]
     for name in names:
         if name in (".", "..") or not _SEGMENT.fullmatch(name):
-            raise ValueError(f"has other characters than letters, digits and `._=+-` in the name {name!r}")
+            raise ValueError(f"has characters other than letters, digits and `._=+-` in the name {name!r}")
     return "/".join([f"{scheme.lower()}://{bucket}", *names])
 
 

@@ -415,7 +415,7 @@ class OpenTable:
         remember(self.path, self._followed.followed_by(version, digest, text))
 
     def _check_same_files(self, table: DeltaTable) -> None:
-        """Refuse to commit if delta-rs has read other files from the log than those that were verified.
+        """Refuse to commit if delta-rs has read files from the log that were not verified.
 
         Raises:
             DamagedLog: a checkpoint or an entry has changed since it was verified.

@@ -37,7 +37,7 @@ _UNSHOWN = ("Cc", "Cs")
 HOLDS_MAX = 1_000
 """Maximum number of holds of one collection: each commit to the handles writes all of them."""
 ENDED_MAX = 64
-"""How many ended capabilities an entry remembers, so that errors can say how they ended."""
+"""Maximum number of ended capabilities that an entry remembers, so that errors can say how they ended."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ _remote: dict[tuple[Location, object], _File] = {}
 """The indexes of files in object stores, for all topics of the process: reading a file again takes requests."""
 _REMOTE_MAX = 50_000
 _READERS = 16
-"""How many files of an object store are indexed at a time."""
+"""Maximum number of files of an object store that are indexed at a time."""
 
 
 class FileTopic:

@@ -85,7 +85,7 @@ class ValidateReport:
     contents_as_of: int | None = None
     """The time of the contents, if diffs are not summed."""
     rows_left: int = 0
-    """How many rows have left the contents by recorded retention at the times of the range."""
+    """Number of rows that have left the contents by recorded retention at the times of the range."""
     hash_mismatches: list[str] = field(default_factory=list)
     """Rows and times whose hash has changed since it was recorded; `mismatches` includes these."""
     readable_beyond_upper: int = 0
