@@ -117,7 +117,7 @@ def checks_of(names: Names, settings: CollectionSettings) -> list[AssetCheckKey]
 def build_checks(names: Names, settings: CollectionSettings) -> list[AssetChecksDefinition]:
     """Build the checks of a collection, and the compaction that waits for them.
 
-    The check of the compaction belongs to the contents, `current`: like all that is downstream of the collection, it is
+    The check of the compaction belongs to the contents, `current`: like everything downstream of the collection, it is
     stopped by a blocking check.
     """
     key = names.collection(settings.name)

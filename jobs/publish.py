@@ -33,7 +33,7 @@ class Asked:
     """A request by a person or by the settings."""
 
     to: str
-    """The name of a topic or, for files, also the path or the URI of a folder."""
+    """The name of a topic; for files, also the path or the URI of a folder."""
     kafka: bool = False
     confluent: bool = False
     published_from: int | None = None

@@ -1,6 +1,6 @@
 """The sensor that observes all topics, and starts a tick when they have new messages, without waiting for the schedule.
 
-Its cursor remembers, for each collection, the ends for which a tick was requested, and since when messages have
+Its cursor remembers, for each collection, the ends for which a tick was requested, and from when messages have
 been waiting.
 """
 

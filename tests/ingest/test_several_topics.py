@@ -145,7 +145,7 @@ def test_a_topic_is_added_and_another_retired_while_the_stream_goes_on(tmp_path:
     assert {each.fate for each in fate.statements} == {"published"}
     (unread,) = open_lake(lake.file).collection(NAME).trace("a", 0, 3)
     assert unread.kind == "not_read"
-    lake.read_from("b", "a")  # it is read on from where it was
+    lake.read_from("b", "a")  # ingest continues where it stopped
     assert lake.ingest().updates_late == 1
     assert lake.status.retired_topics == {}
 

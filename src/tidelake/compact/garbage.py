@@ -107,7 +107,7 @@ def collect_garbage(
     if not dry_run:
         catalog.divide()
     elif not is_divided(OpenTable(store.catalog)):
-        why = "an earlier version may be writing to it; `tidelake upgrade` brings it over"
+        why = "an earlier version may be writing to it; `tidelake upgrade` upgrades it"
         garbage.items.append(Item("earlier_format", "", "catalog", False, why))
         return garbage
     collector = _Collector(store, frozenset(named), dry_run, retention_s, garbage)

@@ -79,8 +79,8 @@ class PublishedTopicBehind(PublishedTopicError):
     frontier: int
     since: Iterable[Time]
     fact = (
-        "'{topic}' states everything before time {frontier}, but since of '{collection}' is {since:frontier}: the times "
-        "between were forgotten"
+        "'{topic}' states everything before time {frontier}, but since of '{collection}' is {since:frontier}: the "
+        "times between were forgotten"
     )
     hint = "publish to a new topic, and do not release the hold of a published topic"
 

@@ -229,7 +229,7 @@ class Lake(OpenedStore):
         return read_orphaned(Store(self.settings.store), self._names)
 
     def history(self, name: str, limit: int | None = None, kinds: Sequence[str] = ()) -> History:
-        """Return the history of a collection of the store, also if it is orphaned or was dropped. Starts no JVM.
+        """Return the history of a collection of the store, even if it is orphaned or was dropped. Starts no JVM.
 
         Args:
             name: its name; the settings do not have to name it.

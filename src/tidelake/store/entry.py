@@ -28,7 +28,7 @@ class Sighting(BaseModel):
 
 
 class Hold(BaseModel):
-    """A reader's side of a capability: who may use it, and until when."""
+    """A reader's side of a capability: its user and its end."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
