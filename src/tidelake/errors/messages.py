@@ -88,7 +88,7 @@ class OverCount(Contradiction):
 
 
 REPEATED = "repeated with different contents"
-"""With transactions: what a breach says of events."""
+"""With transactions: the start of a breach's detail about events."""
 TWO_VALUES = "keys with two values"
 """The start of the detail of an envelope breach that no count can settle."""
 

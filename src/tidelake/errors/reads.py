@@ -98,7 +98,7 @@ class TimelinesDiffer(InvalidUsage):
         "'{first}' is on the timeline {first_timeline:line}, and '{second}' on {second_timeline:line}: no time means "
         "the same to both"
     )
-    hint = "read them apart, or give both the same `timeline` if their sources state the same times"
+    hint = "read them separately, or give both the same `timeline` if their sources state the same times"
 
 
 class CollectionLags(InvalidUsage):

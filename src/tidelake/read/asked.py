@@ -1,4 +1,4 @@
-"""Checks what a read asks for: what cannot be answered is refused before any engine starts. Needs no JVM."""
+"""Checks the arguments of a read: if it cannot be answered, it is refused before any engine starts. Needs no JVM."""
 
 from __future__ import annotations
 

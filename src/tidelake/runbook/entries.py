@@ -77,7 +77,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.TopicChanged: Entry(
         "The topic was deleted and created again, truncated, or restored from an older copy; or the settings name "
-        "another topic than before.",
+        "a different topic than before.",
         "Correct the topic or its name. If the new topic is the right one, accept it; what was not read before is "
         "lost.",
         (_STATUS, "tidelake resolve topic NAME --topic TOPIC --reason …"),
@@ -90,8 +90,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:OFFSET --reason …"),
     ),
     errors.SnapshotUnfinished: Entry(
-        "The connector was killed in the middle of a snapshot. When it began another one, the table had no rows any "
-        "more; or it was configured to continue without a snapshot, so the missing rows are unknown.",
+        "The connector was killed in the middle of a snapshot. When it began another one, the table no longer had "
+        "rows; or it was configured to continue without a snapshot, so the missing rows are unknown.",
         "If the table was empty, discard the abandoned snapshot with the count 0. Otherwise let the connector take a "
         "snapshot again: the abandoned snapshot is then discarded.",
         (_STATUS, "tidelake resolve count NAME --time LSN --count 0 --reason …"),
@@ -276,7 +276,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake sql QUERY",),
     ),
     errors.EngineRefused: Entry(
-        "DuckDB does not know what the rows of this collection mean, or Spark was not asked for.",
+        "DuckDB does not know what the rows of this collection mean, or Spark was not requested.",
         "Read the collection with Spark.",
         ("tidelake read NAME --engine spark",),
     ),
@@ -424,7 +424,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     # A commit did not happen, or perhaps did.
     errors.Conflict: Entry(
-        "Another process committed to the same table in the meantime. Steps try again by themselves, so the table "
+        "Another process committed to the same table in the meantime. Steps retry on their own, so the table "
         "must be very busy if this error remains.",
         "Run the step again. If it recurs, find out which other processes write to the collection.",
         (_STATUS,),
@@ -485,7 +485,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.StoreUnreachable: Entry(
         "The network or the object store is down or overloaded, or the endpoint is wrong.",
-        "Nothing is lost: each commit is there or not, and the next run finds out. Check the network, then `endpoint`, "
+        "Nothing is lost: each commit either exists or does not, and the next run finds out. Check the network, then `endpoint`, "
         "`allow_http` and `ca_file` in the `s3:` block.",
         (_STATUS, _DOCTOR),
     ),

@@ -124,7 +124,7 @@ def find(entry: Entry, token: Token) -> tuple[Capability, Hold]:
     Raises:
         CapabilityForeign: it belongs to another collection.
         CapabilityExpired, CapabilityDropped: it has ended.
-        CapabilityUnknown: there is no such hold, and none that ended lately.
+        CapabilityUnknown: there is no such hold, and none that ended recently.
         CapabilityTaken: another holder has taken it over.
     """
     if token.collection_id != entry.id:
