@@ -1,7 +1,8 @@
 """Publishes a collection to a topic: states what the topic lacks, then lets the hold follow what the topic has.
 
 Everything that is stated follows from the collection, the time from which it is published, and its columns. So any
-number of publishers may state the same facts, die at any moment, and state them again. See docs/decisions/publishing.md.
+number of publishers may state the same facts, die at any moment, and state them again. See
+docs/decisions/publishing.md.
 """
 
 from __future__ import annotations

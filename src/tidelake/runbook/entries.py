@@ -485,8 +485,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.StoreUnreachable: Entry(
         "The network or the object store is down or overloaded, or the endpoint is wrong.",
-        "Nothing is lost: each commit either exists or does not, and the next run finds out. Check the network, then `endpoint`, "
-        "`allow_http` and `ca_file` in the `s3:` block.",
+        "Nothing is lost: each commit either exists or does not, and the next run finds out. Check the network, then "
+        "`endpoint`, `allow_http` and `ca_file` in the `s3:` block.",
         (_STATUS, _DOCTOR),
     ),
     errors.BucketMissing: Entry(
