@@ -2,7 +2,7 @@
 
 Format 2 comes with markers (`acknowledged`), digests and sweep floors, which earlier releases neither write nor check.
 Earlier releases do not check the format either, but they refuse a table with `delta.setTransactionRetentionDuration`.
-Formats 3 and 4 are the catalog's alone. Format 3 has publications, which earlier releases would mistake for collections;
+Formats 3 and 4 are the catalog's alone. Format 3 has publications, which earlier releases would take as collections;
 in format 4, names and collections have logs of their own. Format 5 is for the handles of collections that were ever
 held, renamed or dropped, and for updates from which rows have left by retention, which earlier releases do not know.
 Earlier releases refuse the later format. See docs/decisions/format.md.
