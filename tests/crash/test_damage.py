@@ -26,7 +26,7 @@ EVERYDAY_CASES, SWEEP_CASES = 25, 25
 """For each of the twelve collections; ten seeds of a sweep are 3,000 cases."""
 GOES_ON_EVERY = 12
 READS_AGAIN_EVERY = 10
-"""In which everyday cases Spark reads contents again even if nothing that the read depends on has changed."""
+"""The everyday cases in which Spark reads contents again even if nothing that the read depends on has changed."""
 _NEIGHBOURS = dict(zip(COLLECTIONS, [*list(COLLECTIONS)[1:], next(iter(COLLECTIONS))], strict=True))
 _GROWING = ("status bytes", "status runs")
 """After a tick, these answers depend on how its rows were distributed."""

@@ -205,7 +205,7 @@ def test_only_errors_about_the_table_replace_the_report(
     assert sealed.settings.data_docs.exists() == is_told
 
 
-def test_what_follows_an_interrupt_is_not_about_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_after_an_interrupt_are_not_about_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     error = PySparkException("the job was cancelled")
     assert is_about_the_table(error)
     monkeypatch.setattr("jobs.pages.is_interrupted", lambda: True)

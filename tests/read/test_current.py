@@ -159,7 +159,7 @@ def test_a_name_that_passes_to_another_collection_is_one_overwriting_commit_in_t
     assert DeltaTable(path).version() == version + 1
 
 
-def test_between_the_binding_and_the_commit_the_table_is_not_taken_for_the_new_collections(lake: Lake) -> None:
+def test_between_the_binding_and_the_commit_the_table_is_not_mistaken_for_the_new_collections(lake: Lake) -> None:
     lake.catalog.rename(NAME, "old_prices")
     lake.catalog.open_or_create(lake.settings.collection(NAME).spec())  # a job would refuse the earlier name
     lake.run()

@@ -171,7 +171,7 @@ def test_a_table_that_another_engine_wrote_to_is_rebuilt_and_the_report_names_th
     assert prices(lake) == {1: 10, 2: 20, 3: 30}
 
 
-def test_what_another_engine_compacted_is_followed(lake: Lake) -> None:
+def test_a_table_that_another_engine_compacted_is_followed(lake: Lake) -> None:
     published(lake)
     DeltaTable(str(table_of(lake.collection))).optimize.compact()
     lake.send(updates(((1, 11), 2, 1)), progress([2], [3], {2: 1}))

@@ -127,7 +127,7 @@ def test_a_link_to_nothing_is_named_in_the_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["0.jsonl", "1.jsonl.gz", "a.parquet", "notes.txt"])
-def test_what_is_not_a_regular_file_is_refused_and_never_opened(tmp_path: Path, name: str) -> None:
+def test_a_pipe_a_socket_or_a_device_is_refused_and_never_opened(tmp_path: Path, name: str) -> None:
     write_offsets(tmp_path, 0, partition=7)
     os.mkfifo(tmp_path / name)  # opening a pipe would wait forever for a writer
     check_refused(tmp_path, "is a pipe, a socket or a device, not a file", name)

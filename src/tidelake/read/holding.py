@@ -231,7 +231,7 @@ class HeldTime:
     bytes: int
     """The size of these rows: whole files, and a share of the files that have other rows as well."""
     pinned_seq: int | None = None
-    """From which `seq` of `updates/` on it keeps the files of all versions; None if it pins no files."""
+    """The `seq` of `updates/` from which on it keeps the files of all versions; None if it pins no files."""
     pinned_bytes: int = 0
     """The size of the files that are no longer in any version, but stay because of the pin."""
 

@@ -1,4 +1,4 @@
-"""Which predicates a read accepts: expressions over the columns of the contents, and nothing else.
+"""Checks the predicate of a read: it accepts expressions over the columns of the contents, and nothing else.
 
 A read AS OF a time gives the same rows whenever it is repeated. So a predicate must not see a clock, a random number, a
 session, a file or a table, and must not call user-defined functions.
