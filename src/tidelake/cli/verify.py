@@ -12,6 +12,7 @@ from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument
 from tidelake.cli.progress import shows_progress, working
 from tidelake.cli.render import print_json, print_rows, say
+from tidelake.read.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,7 +109,8 @@ def _show(name: str, result: Verification) -> None:
     if result.damages:
         print_rows(f"{name}: damaged", _COLUMNS, _rows(result.damages))
     say(
-        f"{name}: {result.tables} tables, {result.files:,} files with {result.bytes:,} bytes in total, "
+        f"{name}: {counted(result.tables, 'table')}, {counted(result.files, 'file')} with "
+        f"{counted(result.bytes, 'byte')} in total, "
         f"{len(result.damages) or 'none'} damaged"
     )
 
