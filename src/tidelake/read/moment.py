@@ -173,8 +173,8 @@ def _member(collection: Collection, time: int | Literal["latest"], not_before: i
     """
     if not collection.entry.tables_made and not is_table(collection.paths.updates):
         needed = max(not_before or 0, 0 if time == "latest" else time)
-        mints = collection.entry.mints_times
-        raise CollectionLags(collection.name, *(MintedTime(at) if mints else at for at in (needed, 0)), [])
+        shown = MintedTime if collection.entry.mints_times else int
+        raise CollectionLags(collection.name, shown(needed), shown(0), [])
     table = OpenTable(collection.paths.updates)
     return Member(collection, table, *collection.readable_range(table))
 
