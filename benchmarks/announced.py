@@ -30,7 +30,8 @@ def measure_announced(bench: Bench, records: int) -> Samples:
         folder = made / str(number)
         if not folder.exists():
             write_events(bench.spark, folder, number * records, records, 1_000_000, _IN_TRANSACTION)
-            write_ends(announced.topic(_MARKS) / "0.jsonl", _TABLE, number * records, records, _IN_TRANSACTION)
+            marks = announced.topic(_MARKS) / f"{number:05d}.parquet"
+            write_ends(marks, _TABLE, number * records, records, _IN_TRANSACTION)
         return sorted(folder.iterdir())
 
     def tick(lake: Lake, number: int) -> Measured:

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -142,15 +144,22 @@ def write_events(
 
 
 def write_ends(file: Path, table: str, first: int, records: int, in_transaction: int) -> None:
-    """Append the ENDs of the transactions of some events; `write_events` explains the arguments."""
-    lines = []
-    for number in range(first // in_transaction, (first + records) // in_transaction):
-        counts = [{"data_collection": table, "event_count": in_transaction}]
-        end = {"status": "END", "id": f"{number}:{(number + 1) * in_transaction * 64 - 1}", "ts_ms": 1_795_285_967_378}
-        value = end | {"event_count": in_transaction, "data_collections": counts}
-        lines.append(json.dumps({"offset": number, "timestamp_ms": 1_795_285_968_000, "value": value}))
-    with file.open("a", encoding="utf-8") as out:
-        out.writelines(f"{line}\n" for line in lines)
+    """Write the ENDs of the transactions of some events as a topic file; `write_events` explains the arguments."""
+    numbers = range(first // in_transaction, (first + records) // in_transaction)
+    counts = [{"data_collection": table, "event_count": in_transaction}]
+    ends = [
+        {"status": "END", "id": f"{number}:{(number + 1) * in_transaction * 64 - 1}", "ts_ms": 1_795_285_967_378}
+        | {"event_count": in_transaction, "data_collections": counts}
+        for number in numbers
+    ]
+    columns = {
+        "key": pa.nulls(len(ends), pa.binary()),
+        "value": pa.array([json.dumps(end).encode() for end in ends], pa.binary()),
+        "partition": pa.array([0] * len(ends), pa.int32()),
+        "offset": pa.array(numbers, pa.int64()),
+        "timestamp": pa.array([1_795_285_968_000_000] * len(ends), pa.timestamp("us", "UTC")),
+    }
+    pq.write_table(pa.table(columns), file)
 
 
 def parse_events(spark: SparkSession, files: list[Path]) -> DataFrame:

@@ -21,7 +21,7 @@ from tidelake.errors import (
     PublishedTopicRecreated,
     SinceError,
 )
-from tidelake.publish.evidence import ID_HEADER, SHARDS_HEADER
+from tidelake.publish.marked import ID_HEADER, SHARDS_HEADER
 from tidelake.publish.messages import statements
 from tidelake.store import published_topics
 

@@ -23,7 +23,7 @@ from tests.stops import stop_at
 from tests.sweeps import seeds
 from tidelake.errors import BagRefused, KeysInError
 from tidelake.model.positioned import contents
-from tidelake.read import following, published_files
+from tidelake.read import following, matching, published_files
 from tidelake.read.current import CONTENTS_AT_UPPER, CurrentReport, Wanted, update_current
 from tidelake.read.publication import publication_of
 from tidelake.store.entry import Collection
@@ -82,7 +82,7 @@ def test_published_tables_of_generated_streams_are_the_model_after_every_tick(
 ) -> None:
     rng = Random(f"{form}/{seed}/{stream}")
     monkeypatch.setattr(following, "CHANGED_ROWS_FOLLOWED", rng.choice((2, 1_000)))
-    monkeypatch.setattr(following, "_HELD_ROWS_MAX", rng.choice((0, 1_000)))
+    monkeypatch.setattr(matching, "HELD_ROWS_MAX", rng.choice((0, 1_000)))
     monkeypatch.setattr(published_files, "SMALL_FILES_MAX", rng.choice((2, 4, 16)))
     check_stream(tmp_path, interpreted, form, rng, (60, 10))
 
@@ -204,6 +204,27 @@ def test_a_table_with_many_small_files_merges_them_and_a_much_changed_table_is_r
     lake.send(updates(((1, 11), 2, 1), ((2, 21), 2, 1)), progress([2], [3], {2: 2}))
     lake.run()
     assert published(lake).reason == "2 rows have changed, of 3"
+
+
+def test_a_deleted_key_leaves_the_table_and_a_key_that_it_never_had_changes_nothing(lake: Lake) -> None:
+    published(lake)
+    lake.send(updates(((1, 10), 2, -1), ((7, 70), 2, -1), ((2, 20), 2, 1)), progress([2], [3], {2: 3}))
+    lake.run()
+    report = published(lake)
+    assert (report.how, report.rows, report.contents_rows, report.rows_rewritten) == ("followed", 2, 2, 1)
+    assert prices(lake) == {2: 20, 3: 30}
+
+
+def test_a_source_that_states_most_rows_again_unchanged_rewrites_no_file(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published(lake)
+    first = files_of(lake)
+    monkeypatch.setattr(following, "CHANGED_ROWS_FOLLOWED", 1)
+    lake.send(updates(((1, 10), 2, 1), ((2, 20), 2, 1)), progress([2], [3], {2: 2}))
+    lake.run()
+    report = published(lake)
+    assert (report.how, report.as_of, report.rows_changed, files_of(lake)) == ("followed", 2, 0, first)
 
 
 def test_a_bag_repeats_rows_and_refuses_negative_ones(tmp_path: Path, spark: SparkSession) -> None:

@@ -67,7 +67,7 @@ def test_a_collection_that_another_process_is_creating_only_lags(tmp_path: Path)
         on_reach(None)
         for time in ("latest", 3):
             try:
-                lake.at(time, "orders")  # type: ignore[arg-type]
+                lake.at(time, "orders")
             except (UnknownCollection, CollectionLags) as error:
                 seen[type(error).__name__] += 1
         on_reach(read)

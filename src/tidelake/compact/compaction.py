@@ -32,7 +32,7 @@ from tidelake.store.entry import Collection, Entry
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_run
 from tidelake.store.holds import beats_of, clock_slack_ms, observe
-from tidelake.store.layout import TIME, new_run
+from tidelake.store.layout import MERGE_RUN, TIME, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import read_files, verify_runs, write_updates
 from tidelake.store.sealed_at import last_sealed_by
@@ -264,7 +264,7 @@ def _merge(
     sealed = rows if closed else rows.where(F.col(TIME) < upper)
     through, others = _last_forgotten(since, closed, upper), _others(table, chosen)
     merged = form.merged(sealed, through, others)
-    name = new_run("merge", table.seq)
+    name = new_run(MERGE_RUN.rstrip("-"), table.seq)
     ordered = merged.repartitionByRange(partitions, TIME).sortWithinPartitions(TIME)
     split_by = []
     if form.makes_base and through >= 0 and takes_all(through, others):

@@ -92,6 +92,15 @@ class Form(Protocol):
         """
         raise AssertionError("the contents of this form have no key")
 
+    def newest_states(self, rows: DataFrame) -> DataFrame | None:
+        """Return what the rows of a range of times leave their keys with; None if that depends on earlier rows.
+
+        In:  the data's columns, _time, _diff: all rows of the range.
+        Out: the key's columns (unique together), _row struct (the data's columns; null if the key no longer has a row).
+        Cost: one exchange of at most one row for each key and task.
+        """
+        return None
+
     def suspect_times(self, unsealed: DataFrame) -> DataFrame | None:
         """Find the times (_time, unique) at which a key may break the envelope; None if there are no keys."""
         return None

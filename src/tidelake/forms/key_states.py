@@ -69,6 +69,18 @@ def states_by_time(rows: DataFrame, key: Sequence[str], data: Sequence[str], aft
     )
 
 
+def newest_states(rows: DataFrame, key: Sequence[str], data: Sequence[str]) -> DataFrame:
+    """Return the last state of keys whose newest row decides; see `states_by_time`.
+
+    In:  the data's columns, _time, _diff.
+    Out: the key's columns (unique together), _row struct (null if the key has no row).
+    Cost: one exchange of at most one row for each key and task.
+    """
+    value = F.when(F.col(DIFF) > 0, whole(data))
+    rank = F.struct(F.col(TIME), F.col(DIFF) > 0)
+    return rows.groupBy(*_quoted(key)).agg(F.max_by(value, rank).alias(ROW))
+
+
 def updates_of_states(states: DataFrame, key: Sequence[str], after: int) -> DataFrame:
     """Turn states into updates of rows: the old row is removed and the new row added. Equal rows give no update.
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from tidelake.forms.base import rows_without
 from tidelake.forms.form import Form, RowFilter, takes_all
-from tidelake.forms.key_states import Range, rows_of_keys, states_by_time
+from tidelake.forms.key_states import Range, newest_states, rows_of_keys, states_by_time
 from tidelake.schema.change_events import Interval
 from tidelake.schema.columns import column_types
 from tidelake.spark.equality import fingerprint
@@ -60,6 +60,10 @@ class KeyedForm(Form):
         touched = rows.between.select(*(f"`{name}`" for name in self.key))
         earlier = rows_of_keys(rows.earlier(touched), touched, self.key, self.nullable, rows.few)
         return states_by_time(rows.between.unionByName(earlier), self.key, self.data, rows.after)
+
+    def newest_states(self, rows: DataFrame) -> DataFrame:
+        """Take the newest row of each key: it alone decides; see `Form.newest_states`."""
+        return newest_states(rows, self.key, self.data)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
         """Keep the newest row of each key at or before `through`, and all rows after `through`."""

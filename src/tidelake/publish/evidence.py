@@ -1,7 +1,8 @@
 """Finds out what a topic states: reads its progress statements back, from where the last reader left off.
 
 A publisher writes a statement only once the updates that it covers, of the shards named in its headers, are durable. So
-what is stated for every shard is in the topic, no matter who wrote it. Only progress statements are decoded.
+what is stated for every shard is in the topic, no matter who wrote it. Only progress statements, which have a header
+of their own, are decoded.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from tidelake.codec.avro import AvroCodec
 from tidelake.errors import (
@@ -27,14 +27,14 @@ from tidelake.protocol.intervals import Interval, merge_intervals
 from tidelake.protocol.ledger.ledger import Ledger
 from tidelake.protocol.message import Progress
 from tidelake.protocol.order import INT64_MAX
+from tidelake.publish.marked import marked_messages
 from tidelake.publish.messages import confluent_header
 from tidelake.publish.target import Target
 from tidelake.store.entry import PublishedTopic
+from tidelake.topic.topic import OffsetRange, Topic
 
-ID_HEADER, SHARDS_HEADER = "tidelake.published", "tidelake.shards"
 _END = INT64_MAX + 1
 """The end of an interval that closes the stream: after every time."""
-_PROGRESS_BRANCH = b"\x02"
 _ALL_OFFSETS = 2**62
 
 
@@ -114,8 +114,7 @@ def read_evidence(
         PublishedTopicForeign: somebody else wrote to it.
         PublishedTopicContradicts: its statements contradict each other.
 
-    Cost: one pass over the messages since the statement before the frontier, of which only progress statements are
-    decoded.
+    Cost: the headers of the messages since the statement before the frontier, and the progress statements among them.
     """
     name = published.topic
     _check_same(collection, published, target)
@@ -136,7 +135,7 @@ def read_evidence(
     wanted, gaps = topic.plan(starts, _ALL_OFFSETS)
     for gap in gaps:
         raise PublishedTopicCut(collection, name, gap.partition, gap.from_offset, gap.to_offset)
-    stated = _statements(spark, collection, published, topic.read(spark, wanted)) if wanted.messages else []
+    stated = _statements(spark, collection, published, topic, wanted) if wanted.messages else []
     by_shard = _coverage(collection, published, stated)
     frontier = min(by_shard.values())
     offsets = {partition: end for partition, (_, end) in wanted.intervals.items()}
@@ -153,43 +152,27 @@ def _check_same(collection: str, published: PublishedTopic, target: Target) -> N
         raise PublishedTopicRecreated(collection, published.topic, "was deleted and recreated")
 
 
-def _statements(spark: SparkSession, collection: str, published: PublishedTopic, messages: DataFrame) -> list[Stated]:
-    """Return the progress statements among messages, in the order of partitions and offsets."""
+def _statements(
+    spark: SparkSession, collection: str, published: PublishedTopic, topic: Topic, wanted: OffsetRange
+) -> list[Stated]:
+    """Return the progress statements of a range, in the order of partitions and offsets."""
     header = confluent_header(published.schema_id)
-    start = header + _PROGRESS_BRANCH
-    rows = messages.select(
-        "partition",
-        "offset",
-        "value",
-        _header(ID_HEADER).eqNullSafe(published.id).alias("is_own"),
-        _header(SHARDS_HEADER).alias("shards"),
-        F.substring("value", 1, len(start)).eqNullSafe(F.lit(start)).alias("is_progress"),
-    )
-    place = F.struct("partition", "offset")
-    foreign = rows.where(~F.col("is_own")).agg(F.count(F.lit(1)).alias("number"), F.min(place).alias("first"))
-    found = foreign.collect()[0]
-    if found["number"]:
-        first = found["first"]
-        raise PublishedTopicForeign(collection, published.topic, first["partition"], first["offset"], found["number"])
+    foreign, marked = marked_messages(spark, topic, wanted, published.id)
+    if foreign is not None:
+        raise PublishedTopicForeign(collection, published.topic, foreign.partition, foreign.offset, foreign.number)
     codec, stated = AvroCodec(published.record_schema), []
-    own = rows.where("is_progress").select("partition", "offset", "value", "shards")
-    for row in own.toArrow().sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist():
+    for each in marked:
+        problem = f"offset {each.offset} of partition {each.partition} is not a statement of a publisher"
         try:
-            message = codec.decode(row["value"][len(header) :])
-            shards, of = shards_of(row["shards"] or "")
+            message = codec.decode((each.value or b"")[len(header) :])
+            shards, of = shards_of(each.shards)
         except (CodecError, MalformedMessage, ValueError) as error:
-            problem = f"offset {row['offset']} of partition {row['partition']} is not a statement of a publisher"
             raise PublishedTopicContradicts(collection, published.topic, problem) from error
-        assert isinstance(message, Progress)
+        if not isinstance(message, Progress):
+            raise PublishedTopicContradicts(collection, published.topic, problem)
         if not message.lower.is_empty:  # or else it covers nothing
-            stated.append(Stated(row["partition"], row["offset"], message, shards, of))
+            stated.append(Stated(each.partition, each.offset, message, shards, of))
     return stated
-
-
-def _header(name: str) -> Column:
-    """Return the first header of this name as text; null if there is none."""
-    matching = F.filter("headers", lambda header: header["key"] == name)
-    return F.get(matching, F.lit(0))["value"].cast("string")
 
 
 def _coverage(collection: str, published: PublishedTopic, stated: Sequence[Stated]) -> dict[int, int]:

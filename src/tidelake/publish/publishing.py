@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.catalog.catalog import Catalog
@@ -25,11 +25,14 @@ from tidelake.errors import (
     SinceError,
 )
 from tidelake.protocol.order import INT64_MAX
-from tidelake.publish.evidence import ID_HEADER, SHARDS_HEADER, Evidence, read_evidence, shards_text
-from tidelake.publish.messages import confluent_header, measure, messages_of, statements
+from tidelake.publish.distinct import Updates, distinct_rows
+from tidelake.publish.evidence import Evidence, read_evidence, shards_text
+from tidelake.publish.marked import ID_HEADER, SHARDS_HEADER
+from tidelake.publish.messages import confluent_header, statements
 from tidelake.publish.schema import column_names, record_schema_of_contents
 from tidelake.publish.target import Target
-from tidelake.read.asked import last_time
+from tidelake.publish.updates import write_updates
+from tidelake.read.asked import last_time, readable
 from tidelake.read.changes import changes
 from tidelake.read.snapshot import snapshot
 from tidelake.read.subscription import whole_times
@@ -321,7 +324,7 @@ class _Publisher:
         self.write(collection, None if is_empty else updates, start, through, closed and through >= last, shards)
         return True
 
-    def initial(self, collection: Collection, table: OpenTable, last: int) -> tuple[DataFrame | None, int]:
+    def initial(self, collection: Collection, table: OpenTable, last: int) -> tuple[Updates | None, int]:
         """Return the initial contents as updates at their time; if that is `since`, with the changes after it."""
         at, files = self.published.published_from, table.files()
         if collection.readable_range(table)[0] == (at,) and last > at:
@@ -329,27 +332,41 @@ class _Publisher:
         if not any(file.reach[0] <= at for file in files):
             return None, at
         found = snapshot(self.spark, collection, at, self.columns, skip_errors=self.published.skip_errors)
-        return found.contents.withColumn(TIME, F.lit(at).cast("bigint")), at
+        return Updates(str(table.path), found.contents.withColumn(TIME, F.lit(at).cast("bigint"))), at
 
-    def changes(self, collection: Collection, after: int | None, through: int) -> tuple[DataFrame, int]:
+    def changes(self, collection: Collection, after: int | None, through: int) -> tuple[Updates, int]:
         """Return the changes after a time, up to another one or up to the first key in error.
 
         None stands for the initial contents, at `since`, and the changes after them.
         """
         skips, first = self.published.skip_errors, self.published.published_from - 1 if after is None else after
         through = max(through, first + 1)
+        found = self.distinct(collection, after, through)
+        if found is not None:
+            return found, through
         try:
-            return changes(self.spark, collection, after, through, self.columns, skip_errors=skips).updates, through
+            updates = changes(self.spark, collection, after, through, self.columns, skip_errors=skips).updates
         except KeysInError as error:
             if not first < error.as_of - 1 < through:
                 raise
             through = error.as_of - 1
-        return changes(self.spark, collection, after, through, self.columns, skip_errors=skips).updates, through
+            updates = changes(self.spark, collection, after, through, self.columns, skip_errors=skips).updates
+        return Updates(str(collection.paths.updates), updates), through
+
+    def distinct(self, collection: Collection, after: int | None, through: int) -> Updates | None:
+        """Return the stored rows if they are the changes as they are; the arguments are those of `changes`."""
+        table = OpenTable(collection.paths.updates)
+        times = readable(collection, table)
+        times.range(after, through)
+        if {*column_names(record_schema_of_contents(collection.entry))} != {*self.columns}:
+            return None
+        first = times.since if after is None else after + 1
+        return distinct_rows(self.spark, collection, table, first, through, after is None)
 
     def write(
         self,
         collection: Collection,
-        updates: DataFrame | None,
+        updates: Updates | None,
         lower: int,
         through: int,
         closes: bool,
@@ -360,13 +377,10 @@ class _Publisher:
         partition = 0 if self.terms.shard is None else self.terms.shard
         counts: dict[int, int] = {}
         if updates is not None:
-            wanted = updates.select(*(f"`{name}`" for name in self.columns), TIME, DIFF)
-            kept, written = measure(messages_of(wanted, record, self.header, shards, of))
-            try:
-                counts = written.counts
-                self.target.write(kept.where(F.col("value").isNotNull()), written.bytes, own, partition)
-            finally:
-                kept.unpersist()
+            rows = updates.rows.select(*(f"`{name}`" for name in self.columns), TIME, DIFF)
+            chosen = replace(updates, rows=rows)
+            written = write_updates(chosen, record, self.header, shards, of, self.target, own, partition)
+            counts = written.counts
             self.report.messages += written.messages
             self.report.updates += sum(counts.values())
         reach("publish.after_updates")

@@ -44,6 +44,8 @@ class Target(Protocol):
     """`files` or `kafka`."""
     name: str
     """The name, path or URI under which the entry of a collection remembers the topic."""
+    takes_values: bool
+    """Whether messages that this process has are written by `write_few` more cheaply than as a frame."""
 
     def identify(self, creates: bool = False) -> str | None:
         """Return what distinguishes the topic from others of the same name; None if nothing does.
@@ -84,7 +86,7 @@ class Target(Protocol):
 class FileTarget:
     """A folder in the format of file topics. Each file is created under a name that nobody else can create."""
 
-    source = "files"
+    source, takes_values = "files", True
 
     def __init__(self, folder: Location, name: str) -> None:
         """Take the folder, and the name that the collection's entry remembers; nothing is read yet."""
@@ -164,7 +166,7 @@ class FileTarget:
 class KafkaTarget:
     """A topic of a Kafka cluster, which must exist."""
 
-    source = "kafka"
+    source, takes_values = "kafka", False
 
     def __init__(self, cluster: KafkaCluster, name: str) -> None:
         """Take the cluster and the topic's name; nothing is requested yet."""

@@ -132,6 +132,36 @@ def changes(
     )
 
 
+@dataclass(frozen=True)
+class NewestStates:
+    """The rows that the keys with a statement in a range of times are left with.
+
+    `states` has the key's columns (unique together) and `_row` struct, null if the key no longer has a row. The row may
+    be the same as before the range.
+    """
+
+    since: int
+    upper: int
+    states: DataFrame
+
+
+def newest_states(spark: SparkSession, collection: Collection, after: int, through: int) -> NewestStates | None:
+    """Read what the times after `after`, up to and including `through`, leave their keys with.
+
+    None if that depends on earlier rows, or the collection has no key: then `changes` tells.
+
+    Raises:
+        SinceError, UpperError, ArgumentRefused: as for `changes`.
+
+    Cost: the files with rows in the range, and one exchange of at most one row for each key and task.
+    """
+    table = OpenTable(collection.paths.updates)
+    times = readable(collection, table)
+    end = times.range(after, through)
+    states = form_of(collection.entry, table).newest_states(_Reads(spark, collection, table).rows(after, end))
+    return None if states is None else NewestStates(times.since, times.upper, states)
+
+
 def _updates(reads: _Reads, form: Form, after: int, through: int, skip_errors: bool) -> tuple[DataFrame, bool]:
     """Return the updates of a range, with all columns of the contents, and whether they are consolidated."""
     between = reads.rows(after, through)

@@ -65,7 +65,7 @@ class CurrentReport:
     reason: str | None = None
     """Why it was rebuilt; None if it was not."""
     rows_changed: int = 0
-    """Rows of the contents that came or went or, with a key, keys whose row did; 0 if the table was rebuilt."""
+    """Rows of the contents that came or went or, with a key, keys whose row did or was stated; 0 if it was rebuilt."""
     files_rewritten: int = 0
     """Files of the table that were replaced."""
     rows_rewritten: int = 0
@@ -277,8 +277,7 @@ class _Attempt:
             if self.shape != "diff" and rows != contents_rows:
                 staged.discard()
                 raise CannotFollow(f"it would have {rows} rows instead of {contents_rows}")
-            changes = found.found
-            return _Written(rows, contents_rows, changes.since, changes.upper, found.replaced, found.rows_changed)
+            return _Written(rows, contents_rows, found.since, found.upper, found.replaced, found.rows_changed)
 
     def _rebuild(self, staged: StagedRows) -> _Written:
         """Stage all rows of the contents."""

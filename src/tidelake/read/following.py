@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tidelake.errors import KeysInError, SinceError
-from tidelake.forms.sums import add_up
 from tidelake.plugins.envelope import form_of
-from tidelake.read.changes import Changes, changes
-from tidelake.read.copies import Shape, Shaped, counted_rows
+from tidelake.read.changes import changes, newest_states
+from tidelake.read.copies import Shape, Shaped
+from tidelake.read.matching import ByKey, ByNewest, ByRow, Matching
 from tidelake.read.published_files import (
     PATH,
     CannotFollow,
@@ -35,11 +35,10 @@ from tidelake.read.published_files import (
 )
 from tidelake.spark.conditions import all_of
 from tidelake.spark.equality import same_in
-from tidelake.store.base import LATER_ROWS_MAX
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
-from tidelake.store.layout import DIFF, TIME
+from tidelake.store.layout import DIFF
 from tidelake.store.published import PublishedFile
 from tidelake.store.runs import spark_schema
 
@@ -47,20 +46,18 @@ CHANGED_SHARE_MAX = 1 / 3
 """If a larger share of the rows has changed, writing all rows is cheaper than finding the changed ones."""
 CHANGED_ROWS_FOLLOWED = 1_000
 """If at most this many rows have changed, they are always applied, whatever their share."""
-_HELD_ROWS_MAX = 200_000
-"""Maximum number of whole changed rows that every task holds; if there are more, Spark sorts them."""
-_ROW = "_row"
-_WAS = "_was"
 
 
 @dataclass(frozen=True)
 class Followed:
     """The rows that replace the touched files."""
 
-    found: Changes
+    since: int
+    upper: int
+    """Since and upper of the collection when the changes were read."""
     replaced: Sequence[PublishedFile]
     rows_changed: int
-    """Number of rows that came or went; with a key, number of keys whose row came, went or changed."""
+    """Number of rows that came or went; with a key, number of keys whose row came, went or was stated."""
     expected_rows: int | None
     """Number of rows to write; None if only writing shows it."""
     contents_added: int
@@ -71,93 +68,14 @@ class Followed:
     """Refuses multiplicities that a bag cannot have, once the rows are written."""
 
 
-class _Matching(Protocol):
-    """How a row of the table is identified, and what replaces the rows that changed."""
+@dataclass(frozen=True)
+class _Net:
+    """The net changes of a range of times: at most one row for each value of `matching.on`."""
 
-    on: Sequence[str]
-    """The columns that identify a row."""
-    held_max: int
-    """Maximum number of changed rows that every task holds."""
-
-    def net(self, updates: DataFrame) -> DataFrame:
-        """Return the net change that the updates make: at most one row for each value of `on`."""
-
-    def totals(self) -> dict[str, Column]:
-        """Return sums over the net changes; `contents` is the growth of the contents."""
-
-    def after(
-        self, table: PublishedTable, net: DataFrame, scanned: DataFrame, touched: int, sums: dict[str, Any]
-    ) -> tuple[DataFrame, int | None, Shaped | None]:
-        """Return the rows that replace the changed ones, their number, and the check that may refuse them.
-
-        Args:
-            table: the table.
-            net: the net changes.
-            scanned: the rows of the table that they touch, and the path of each.
-            touched: how many these are.
-            sums: the values of `totals`.
-
-        Raises:
-            CannotFollow: the table does not have the rows that have changed.
-        """
-
-
-class _ByKey:
-    """Each key has one row."""
-
-    held_max = LATER_ROWS_MAX
-
-    def __init__(self, key: Sequence[str], names: Sequence[str]) -> None:
-        self.on, self._names = key, names
-
-    def net(self, updates: DataFrame) -> DataFrame:
-        """Out: the key's columns, _row struct (null if the key no longer has a row), _was (1 if it had one, else 0)."""
-        value = F.when(F.col(DIFF) > 0, F.struct(*(F.col(f"`{name}`") for name in self._names)))
-        newest = F.max_by(value, F.struct(F.col(TIME), F.col(DIFF) > 0)).alias(_ROW)
-        grouped = updates.groupBy(*(f"`{name}`" for name in self.on)).agg(newest, F.sum(DIFF).alias("_added"))
-        was = F.col(_ROW).isNotNull().cast("bigint") - F.col("_added")
-        counted = grouped.withColumn(_WAS, was).drop("_added")
-        return counted.where((F.col(_WAS) > 0) | F.col(_ROW).isNotNull())
-
-    def totals(self) -> dict[str, Column]:
-        """Count the keys that had a row, and those that have one now."""
-        now = F.count_if(F.col(_ROW).isNotNull())
-        return {"was": F.sum(_WAS), "now": now, "contents": now - F.sum(_WAS)}
-
-    def after(
-        self, table: PublishedTable, net: DataFrame, scanned: DataFrame, touched: int, sums: dict[str, Any]
-    ) -> tuple[DataFrame, int | None, Shaped | None]:
-        """Return the newest row of each key."""
-        if touched != sums["was"]:
-            raise CannotFollow(f"it has {touched} of the {sums['was']} rows whose keys have changed")
-        return net.where(F.col(_ROW).isNotNull()).select(f"{_ROW}.*"), sums["now"], None
-
-
-class _ByRow:
-    """Whole rows are compared, and their diffs are added up."""
-
-    held_max = _HELD_ROWS_MAX
-
-    def __init__(self, names: Sequence[str], shape: Shape) -> None:
-        self.on, self._shape = names, shape
-
-    def net(self, updates: DataFrame) -> DataFrame:
-        """Out: the data's columns, _diff, not 0."""
-        return add_up(updates.select(*(f"`{name}`" for name in self.on), DIFF), self.on)
-
-    def totals(self) -> dict[str, Column]:
-        """Add up the diffs."""
-        return {"contents": F.sum(F.col(DIFF).cast("decimal(38,0)"))}
-
-    def after(
-        self, table: PublishedTable, net: DataFrame, scanned: DataFrame, touched: int, sums: dict[str, Any]
-    ) -> tuple[DataFrame, int | None, Shaped | None]:
-        """Add the diffs of rows that the table has to those that came."""
-        rows = net
-        if touched:
-            rows = add_up(counted_rows(scanned, self.on, self._shape).unionByName(net), self.on)
-        shaped = Shaped(rows, self._shape)
-        return shaped.rows, None, shaped if self._shape == "bag" else None
+    matching: Matching
+    rows: DataFrame
+    since: int
+    upper: int
 
 
 @contextmanager
@@ -167,57 +85,112 @@ def follow(table: PublishedTable, collection: Collection, as_of: int, shape: Sha
     Raises:
         CannotFollow: the table has to be rebuilt.
 
-    Cost: `changes`; then one scan of the columns that identify a row, in the files whose statistics allow one of the
-    changed rows, unless none does. To write: the files with such a row, and small files if there are too many.
+    Cost: if the newest row of a key decides, the files with rows in the range of times, otherwise `changes`. Then one
+    scan of the columns that identify a row, in the files whose statistics allow one of the changed rows, unless none
+    does. To write: the files with such a row, and small files if there are too many.
     """
-    try:
-        found = changes(table.spark, collection, table.shown.as_of, as_of)
-    except SinceError as error:
-        raise CannotFollow(f"since is beyond time {table.shown.as_of}, which it shows") from error
-    except KeysInError as error:
-        raise CannotFollow(f"keys were in error after time {table.shown.as_of}, which it shows") from error
     form = form_of(collection.entry, OpenTable(collection.paths.updates))
     names = [field.name for field in form.fields]
     check_columns(table.schema, spark_schema(pa.schema(form.fields)), shape)
-    matching: _Matching = _ByKey(collection.entry.key, names) if shape == "key" else _ByRow(names, shape)
     with ExitStack() as held:
-        net = matching.net(found.updates).persist()
-        held.callback(net.unpersist)
-        schema = StructType([net.schema[name] for name in matching.on])
-        sums = {"changed": F.count("*"), **matching.totals(), **extent_aggregates(schema)}
-        row = net.agg(*(column.alias(name) for name, column in sums.items())).first()
-        assert row is not None
-        values = row.asDict()
-        changed = int(values["changed"])
+        net, values = _counted_net(table, collection, as_of, shape, names, held)
+        matching, changed = net.matching, values["changed"]
         reach("current.after_changes")
-        if changed > max(CHANGED_ROWS_FOLLOWED, CHANGED_SHARE_MAX * table.shown.rows):
-            raise CannotFollow(f"{changed:,} rows have changed, of {table.shown.rows:,}")
         if not changed:
-            yield Followed(found, (), 0, 0, 0, None)
+            yield Followed(net.since, net.upper, (), 0, 0, 0, None)
             return
-        extent = extent_of(schema, values)
+        extent = extent_of(_columns_of(net), values)
         near = [file for file in table.files if may_touch(file, extent)]
         is_few = changed <= matching.held_max
         columns = table.schema.names if shape == "diff" else matching.on
         read = table.read(near, columns, with_path=True)
-        scanned = _joined(read, net, matching.on, extent, is_few, "left_semi").persist()
+        scanned = _joined(read, net, extent, is_few, "left_semi").persist()
         held.callback(scanned.unpersist)
         by_path = {each[PATH]: each["count"] for each in scanned.groupBy(PATH).count().collect()} if near else {}
         touched = table.files_at(by_path)
+        rows_touched = sum(by_path.values())
         reach("current.after_scan")
         replaced = [*touched, *small_files_to_merge(table.files, touched)]
-        added, expected, shaped = matching.after(table, net, scanned, sum(by_path.values()), values)
-        rows = added
+        added = matching.replacement(net.rows, scanned, rows_touched, values)
+        rows, expected = added.rows, added.number
         if replaced:
             kept = table.read(replaced, table.schema.names)
             if touched:
-                kept = _joined(kept, net, matching.on, extent, is_few, "left_anti")
-            rows = kept.unionByName(added)
+                kept = _joined(kept, net, extent, is_few, "left_anti")
+            rows = kept.unionByName(added.rows)
             if expected is not None:
-                expected += sum(file.rows or 0 for file in replaced) - sum(by_path.values())
+                expected += sum(file.rows or 0 for file in replaced) - rows_touched
         size = sum(file.size for file in replaced) + changed * _bytes_a_row(table)
         rows = rows.coalesce(number_of_files(size, table.spark.sparkContext.defaultParallelism))
-        yield Followed(found, replaced, changed, expected, int(values["contents"] or 0), rows, shaped)
+        yield Followed(net.since, net.upper, replaced, changed, expected, added.contents_added, rows, added.shaped)
+
+
+def _counted_net(
+    table: PublishedTable, collection: Collection, as_of: int, shape: Shape, names: Sequence[str], held: ExitStack
+) -> tuple[_Net, dict[str, Any]]:
+    """Return the net changes, which stay in memory until `held` ends, and their number and sums.
+
+    If the newest statements of keys concern too many keys, `changes` tells how many rows are different.
+
+    Raises:
+        CannotFollow: there are too many.
+    """
+    most = max(CHANGED_ROWS_FOLLOWED, CHANGED_SHARE_MAX * table.shown.rows)
+    changed = 0
+    for find in (_newest, _changes) if shape == "key" else (_changes,):
+        net = find(table, collection, as_of, shape, names)
+        if net is None:
+            continue
+        rows = net.rows.persist()
+        held.callback(rows.unpersist)
+        sums = {"changed": F.count("*"), **net.matching.totals(), **extent_aggregates(_columns_of(net))}
+        row = rows.agg(*(column.alias(name) for name, column in sums.items())).first()
+        assert row is not None
+        values = row.asDict()
+        changed = int(values["changed"])
+        if changed <= most:
+            return replace(net, rows=rows), values
+    raise CannotFollow(f"{changed:,} rows have changed, of {table.shown.rows:,}")
+
+
+def _newest(
+    table: PublishedTable, collection: Collection, as_of: int, shape: Shape, names: Sequence[str]
+) -> _Net | None:
+    """Return the newest row of each key that has a statement since; None if it depends on earlier rows.
+
+    Raises:
+        CannotFollow: since is beyond the time of the table.
+    """
+    try:
+        found = newest_states(table.spark, collection, table.shown.as_of, as_of)
+    except SinceError as error:
+        raise _since_passed(table) from error
+    return None if found is None else _Net(ByNewest(collection.entry.key), found.states, found.since, found.upper)
+
+
+def _changes(table: PublishedTable, collection: Collection, as_of: int, shape: Shape, names: Sequence[str]) -> _Net:
+    """Return what is different since.
+
+    Raises:
+        CannotFollow: since is beyond the time of the table, or keys were in error.
+    """
+    try:
+        found = changes(table.spark, collection, table.shown.as_of, as_of)
+    except SinceError as error:
+        raise _since_passed(table) from error
+    except KeysInError as error:
+        raise CannotFollow(f"keys were in error after time {table.shown.as_of}, which it shows") from error
+    matching = ByKey(collection.entry.key, names) if shape == "key" else ByRow(names, shape)
+    return _Net(matching, matching.net(found.updates), found.since, found.upper)
+
+
+def _since_passed(table: PublishedTable) -> CannotFollow:
+    return CannotFollow(f"since is beyond time {table.shown.as_of}, which it shows")
+
+
+def _columns_of(net: _Net) -> StructType:
+    """Return the columns that identify a row."""
+    return StructType([net.rows.schema[name] for name in net.matching.on])
 
 
 def check_columns(published: StructType, columns: StructType, shape: Shape) -> None:
@@ -235,9 +208,10 @@ def check_columns(published: StructType, columns: StructType, shape: Shape) -> N
         raise CannotFollow(f"its columns are different: {', '.join(different)}")
 
 
-def _joined(rows: DataFrame, net: DataFrame, on: Sequence[str], extent: Extent, is_few: bool, how: str) -> DataFrame:
+def _joined(rows: DataFrame, net: _Net, extent: Extent, is_few: bool, how: str) -> DataFrame:
     """Return the rows that changed (`left_semi`), or the others (`left_anti`)."""
-    changed = net.select(*(f"`{name}`" for name in on))
+    on = net.matching.on
+    changed = net.rows.select(*(f"`{name}`" for name in on))
     required = [name for name in on if name in extent.without_nulls]
     same = [F.col(f"_rows.`{name}`") == F.col(f"_changed.`{name}`") for name in required]
     same += [same_in("_rows", "_changed", [name]) for name in on if name not in extent.without_nulls]

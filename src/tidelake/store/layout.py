@@ -42,6 +42,9 @@ EVENT_POSITION_SIZES = (2, 4)
 """Transactions: the sizes of positions that seal counts: commit position and number in the transaction, or, for a row
 of a snapshot, place in the log, 0, partition and offset. The second row of an event and a barrier have other sizes."""
 
+MERGE_RUN = "merge-"
+"""Prefix of the runs in `updates/` that merges wrote. If diffs are summed, none has two equal rows of one time."""
+
 PROOF_RUN = "proof-"
 """Prefix of the runs in `proofs/` that hold proofs. Other runs hold notes."""
 

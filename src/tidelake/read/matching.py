@@ -1,0 +1,149 @@
+"""What identifies a row of a published table, and what the changes of a range of times do to these rows.
+
+With a key, the newest row of each key replaces the one that the table has. Without a key, whole rows are compared, and
+their diffs are added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidelake.forms.key_states import ROW
+from tidelake.forms.sums import add_up
+from tidelake.read.copies import Shape, Shaped, counted_rows
+from tidelake.read.published_files import CannotFollow
+from tidelake.store.base import LATER_ROWS_MAX
+from tidelake.store.layout import DIFF, TIME
+
+HELD_ROWS_MAX = 200_000
+"""Maximum number of whole changed rows that every task holds; if there are more, Spark sorts them."""
+_WAS = "_was"
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """The rows that replace those that the changes touch."""
+
+    rows: DataFrame
+    number: int | None
+    """How many rows these are; None if only writing shows it."""
+    contents_added: int
+    """By how much the number of rows of the contents grows."""
+    shaped: Shaped | None = None
+    """Refuses multiplicities that a bag cannot have, once the rows are written."""
+
+
+class Matching(Protocol):
+    """What identifies a row of the table, and what becomes of the rows that changed."""
+
+    on: Sequence[str]
+    """The columns that identify a row."""
+
+    @property
+    def held_max(self) -> int:
+        """Maximum number of changed rows that every task holds."""
+
+    def totals(self) -> dict[str, Column]:
+        """Return sums over the net changes, for `replacement`."""
+
+    def replacement(self, net: DataFrame, scanned: DataFrame, touched: int, sums: Mapping[str, Any]) -> Replacement:
+        """Return the rows that replace the changed ones.
+
+        Args:
+            net: the net changes: at most one row for each value of `on`.
+            scanned: the rows of the table that they touch.
+            touched: how many these are.
+            sums: the values of `totals`, and the number of net changes as `changed`.
+
+        Raises:
+            CannotFollow: the table does not have the rows that have changed.
+        """
+
+
+class ByNewest:
+    """Each key has one row. The changes say what each key has now, and nothing of what it had."""
+
+    def __init__(self, key: Sequence[str]) -> None:
+        """Take the key's columns."""
+        self.on = key
+
+    @property
+    def held_max(self) -> int:
+        """Keys are small."""
+        return LATER_ROWS_MAX
+
+    def totals(self) -> dict[str, Column]:
+        """Count the keys that have a row now."""
+        return {"now": F.count_if(F.col(ROW).isNotNull())}
+
+    def replacement(self, net: DataFrame, scanned: DataFrame, touched: int, sums: Mapping[str, Any]) -> Replacement:
+        """Return the newest row of each key. In: the key's columns, _row struct (null if the key has none)."""
+        if touched > sums["changed"]:
+            raise CannotFollow(f"it has {touched} rows of {sums['changed']} keys")
+        newest = net.where(F.col(ROW).isNotNull()).select(f"{ROW}.*")
+        return Replacement(newest, sums["now"], sums["now"] - touched)
+
+
+class ByKey(ByNewest):
+    """Each key has one row. The changes say what each key has now, and whether it had a row."""
+
+    def __init__(self, key: Sequence[str], names: Sequence[str]) -> None:
+        """Take the key's columns, and those of the contents."""
+        super().__init__(key)
+        self._names = names
+
+    def net(self, updates: DataFrame) -> DataFrame:
+        """Return the net change that the updates make.
+
+        Out: the key's columns, _row struct (null if the key has no row any more), _was (1 if it had one, else 0).
+        """
+        value = F.when(F.col(DIFF) > 0, F.struct(*(F.col(f"`{name}`") for name in self._names)))
+        newest = F.max_by(value, F.struct(F.col(TIME), F.col(DIFF) > 0)).alias(ROW)
+        grouped = updates.groupBy(*(f"`{name}`" for name in self.on)).agg(newest, F.sum(DIFF).alias("_added"))
+        was = F.col(ROW).isNotNull().cast("bigint") - F.col("_added")
+        counted = grouped.withColumn(_WAS, was).drop("_added")
+        return counted.where((F.col(_WAS) > 0) | F.col(ROW).isNotNull())
+
+    def totals(self) -> dict[str, Column]:
+        """Count the keys that had a row, and those that have one now."""
+        return {"was": F.sum(_WAS), **super().totals()}
+
+    def replacement(self, net: DataFrame, scanned: DataFrame, touched: int, sums: Mapping[str, Any]) -> Replacement:
+        """Return the newest row of each key, if the table has the rows that these keys had."""
+        if touched != sums["was"]:
+            raise CannotFollow(f"it has {touched} of the {sums['was']} rows whose keys have changed")
+        return super().replacement(net, scanned, touched, sums)
+
+
+class ByRow:
+    """Whole rows are compared, and their diffs are added up."""
+
+    def __init__(self, names: Sequence[str], shape: Shape) -> None:
+        """Take the columns of the contents, and how the table shows multiplicities."""
+        self.on, self._shape = names, shape
+
+    @property
+    def held_max(self) -> int:
+        """Whole rows may be large."""
+        return HELD_ROWS_MAX
+
+    def net(self, updates: DataFrame) -> DataFrame:
+        """Return the net change that the updates make. Out: the data's columns, _diff, not 0."""
+        return add_up(updates.select(*(f"`{name}`" for name in self.on), DIFF), self.on)
+
+    def totals(self) -> dict[str, Column]:
+        """Add up the diffs."""
+        return {"contents": F.sum(F.col(DIFF).cast("decimal(38,0)"))}
+
+    def replacement(self, net: DataFrame, scanned: DataFrame, touched: int, sums: Mapping[str, Any]) -> Replacement:
+        """Add the diffs of rows that the table has to those that came."""
+        rows = net
+        if touched:
+            rows = add_up(counted_rows(scanned, self.on, self._shape).unionByName(net), self.on)
+        shaped = Shaped(rows, self._shape)
+        return Replacement(shaped.rows, None, int(sums["contents"] or 0), shaped if self._shape == "bag" else None)
