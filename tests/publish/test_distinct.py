@@ -1,4 +1,4 @@
-"""When stored rows are consolidated updates as they are."""
+"""Stored rows are published as they are only if a proof shows that they are consolidated updates."""
 
 from __future__ import annotations
 

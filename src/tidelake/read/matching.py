@@ -1,4 +1,4 @@
-"""What identifies a row of a published table, and what the changes of a range of times do to these rows.
+"""How a row of a published table is identified, and the effect of the changes of a range of times on these rows.
 
 With a key, the newest row of each key replaces the one that the table has. Without a key, whole rows are compared, and
 their diffs are added up.
@@ -31,15 +31,15 @@ class Replacement:
 
     rows: DataFrame
     number: int | None
-    """How many rows these are; None if only writing shows it."""
+    """The number of these rows; None if only writing shows it."""
     contents_added: int
-    """By how much the number of rows of the contents grows."""
+    """The growth of the number of rows of the contents."""
     shaped: Shaped | None = None
     """Refuses multiplicities that a bag cannot have, once the rows are written."""
 
 
 class Matching(Protocol):
-    """What identifies a row of the table, and what becomes of the rows that changed."""
+    """How a row of the table is identified, and what replaces the rows that changed."""
 
     on: Sequence[str]
     """The columns that identify a row."""
@@ -66,7 +66,7 @@ class Matching(Protocol):
 
 
 class ByNewest:
-    """Each key has one row. The changes say what each key has now, and nothing of what it had."""
+    """Each key has one row. The changes say what each key has now, and nothing about what it had."""
 
     def __init__(self, key: Sequence[str]) -> None:
         """Take the key's columns."""
@@ -100,7 +100,7 @@ class ByKey(ByNewest):
     def net(self, updates: DataFrame) -> DataFrame:
         """Return the net change that the updates make.
 
-        Out: the key's columns, _row struct (null if the key has no row any more), _was (1 if it had one, else 0).
+        Out: the key's columns, _row struct (null if the key no longer has a row), _was (1 if it had one, else 0).
         """
         value = F.when(F.col(DIFF) > 0, F.struct(*(F.col(f"`{name}`") for name in self._names)))
         newest = F.max_by(value, F.struct(F.col(TIME), F.col(DIFF) > 0)).alias(ROW)
