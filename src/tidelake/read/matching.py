@@ -1,4 +1,4 @@
-"""How a row of a published table is identified, and the effect of the changes of a range of times on these rows.
+"""The identity of the rows of a published table, and the effect of the changes of a range of times on them.
 
 With a key, the newest row of each key replaces the one that the table has. Without a key, whole rows are compared, and
 their diffs are added up.
