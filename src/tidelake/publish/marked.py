@@ -16,7 +16,7 @@ from tidelake.topic.topic import OffsetRange, Topic
 
 ID_HEADER, SHARDS_HEADER = "tidelake.published", "tidelake.shards"
 _RUNS_MAX = 50
-"""Up to this number of runs of statements are read one by one; if there are more, everything between is read as well."""
+"""Up to this number of runs of statements are read one by one; if there are more, all between them is read as well."""
 
 
 class Marked(NamedTuple):
