@@ -11,10 +11,13 @@ from pyspark.sql import SparkSession
 
 from tests.docs.conftest import one_session  # noqa: F401
 from tests.golden.shown import EXPECTED, Shown, go_on, unpack
+from tests.sweeps import swept
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_session")]
 
 COLLECTIONS: dict[str, dict[str, Any]] = json.loads(EXPECTED.read_text(encoding="utf-8"))["collections"]
+EVERYDAY = ("append_only", "upsert", "debezium", "raw_append_only_avro", "raw_upsert_json", "raw_debezium")
+"""Each family, with statements and with records, and each format of records."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +32,7 @@ def test_a_collection_of_an_earlier_version_is_read_with_the_same_results(untouc
     assert Shown(untouched, name, expected["folder"]).everything() == expected["before"]
 
 
-@pytest.mark.parametrize("name", COLLECTIONS)
+@pytest.mark.parametrize("name", swept(COLLECTIONS, EVERYDAY))
 def test_a_collection_of_an_earlier_version_continues_with_the_same_results(
     tmp_path: Path, spark: SparkSession, name: str
 ) -> None:
