@@ -62,7 +62,7 @@ def test_both_engines_agree_about_a_random_source(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "FAN_IN", 2)
-    check_source(tmp_path, spark, "every day", 24)
+    check_source(tmp_path, spark, "every day", 10)
 
 
 @pytest.mark.sweep

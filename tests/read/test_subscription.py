@@ -181,6 +181,7 @@ def check_source(root: Path, spark: SparkSession, seed: str, length: int) -> Non
     follower.check(expected)
 
 
+@pytest.mark.sweep
 def test_a_follower_of_positioned_statements_gets_each_time_once_and_whole(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

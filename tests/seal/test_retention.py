@@ -116,7 +116,6 @@ def test_a_row_that_is_stated_at_the_time_at_which_it_would_leave_stays_until_th
     assert not lake.validate(full=True).damaged
 
 
-@pytest.mark.everywhere
 def test_old_rows_leave_a_reclocked_collection_at_a_time_of_their_own(tmp_path: Path, spark: SparkSession) -> None:
     lake = records(tmp_path, spark)
     lake.put({"id": 1, "at": OLD}, {"id": 1, "at": OLD}, {"id": 2, "at": RECENT})
