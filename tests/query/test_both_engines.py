@@ -53,7 +53,7 @@ def check_source(root: Path, spark: SparkSession, seed: str, length: int) -> Non
     check_all(spark, table.collection, range(since, last + 1), rng, ["c1"], "id <> 'x'")
 
 
-@pytest.mark.parametrize("form", ["upsert", "debezium without a key"])
+@pytest.mark.parametrize("form", ["upsert"])
 def test_both_engines_agree_about_a_generated_stream(tmp_path: Path, spark: SparkSession, form: str) -> None:
     check_stream(tmp_path, spark, form, "every day", (24, 5))
 
