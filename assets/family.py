@@ -44,7 +44,7 @@ class Family:
 
     name: str
     statement: str
-    """What one statement in its topics means."""
+    """The meaning of a statement in its topics."""
     refusal: str
     """Which statements are refused although they can be decoded."""
 
@@ -186,7 +186,7 @@ def _copies_text(settings: CollectionSettings) -> str:
     if settings.key:
         return "Each key has one row. "
     if settings.bag:
-        return "A row is there as often as it occurs. "
+        return "A row appears once for each time that it occurs. "
     return "`_diff` says how many times a row occurs. "
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChangesSince:
-    """What has changed in a collection since an asset was last materialized."""
+    """The changes of a collection since an asset was last materialized."""
 
     after: int | None
     """The token of the last materialization; None if the updates begin with the contents AS OF `since`."""

@@ -7,7 +7,7 @@ from pydantic import Field
 
 
 class RunOptions(ConfigurableResource[None]):
-    """What a run does besides its job's steps."""
+    """Options of a run beyond its job's steps."""
 
     collections: list[str] = Field(default=[], description="Only these collections; if empty, all of the job's.")
     validate_all: bool = Field(

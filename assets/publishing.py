@@ -47,7 +47,7 @@ def build_published(names: Names, settings: CollectionSettings, shared: Attribut
             lake = lake_of(context.op_execution_context, names)
             own = lake.settings_of(settings.name).publish
             if own is None:
-                context.log.info("the settings do not name a topic any more")
+                context.log.info("the settings no longer name a topic")
                 return
             lake.open(settings.name)
             started = clock.monotonic()

@@ -1,4 +1,4 @@
-"""What all measurements share: the session, the meter, a folder for their data, and Tidelake stores in that folder."""
+"""The base of all measurements: the session, the meter, a folder for their data, and Tidelake stores in that folder."""
 
 from __future__ import annotations
 

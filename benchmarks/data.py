@@ -321,7 +321,7 @@ def write_ticks(spark: SparkSession, stream: Stream, folder: Path, topic: str, t
 def write_rows_of(spark: SparkSession, stream: Stream, updates: int, folder: Path) -> None:
     """Write the first `updates` updates of the ticks as two Parquet files in time order.
 
-    This is the least that has to be written for these updates.
+    This is the minimum that has to be written for these updates.
     """
     rows = spark.range(0, updates, 1, 2).select(F.col("id").alias("n")).select(F.expr(stream.change()).alias("u"))
     decoded = rows.select("u.data.*", F.col("u.time").alias("_time"), F.col("u.diff").alias("_diff"))

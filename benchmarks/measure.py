@@ -55,7 +55,7 @@ class Samples:
     series: dict[str, list[float]] = field(default_factory=dict)
     """Counts that were taken repeatedly, in order."""
     cut: str = ""
-    """What was left out because time ran out; empty if nothing was left out."""
+    """The measurements that were left out because time ran out."""
 
     def median(self, name: str, what: str = "seconds") -> float:
         """Return the median over the rounds; NaN for a contestant that was not measured."""

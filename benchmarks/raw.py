@@ -106,7 +106,7 @@ def write_events(
 ) -> None:
     """Write change events, numbered from `first`, as topic files with two partitions; an event has about 600 bytes.
 
-    Event `n` changes one of `keys` keys, and has offset `n div 2`. If `in_transaction` is given, so many events in turn
+    Event `n` changes one of `keys` keys, and has offset `n div 2`. With `in_transaction`, that many consecutive events
     belong to one transaction, whose END `write_ends` writes.
     """
     transaction, after = "'null'", "id * 64 - 64"

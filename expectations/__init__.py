@@ -1,1 +1,1 @@
-"""What must be true of every collection, as rules for Great Expectations; `checks` shows the results in Dagster."""
+"""Rules for Great Expectations that every collection must meet; `checks` shows the results in Dagster."""

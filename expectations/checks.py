@@ -117,7 +117,7 @@ def checks_of(names: Names, settings: CollectionSettings) -> list[AssetCheckKey]
 def build_checks(names: Names, settings: CollectionSettings) -> list[AssetChecksDefinition]:
     """Build the checks of a collection, and the compaction that waits for them.
 
-    The check of the compaction belongs to the contents, `current`: like all that is downstream of the collection, it is
+    The check of the compaction belongs to the contents, `current`: like everything downstream of the collection, it is
     stopped by a blocking check.
     """
     key = names.collection(settings.name)
@@ -323,14 +323,14 @@ def _stopped(context: OpExecutionContext, key: AssetKey) -> str | None:
 
 @dataclass(frozen=True)
 class _Validated:
-    """What a validation found: the verdicts, the numbers that checks show, and the evidence by check."""
+    """The result of a validation: the verdicts, the numbers that checks show, and the evidence by check."""
 
     verdicts: list[Verdict]
     status: "CollectionStatus"
     numbers: dict[str, Any]
     evidence: dict[str, list[str]]
     frame: "pd.DataFrame"
-    """What was judged; see `result_frame`."""
+    """The frame that was judged; see `result_frame`."""
     prefix: str
     """The prefix of the names of those numbers that depend on how much was validated."""
 

@@ -19,14 +19,14 @@ RESULTS_KEPT = 30
 
 @dataclass(frozen=True)
 class Notes:
-    """What the page of a result says in addition to the library's text."""
+    """The text that the page of a result has in addition to the library's."""
 
     decided: list[str] = field(default_factory=list)
     """A sentence for each time that was sealed by decision."""
     evidence: dict[str, list[str]] = field(default_factory=dict)
     """The evidence by check."""
     headline: list[str] = field(default_factory=list)
-    """What the page says first: whether the table can be used, and what it waits for."""
+    """The page's first lines: whether the table can be used, and what it waits for."""
     numbers: dict[str, str] = field(default_factory=dict)
     """The numbers below it, by name: since, upper, totals."""
 

@@ -136,7 +136,7 @@ def render_index(results: Sequence[Result]) -> str:
 
 
 def _by_severity(data_docs: Path, page: Path, text: str) -> str:
-    """Let the marks of a result follow the severity of what is not met: a result with only warnings has not failed."""
+    """Mark a result by the severity of its unmet expectations: a result with only warnings has not failed."""
     file = result_file(data_docs, page)
     if file is None:
         return text

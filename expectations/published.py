@@ -19,7 +19,7 @@ from tidelake.storage.location import Location
 _RESULTS = ".results/results.json"
 """The results in the index: reading each stored result for each new one would take hundreds of requests."""
 _WRITERS = 8
-"""How many files are copied at a time."""
+"""Maximum number of files that are copied at a time."""
 _ATTEMPTS_MAX = 16
 
 

@@ -1,4 +1,4 @@
-"""What each check found, as a sentence with its numbers."""
+"""Describes the result of each check in a sentence with its numbers."""
 
 from __future__ import annotations
 

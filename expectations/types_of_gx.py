@@ -50,7 +50,7 @@ def types_of_gx() -> dict[str, Any]:
 
 
 def _runs_on_spark(kind: Any) -> bool:
-    """Return whether every metric that an expectation is made of has a provider for Spark."""
+    """Return whether every metric of an expectation has a provider for Spark."""
     from great_expectations.expectations.registry import _registered_metrics
 
     if hasattr(kind, "_validate_spark"):  # it compares the types of columns, without a metric

@@ -1,4 +1,4 @@
-"""What all jobs share: one report for all collections, and a `main` for spark-submit."""
+"""The base of all jobs: one report for all collections, and a `main` for spark-submit."""
 
 from __future__ import annotations
 

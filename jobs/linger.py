@@ -23,7 +23,7 @@ POLL_S = 0.5
 AGAIN_S = 30.0
 """How long to wait before retrying a collection that has stopped, if no message has arrived since."""
 MAINTAIN_S = 60.0
-"""How often what was sealed is validated, and its runs are merged."""
+"""How often sealed times are validated, and their runs merged."""
 _ARRIVE, _MAINTAIN = ("ingest", "seal"), ("validate", "compact")
 
 
@@ -64,7 +64,7 @@ class _Watched:
 
 @dataclass
 class _Seen:
-    """What the steps of all rounds have reported."""
+    """The reports of the steps of all rounds."""
 
     report: Report
     names: dict[str, _Watched] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class _Seen:
 def linger(spark: SparkSession, settings: Settings, seconds: float, observer: Observer | None = None) -> Report:
     """Run a tick of every collection, and then of each that has news, until the time is up.
 
-    Messages are ingested and sealed as soon as a poll of the topics finds them. What was sealed is validated, and runs
+    Messages are ingested and sealed as soon as a poll of the topics finds them. Sealed times are validated, and runs
     are merged, once a minute and at the end.
 
     Args:

@@ -41,13 +41,13 @@ def for_each(
 ) -> Iterator[tuple[str, TimedOut | None]]:
     """Work on each collection, and yield its name when its work has ended.
 
-    Each thread has a pool of Spark's fair scheduler for itself, so that a large collection does not make small ones
+    Each thread has a pool of Spark's fair scheduler to itself, so that a large collection does not make small ones
     wait. With one thread and no limit, everything happens in the calling thread.
 
     Args:
         spark: the session of all threads.
         names: the collections, in the order in which they begin.
-        work: works on a collection; handles its own errors. If it raises nevertheless, the iteration ends.
+        work: works on a collection; handles its own errors. If it raises anyway, the iteration ends.
         threads: the maximum number of collections at a time.
         limit_s: if the work on a collection takes longer, its Spark jobs are cancelled. If it does not end then, its
             thread is abandoned, and another collection begins.
@@ -115,7 +115,7 @@ def _until_next(running: dict[str, _Running]) -> float | None:
 
 
 def _cancel(spark: SparkSession, running: dict[str, _Running]) -> list[str]:
-    """Cancel the jobs of collections that take too long; return those that go on although they were cancelled."""
+    """Cancel the jobs of collections that take too long; return those that continue although they were cancelled."""
     now_s, abandoned = time.monotonic(), []
     for name, work in running.items():
         if now_s >= work.cancel_at_s + _GRACE_S:

@@ -30,10 +30,10 @@ from tidelake.topic.schema_registry import SchemaRegistry
 
 @dataclass(frozen=True)
 class Asked:
-    """What a person or the settings ask for."""
+    """A request by a person or by the settings."""
 
     to: str
-    """The name of a topic or, for files, also the path or the URI of a folder."""
+    """The name of a topic; for files, also the path or the URI of a folder."""
     kafka: bool = False
     confluent: bool = False
     published_from: int | None = None
@@ -92,7 +92,7 @@ def publish_collection(spark: SparkSession, settings: Settings, name: str, asked
     if isinstance(target, FileTarget) and not blobs.exists(target.folder / SCHEMA_FILE):
         blobs.replace(target.folder / SCHEMA_FILE, schema_text(catalog, name, target).encode())
     for partition, first in report.cut.items():
-        reason = "a new reader cannot begin with this topic any more"
+        reason = "a new reader can no longer begin with this topic"
         log.warning(
             "the topic was cut", collection=name, topic=target.name, partition=partition, first=first, fact=reason
         )
@@ -112,7 +112,7 @@ def publish_collection(spark: SparkSession, settings: Settings, name: str, asked
 
 
 def check_target(settings: Settings, name: str, asked: Asked) -> None:
-    """Refuse a topic that the collection reads, also if it is given as a path.
+    """Refuse a topic that the collection reads, even if it is given as a path.
 
     Raises:
         ArgumentRefused: the collection reads it.

@@ -39,7 +39,7 @@ _RUNS_MAX = 20
 
 @dataclass
 class _Cursor:
-    """What the sensor has already reported."""
+    """The problems that the sensor has already reported."""
 
     failing: dict[str, str] = field(default_factory=dict)
     """The checks that fail, by key, each with the first line of its description."""

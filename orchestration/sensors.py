@@ -1,6 +1,6 @@
 """The sensor that observes all topics, and starts a tick when they have new messages, without waiting for the schedule.
 
-Its cursor remembers, for each collection, the ends for which a tick was requested, and since when messages have
+Its cursor remembers, for each collection, the ends for which a tick was requested, and from when messages have
 been waiting.
 """
 
@@ -41,7 +41,7 @@ _VERSION = 2
 
 @dataclass
 class _Cursor:
-    """What the sensor knows from its earlier evaluations."""
+    """The state that the sensor keeps between evaluations."""
 
     requested: dict[str, dict[str, int]] = field(default_factory=dict)
     """By collection, the ends for which the last tick was requested, by `TOPIC:PARTITION`."""

@@ -30,7 +30,7 @@ _INTERVAL_S = 900
 
 @dataclass(frozen=True)
 class _Finding:
-    """What somebody should look at, about one collection."""
+    """The problems of one collection that somebody should look at."""
 
     key: AssetKey
     name: str
@@ -88,7 +88,7 @@ def build_store_sensor(names: Names, environment: Environment, settings: Setting
 
 
 def _look(names: Names, settings: Settings) -> tuple[list[_Finding], list[str]]:
-    """Return what was found, and what could not be looked at."""
+    """Return what was found, and what could not be read."""
     from tidelake.catalog.catalog import Catalog
     from tidelake.read.holding import held_too_long
     from tidelake.read.orphaned import read_orphaned

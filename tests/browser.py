@@ -27,7 +27,7 @@ _LEFT = ("Inspected target navigated or closed", "Execution context was destroye
 
 
 class PageLeft(Exception):
-    """The page went on to another address while something was asked about it."""
+    """The page navigated away during a query."""
 
 
 class Browser:
@@ -50,7 +50,7 @@ class Browser:
         self.start_over()
 
     def start_over(self) -> None:
-        """Close the page and go on with an empty one; what the old one still requests is not noted any more."""
+        """Close the page and continue with an empty page; what the old one still requests is no longer noted."""
         old, self._session, self._sessions = self._target, None, set()
         self._target = self.call("Target.createTarget", url="about:blank")["targetId"]
         if old is not None:
@@ -83,7 +83,7 @@ class Browser:
         return [*self.value(_BROKEN.read_text(encoding="utf-8")), *self.problems]
 
     def wait_for(self, condition: str, timeout_s: float = 90.0) -> None:
-        """Wait until a JavaScript expression is true, on this page or on the one that it goes on to."""
+        """Wait until a JavaScript expression is true, on this page or on the next one."""
         deadline = time.monotonic() + timeout_s
         while not self._is_true(condition):
             if time.monotonic() > deadline:

@@ -64,7 +64,7 @@ TOP_LEVEL = (
     "machine, or in S3. |",
     "| `kafka` | block | none | The cluster of the collections with `source: kafka`: see [Kafka](#kafka). |",
     "| `registry` | block | none | The registry that has the schemas of Avro topics: see [Registry](#registry). |",
-    "| `parallel` | number | 1 | How many collections the jobs work on at a time, at most 64: see "
+    "| `parallel` | number | 1 | Maximum number of collections that the jobs work on at a time, at most 64: see "
     "[Many collections](../operations.md#many-collections). |",
     "| `collection_limit_s` | seconds | none | How long the jobs may work on one collection in a run. After "
     "that, its Spark jobs are cancelled, and the other collections continue. |",

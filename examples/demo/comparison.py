@@ -34,7 +34,7 @@ class Comparison:
     as_of: int
     rows: int
     truth: str
-    """Where the truth comes from."""
+    """The source of the truth."""
     equal: bool
 
 

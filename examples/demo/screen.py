@@ -1,4 +1,4 @@
-"""What the demo shows: tables that fit into 80 columns, and a progress bar that reads the collections' own commits."""
+"""The demo's output: tables that fit into 80 columns, and a progress bar that reads the collections' own commits."""
 
 from __future__ import annotations
 

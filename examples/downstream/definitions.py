@@ -1,6 +1,6 @@
-"""A code location of its own beside the lake's: `orders_by_status` follows the demo's table `orders/current`.
+"""A code location of its own, next to the lake's: `orders_by_status` follows the demo's table `orders/current`.
 
-It knows the lake only by the key of an asset: where the table is comes from the asset's newest materialization. The SQL
+It knows the lake only by the key of an asset: the asset's newest materialization says where the table is. The SQL
 runs in deltalake's own engine; a dbt model on DuckDB accepts the same condition in its `meta.dagster`.
 """
 
@@ -27,7 +27,7 @@ def orders_by_customer(context: AssetExecutionContext) -> MaterializeResult[None
     published = published_table(context, ORDERS)
     result = QueryBuilder().register("orders", DeltaTable(published)).execute(SQL)
     rows = pa.table(result)
-    path = published.parents[2] / "reports" / "orders_by_customer"  # beside the store, to which only Tidelake writes
+    path = published.parents[2] / "reports" / "orders_by_customer"  # next to the store, to which only Tidelake writes
     path.parent.mkdir(exist_ok=True)
     write_deltalake(path, rows, mode="overwrite")
     return MaterializeResult(metadata={"dagster/row_count": rows.num_rows, "dagster/uri": path.as_uri()})

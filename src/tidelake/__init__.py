@@ -62,7 +62,7 @@ def open_lake(file: str | Path | None = None, *, skip_invalid: bool = False, rea
 def __getattr__(name: str) -> Any:
     """Return `tidelake.errors`, or the Dagster component `tidelake.Lake`, which are imported when they are first used.
 
-    In a wheel, the application folders are in `tidelake.app`; in a checkout, they are beside `src`.
+    In a wheel, the application folders are in `tidelake.app`; in a checkout, they are next to `src`.
     """
     from importlib import import_module
     from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""What the benchmarks report about their samples."""
+"""The report of the benchmarks about their samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmarks put into a store is what the jobs would have put there."""
+"""The benchmarks leave a store in the same state as the jobs would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the catalog refuses to change."""
+"""Changes that the catalog refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lookup of collections reads, without a JVM: only what belongs to them."""
+"""A lookup of collections reads only what belongs to them. No JVM."""
 
 from __future__ import annotations
 

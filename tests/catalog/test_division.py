@@ -1,4 +1,4 @@
-"""A catalog of an earlier format is divided into names and handles once, whoever is killed, and whoever else reads."""
+"""A catalog of an earlier format is divided into names and handles once, whichever process is killed or reads."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def catalog(golden: Path, tmp_path: Path) -> Catalog:
 
 
 def seen(catalog: Catalog) -> tuple[Any, ...]:
-    """What readers see."""
+    """The state that readers see."""
     publications = [catalog.publication(name) for name in ("plain", "Gone", "upsert", "gone")]
     found = catalog.lookup([entry.name for entry in catalog.entries()])
     return catalog.entries(), list(found.values()), publications, catalog.get("Gone")

@@ -130,9 +130,7 @@ def test_leases_of_a_dropped_collection_end_by_the_clock_of_the_store(lake: Held
     assert delete_tables(paths, 0.0)
 
 
-def test_a_clock_that_went_back_begins_the_retention_period_anew(
-    lake: HeldLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_that_went_back_restarts_the_retention_period(lake: HeldLake, monkeypatch: pytest.MonkeyPatch) -> None:
     paths, real = lake.stored.paths, blobs.now_s
     monkeypatch.setattr(blobs, "now_s", lambda folder: real(folder) + 7200.0)
     lake.catalog.drop(NAME)

@@ -53,7 +53,7 @@ def decide(root: str, name: str, first: int) -> None:
         Catalog(Store(root)).decide(name, Count(time=time, count=0, reason="tested", at_ms=0))
 
 
-def test_of_processes_that_create_the_same_name_one_wins_and_the_others_use_its_collection(tmp_path: Path) -> None:
+def test_one_of_several_processes_that_create_a_name_wins_and_the_others_use_its_collection(tmp_path: Path) -> None:
     at_once(create, [str(tmp_path)] * CREATORS, ["prices"] * CREATORS)
     catalog = Catalog(Store(tmp_path))
     (entry,) = catalog.entries()
@@ -164,7 +164,7 @@ def test_a_log_in_the_folder_of_another_name_is_damage(tmp_path: Path) -> None:
     Catalog(store).divide()
     NameLog.of(store, "a").commit(Binding(name="a", id="1"))
     (store.names / "a").local.rename((store.names / "b").local)
-    with pytest.raises(DamagedLog, match="it is about the name 'a'"):
+    with pytest.raises(DamagedLog, match="it is the log of the name 'a'"):
         NameLog.of(store, "b")
     with pytest.raises(DamagedLog, match="it is missing, but the name was bound"):
         NameLog.of(store, "a")

@@ -116,7 +116,7 @@ def test_a_renaming_that_was_killed_is_finished_by_the_next_call(catalog: Catalo
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_who_takes_the_name_after_a_kill_never_loses_the_renamed_collection(catalog: Catalog, place: str) -> None:
+def test_taking_the_name_after_a_kill_never_loses_the_renamed_collection(catalog: Catalog, place: str) -> None:
     id = catalog.find("prices").entry.id
     stop_at(place, lambda: catalog.rename("prices", "b"))
     owner = catalog.open_or_create(replace(SPEC, name="b")).entry.id

@@ -1,4 +1,4 @@
-"""What a person sees if something is wrong: a short text with a hint, and a traceback only with `--debug`."""
+"""The output of a command that fails: a short text with a hint, and a traceback only with `--debug`."""
 
 from __future__ import annotations
 

@@ -257,7 +257,9 @@ def test_nothing_is_overwritten_and_nothing_is_left_behind(tmp_path: Path) -> No
         ([{"value": {"_": {}, "-": 1}}], "a collection cannot hold these records"),
     ],
 )
-def test_what_only_the_user_knows_is_asked_for(tmp_path: Path, records: list[dict[str, Any]], problem: str) -> None:
+def test_settings_that_only_the_user_knows_are_requested(
+    tmp_path: Path, records: list[dict[str, Any]], problem: str
+) -> None:
     with pytest.raises(OptionRefused, match=problem):
         init(tmp_path, topic(tmp_path, "some", *records))
     assert not (tmp_path / "collections.yaml").exists()

@@ -50,7 +50,7 @@ def test_a_late_contradiction_is_shown_with_its_offset_and_a_decision_changes_no
     compare_late(spark, contradicted.collection)
     assert "contradicted by late facts" not in invoke("status", *config).stdout  # what holds upper back comes first
     shown = invoke("status", *config).stdout
-    assert "late statements: 1 copies, 1 contradicting what was published" in shown
+    assert "late statements: 1 copy, 1 contradicting what was published" in shown
     assert "late contradictions: 2; what was published does not change; see `tidelake late prices`" in shown
     document = json.loads(call("late", NAME, "--json", *config))
     assert (document["contradictions"], document["statements"]["copy"], document["statements"]["contradiction"]) == (
@@ -76,7 +76,7 @@ def test_a_late_contradiction_is_shown_with_its_offset_and_a_decision_changes_no
     refused("count", "--count", "4")  # not the published count
     statement = json.dumps({"data": document["rows"][0]["data"], "diff": document["rows"][0]["stated"]})
     done = call("resolve", "discard", NAME, "--time", "2", "--reason", "taken back", "--statement", statement, *config)
-    assert "prices: settled. What is published stays as it is" in done
+    assert "prices: settled. The published contents stay as they are" in done
     call("resolve", "count", NAME, "--time", "2", "--reason", "one is right", "--count", "1", *config)
     assert "late contradictions: 2, 2 of them settled by decision" in invoke("status", *config).stdout
     rows = json.loads(call("late", NAME, "--json", *config))["rows"]

@@ -19,7 +19,7 @@ with working("first", 4) as work:
 
 
 def shown(**variables: str) -> tuple[str, str]:
-    """What a process prints on standard output, and on a terminal that is its standard error."""
+    """The output of a process on standard output, and on a terminal that is its standard error."""
     ours, theirs = pty.openpty()
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80"} | variables
     with subprocess.Popen(

@@ -29,7 +29,7 @@ TIMES = 40
 
 
 def replayed(lines: Sequence[str]) -> tuple[Counter[str], list[Any]]:
-    """What a stream adds up to, and its last frontier. No line may be an error, and no update may come twice."""
+    """The sum of a stream, and its last frontier. No line may be an error, and no update may come twice."""
     rows: Counter[str] = Counter()
     frontier: list[Any] = [0]
     for output in replay_file([line.encode() for line in lines], "stream"):

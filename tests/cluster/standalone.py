@@ -40,7 +40,7 @@ def standalone(folder: Path, workers: int, memory: str, hidden: Path | None = No
         folder: the folder for logs and for the folders of the workers.
         workers: the number of workers.
         memory: how much memory each worker offers to executors.
-        hidden: a folder that is empty for the workers, as on machines of their own, if this process may do so.
+        hidden: a folder that is empty for the workers, as if on separate machines, if this process may do so.
     """
     with ExitStack() as running:
         log = folder / "master.log"

@@ -1,4 +1,4 @@
-"""What `gc` deletes, and why the rest stays; on a disk and in an object store."""
+"""`gc` deletes garbage only, and says why the rest stays; on a disk and in an object store."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_dropped_collection_is_deleted_a_day_after_its_last_hold(catalog: Cata
     assert entry.dropped is not None and entry.dropped.storage == "gone"
 
 
-def test_what_a_dropped_collection_has_published_is_emptied_and_its_files_are_deleted_a_week_later(
+def test_the_published_table_of_a_dropped_collection_is_emptied_and_deleted_a_week_later(
     tmp_path: Path,
 ) -> None:
     catalog = Catalog(Store(tmp_path))
@@ -191,7 +191,7 @@ def test_what_a_dropped_collection_has_published_is_emptied_and_its_files_are_de
     assert told(gc(catalog)) == []
 
 
-def test_what_a_new_collection_of_the_name_has_published_stays(catalog: Catalog) -> None:
+def test_the_published_table_of_a_new_collection_of_the_name_stays(catalog: Catalog) -> None:
     collection = catalog.find("prices")
     publish(catalog)
     catalog.drop("prices")
@@ -206,7 +206,7 @@ def test_what_a_new_collection_of_the_name_has_published_stays(catalog: Catalog)
     assert rows_of(table) == 2
 
 
-def test_what_a_dropped_collection_has_published_under_an_earlier_name_is_emptied(catalog: Catalog) -> None:
+def test_the_published_table_of_an_earlier_name_of_a_dropped_collection_is_emptied(catalog: Catalog) -> None:
     collection, table = catalog.find("prices"), publish(catalog)
     catalog.rename("prices", "b")
     other = publish(catalog, "b")
@@ -233,7 +233,7 @@ def test_an_orphaned_and_a_held_collection_stay(catalog: Catalog) -> None:
     assert told(gc(catalog, "prices", "old")) == [("history", "old", False)]
 
 
-def test_what_cannot_be_read_stays_and_stops_nothing_else(catalog: Catalog) -> None:
+def test_an_unreadable_collection_stays_and_stops_nothing_else(catalog: Catalog) -> None:
     broken, other = catalog.open_or_create(replace(SPEC, name="b")), catalog.open_or_create(replace(SPEC, name="c"))
     run = dead_run(catalog.find("prices").paths.proofs)
     blobs.delete_folder(broken.paths.handles)

@@ -84,7 +84,7 @@ def wait_until_stopped(process: int) -> None:
 
 
 def is_stopped(process: int) -> bool:
-    """Whether a process stands still (SIGSTOP)."""
+    """Whether a process is stopped (SIGSTOP)."""
     return _state_of(process) == "T"
 
 

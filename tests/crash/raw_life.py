@@ -30,7 +30,7 @@ _ROW = {
 
 @dataclass(frozen=True)
 class _Record:
-    """What a record says: a row. If rows have keys, a record without a price says that its key is gone."""
+    """The contents of a record: a row. If rows have keys, a record without a price says that its key is gone."""
 
     id: int
     price: int | None

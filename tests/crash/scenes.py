@@ -31,7 +31,7 @@ CYCLE = ("ingest", "seal", "validate", "compact", "current")
 
 @dataclass(frozen=True)
 class Scene:
-    """What happens while a piece of the topic is processed.
+    """The events while a piece of the topic is processed.
 
     Args:
         prepare: the name of a preparation of the lake; see `prepare`.
@@ -133,7 +133,7 @@ def tear_next_entry(path: Location, rng: Random) -> None:
 
 
 def _age(lake: Lake, seed: int) -> None:
-    """Make so many commits that a checkpoint is due after the next commit."""
+    """Make enough commits for a checkpoint to be due after the next commit."""
     for _ in range(32):
         lake.table.commit({})
 

@@ -27,7 +27,7 @@ EVERYDAY_CASES, SWEEP_CASES = 25, 25
 """For each collection: five of them every day, and all twelve in sweeps; ten seeds of a sweep are 3,000 cases."""
 GOES_ON_EVERY = 12
 READS_AGAIN_EVERY = 10
-"""In which everyday cases Spark reads contents again even if nothing that the read depends on has changed."""
+"""The everyday cases in which Spark reads contents again even if nothing that the read depends on has changed."""
 _NEIGHBOURS = dict(zip(COLLECTIONS, [*list(COLLECTIONS)[1:], next(iter(COLLECTIONS))], strict=True))
 _GROWING = ("status bytes", "status runs")
 """After a tick, these answers depend on how its rows were distributed."""
@@ -36,7 +36,7 @@ _GOING_ON = (0, 2)
 
 
 class Undamaged:
-    """What the undamaged store answers about a collection, now and after each of its next steps."""
+    """The answers of the undamaged store about a collection, now and after each of its next steps."""
 
     def __init__(self, whole: WholeStore, spark: SparkSession, folder: Path, name: str) -> None:
         self.whole, self.name = whole, name
@@ -119,7 +119,7 @@ class Cases:
         return earlier
 
     def _verify(self, lake: WholeStore, done: Damaged, label: str) -> str:
-        """A damaged data file is named by `verify --deep`, whoever reads it."""
+        """`verify --deep` names a damaged data file, no matter which engine reads it."""
         damages = lake.collection(self.name).verify(deep=True).damages
         is_own = done.table != CURRENT and lake.folder(self.neighbour) not in done.files[0].parents
         if is_own and done.what == "data":

@@ -70,7 +70,7 @@ class LargeLake:
 
 
 def answers_about(lake: Lake) -> dict[str, Any]:
-    """What each reader says, or which error it raises."""
+    """The answer of each reader, or the error that it raises."""
     collection = open_lake(lake.file).collection(NAME)
     since, last = collection.since or 0, (collection.upper or 1) - 1
 

@@ -1,4 +1,4 @@
-"""What `tidelake repair --apply` restores is equal to what was damaged; what it cannot restore, it names. No JVM."""
+"""`tidelake repair --apply` restores files bit by bit, and names those that it cannot restore. No JVM."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ REPAIRABLE: dict[str, Callable[[Case], tuple[Path, bytes, bytes | None]]] = {
     "a checkpoint's marker is lost": _checkpoint_marker_lost,
     "the hint is damaged": _hint_damaged,
 }
-"""By its name, what damages a file, and returns it with its bytes before and after."""
+"""The kinds of damage, by name. Each returns the damaged file with its bytes before and after."""
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def check_says_so(whole: WholeStore, what: str, folder: Path, random: Random) ->
 def check_marks_again(
     whole: WholeStore, healthy: Callable[[str], dict[str, Any]], folder: Path, random: Random
 ) -> None:
-    """Lose all markers of a table: repair marks its entries again only if it is told to, and everything is equal."""
+    """Lose all markers of a table: repair marks its entries again only on request, and everything is equal."""
     case = Case(whole, folder, random)
     shutil.rmtree(case.table / ACKED)
     status, said = case.repair()
@@ -184,7 +184,7 @@ def check_marks_again(
 
 
 @pytest.mark.parametrize("kind", REPAIRABLE)
-def test_what_is_restored_is_equal(
+def test_a_restored_file_is_equal(
     whole: WholeStore, healthy: Callable[[str], dict[str, Any]], tmp_path: Path, kind: str
 ) -> None:
     check_repair(whole, healthy, kind, tmp_path / "case", Random(f"every day {kind}"))
@@ -197,14 +197,14 @@ def test_a_log_without_markers_is_marked_again_if_a_person_accepts_its_newest_en
 
 
 @pytest.mark.parametrize("what", ["data", "entry and marker"])
-def test_what_cannot_be_restored_is_named_and_left_alone(whole: WholeStore, tmp_path: Path, what: str) -> None:
+def test_a_file_that_cannot_be_restored_is_named_and_left_alone(whole: WholeStore, tmp_path: Path, what: str) -> None:
     check_says_so(whole, what, tmp_path / "case", Random(f"every day {what}"))
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("kind", REPAIRABLE)
 @pytest.mark.parametrize("seed", seeds())
-def test_whatever_is_restored_is_equal(
+def test_every_restored_file_is_equal(
     whole: WholeStore, healthy: Callable[[str], dict[str, Any]], tmp_path: Path, seed: int, kind: str
 ) -> None:
     for number in range(SWEEP_CASES):
@@ -223,7 +223,7 @@ def test_logs_without_markers_are_marked_again_if_a_person_accepts_their_newest_
 @pytest.mark.sweep
 @pytest.mark.parametrize("what", ["data", "entry and marker"])
 @pytest.mark.parametrize("seed", seeds())
-def test_whatever_cannot_be_restored_is_named_and_left_alone(
+def test_every_file_that_cannot_be_restored_is_named_and_left_alone(
     whole: WholeStore, tmp_path: Path, seed: int, what: str
 ) -> None:
     for number in range(SWEEP_CASES):

@@ -1,4 +1,4 @@
-"""Ticks of a table with transactions that stop anywhere: the next tick continues, and nothing is lost or doubled."""
+"""Ticks of a table with transactions that stop anywhere: the next tick continues, and nothing is lost or duplicated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a victim does: attach to the running JVM, run the real jobs, and die or pause where its order says.
+"""The work of a victim: attach to the running JVM, run the real jobs, and die or pause where its order says.
 
 Reports of jobs and acknowledged commits are written to a file at once, because they must still hold after a kill.
 """

@@ -1,4 +1,4 @@
-"""A process with its own JVM that carries out an order repeatedly: `python -m tests.crash.whole_run ORDER`."""
+"""A process with its own JVM that runs an order repeatedly: `python -m tests.crash.whole_run ORDER`."""
 
 from __future__ import annotations
 

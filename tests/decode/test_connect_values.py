@@ -333,7 +333,7 @@ _RAW_TABLE: list[tuple[Any, str, Any, Any]] = [
 ]
 
 
-def test_what_avro_decodes_lands_as_expected_or_fails_visibly(spark: SparkSession) -> None:
+def test_a_value_that_avro_decodes_lands_as_expected_or_fails_visibly(spark: SparkSession) -> None:
     columns = []
     for place, (kind, _, _, _) in enumerate(_RAW_TABLE):
         wire = wire_types({"type": "record", "name": "row", "fields": [{"name": "c", "type": kind}]})[0][1]

@@ -93,7 +93,7 @@ def check_damaged(spark: SparkSession, seed: int) -> None:
 
     def datum() -> dict[str, Any]:
         data = random_datum(random, resolved)
-        # Larger numbers are doubtful, and a message with so many numbers would always have some of those.
+        # Larger numbers are doubtful, and a message with this many numbers would always have some.
         return {
             name: value >> 5 if name in ("small", "price", "day") and value else value for name, value in data.items()
         }

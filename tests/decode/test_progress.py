@@ -68,7 +68,7 @@ def write_topic(folder: Path, values: list[bytes | None], headers: dict[int, lis
 
 
 def both(spark: SparkSession, topic: FileTopic, offsets: OffsetRange, decoder: Decoder) -> tuple[Any, Any]:
-    """What the driver and Spark find: the good statements in order, and how many are bad."""
+    """The results of the driver and of Spark: the good statements in order, and how many are bad."""
     statements = decoder.progress(topic.read(spark, offsets)).select("reason", *COLUMNS).toArrow().to_pylist()
     good = [statement for statement in statements if statement.pop("reason") is None]
     read = read_on_driver(topic, offsets, decoder)

@@ -17,7 +17,7 @@ from tests.docs.hooks import root_pages
 _FETCHED = re.compile(
     r"""<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)=["'](?:https?:)?//|@import|url\(["']?(?:https?:)?//"""
 )
-"""What a browser fetches by itself; a link that a person may follow does not count."""
+"""Elements that a browser fetches unasked; a link that a person may follow does not count."""
 
 
 @pytest.fixture(scope="module")

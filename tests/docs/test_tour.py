@@ -88,7 +88,7 @@ def check_what_the_pages_say(ran: list[Ran]) -> None:
 
 
 def report_of(output: str) -> dict[str, int]:
-    """What a job's report in this output says about `sales`; the log lines around the report are ignored."""
+    """The part of a job's report in this output that is about `sales`; the log lines around the report are ignored."""
     start = output.index('{\n  "job"')
     report, _ = json.JSONDecoder().raw_decode(output[start:])
     results: dict[str, int] = report["results"]["sales"]

@@ -21,7 +21,7 @@ REPORT = AssetKey("orders_by_customer")
 
 
 def publish(instance: DagsterInstance, path: Path, as_of: int) -> None:
-    """What a run of `rebuild_current` records about the table."""
+    """The metadata that a run of `rebuild_current` records about the table."""
     instance.report_runless_asset_event(
         AssetMaterialization(ORDERS, metadata={"dagster/uri": path.as_uri()}, tags={"dagster/data_version": str(as_of)})
     )

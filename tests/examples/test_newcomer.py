@@ -29,7 +29,7 @@ TICK = {"resources": {"run_demo": {"config": {"compact": True, "collections": ["
 LOST = updates(((7, 70), 10, 1), ((8, 80), 10, 1))
 SENT = (updates(((9, 90), 10, 1)), progress([10], [11], {10: 3}))
 WAITS = "time 10: 3 announced, 1 here"
-"""What is known of time 10 without the lost message."""
+"""The state of time 10 without the lost message."""
 
 
 class Newcomer:

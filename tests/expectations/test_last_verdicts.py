@@ -14,7 +14,7 @@ RULE = Rule("ids_are_unique", "ids are unique", lambda common, settings: None, b
 FAILED = CheckResult(RULE.name, False, "alarm", "2 of 5 rows do not.", True, ["1"])
 
 
-def test_what_was_not_judged_passes_and_what_was_judged_is_repeated(tmp_path: Path) -> None:
+def test_an_expectation_that_was_not_judged_passes_and_earlier_verdicts_are_repeated(tmp_path: Path) -> None:
     (verdict,) = last_verdicts(tmp_path, "prices", [RULE])
     assert (verdict.passed, verdict.note) == (True, "not judged yet: only full validations judge this check")
     save_verdicts(tmp_path, "prices", 0, [FAILED])

@@ -1,4 +1,4 @@
-"""A read with a base equals the sum of all rows, and shuffles nothing of the base."""
+"""A read with a base equals the sum of all rows, and does not shuffle the base."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users see of a store, as text that keeps every digit, and the jobs that continue the store.
+"""The output that users see of a store, as text that keeps every digit, and the jobs that continue the store.
 
 This module only uses the command line, the jobs' `main` and a plain Delta reader, so that it works with any later code.
 """

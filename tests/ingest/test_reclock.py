@@ -311,7 +311,7 @@ def test_idle_ticks_bind_no_offsets_and_successive_ones_are_one_binding_in_the_c
 
 
 def test_a_clock_that_nothing_confirms_does_not_move_upper_and_stops_nothing(idle: IdleLake) -> None:
-    """Ingest stood still for a week while the topic was idle: a clock that is a week ahead looks the same."""
+    """Ingest did not run for a week while the topic was idle: a clock that is a week ahead looks the same."""
     assert idle.tick_at(300 + 86_400) == (1, 300 + 86_400)
     start_s, before = 300 + 86_400, idle.versions
     with capture_logs() as logs:

@@ -106,7 +106,7 @@ def check_all_come_back(lake: Lake, damaged: list[RunFile], random: Random) -> N
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
-def test_whatever_ingest_wrote_comes_back_byte_by_byte(fresh: Lake, tmp_path: Path, seed: int) -> None:
+def test_every_file_of_ingest_comes_back_byte_by_byte(fresh: Lake, tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     for case in range(SWEEP_CASES):
         lake = fresh.copy(tmp_path / f"case-{case}")
@@ -132,7 +132,7 @@ def why_not(lake: Lake, file: RunFile) -> str:
     return damage.remedy
 
 
-def test_what_ingest_wrote_comes_back_byte_by_byte(healthy: Lake, tmp_path: Path) -> None:
+def test_a_file_of_ingest_comes_back_byte_by_byte(healthy: Lake, tmp_path: Path) -> None:
     lake = healthy.copy(tmp_path / "copy")
     folders = {folder.name for folder in lake.table.path.local.iterdir()}
     check_all_come_back(lake, ingested(lake), Random(1))

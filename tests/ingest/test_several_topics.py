@@ -125,7 +125,7 @@ def test_a_topic_is_added_and_another_retired_while_the_stream_goes_on(tmp_path:
     lake = Streams(tmp_path, spark, "a")
     lake.put("a", updates((1, 0, 1), (2, 1, 1)), progress([0], [2], {0: 1, 1: 1}))
     lake.run()
-    # The new topic repeats everything, and goes on.
+    # The new topic repeats everything, and continues.
     lake.put("b", updates((1, 0, 1), (2, 1, 1)), progress([0], [2], {0: 1, 1: 1}), updates((3, 2, 1)))
     lake.read_from("a", "b")
     lake.put("a", progress([2], [3], {2: 1}))
@@ -145,7 +145,7 @@ def test_a_topic_is_added_and_another_retired_while_the_stream_goes_on(tmp_path:
     assert {each.fate for each in fate.statements} == {"published"}
     (unread,) = open_lake(lake.file).collection(NAME).trace("a", 0, 3)
     assert unread.kind == "not_read"
-    lake.read_from("b", "a")  # it is read on from where it was
+    lake.read_from("b", "a")  # ingest continues where it stopped
     assert lake.ingest().updates_late == 1
     assert lake.status.retired_topics == {}
 

@@ -249,7 +249,7 @@ def test_events_of_another_connector_or_table_are_refused(
         lake.ingest()
 
 
-def test_a_message_that_is_no_transaction_is_quarantined_and_the_rest_goes_on(lake: TransactionLake) -> None:
+def test_a_message_that_is_no_transaction_is_quarantined_and_the_rest_continues(lake: TransactionLake) -> None:
     lake.events(event("7", 1, None, (1, 10), 40))
     lake.marks({"status": "ROLLBACK", "id": "3:4"}, end("7", 50, 1))
     assert (lake.run().upper, lake.pairs()) == (51, [(1, 10)])
@@ -353,7 +353,7 @@ def test_tables_are_not_read_together_at_a_snapshot_that_one_of_them_does_not_ha
     for job in (ingest, seal):
         assert job.run(lake.spark, lake.settings).ok
     opened = open_lake(lake.file)
-    with pytest.raises(SnapshotTorn, match="time 44 lies after the snapshot at 30, which the connector abandoned"):
+    with pytest.raises(SnapshotTorn, match="time 44 is after the snapshot at 30, which the connector abandoned"):
         opened.at(44)
     assert [opened.at(time).time for time in (29, 45, 50)] == [29, 45, 50]
 

@@ -88,7 +88,7 @@ def test_rows_add_up_and_only_copies_of_events_are_cancelled(lake: RowLake) -> N
     check_engines(lake, range(66, 71))
 
 
-def test_what_other_engines_and_readers_get_are_the_rows_as_often_as_they_occur(lake: RowLake) -> None:
+def test_other_engines_and_readers_get_each_row_as_often_as_it_occurs(lake: RowLake) -> None:
     send_history(lake)
     lake.run()
     lake.current()

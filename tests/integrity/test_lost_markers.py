@@ -190,7 +190,7 @@ def test_a_checkpoint_that_has_changed_is_refused_or_changes_nothing(old_table: 
     assert refused > 0
 
 
-def test_what_an_earlier_release_wrote_is_not_proven(table: Location) -> None:
+def test_an_entry_of_an_earlier_release_is_not_proven(table: Location) -> None:
     before = None
     for version in range(4):
         entry = entry_path(table, version).local

@@ -30,7 +30,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.spark
-def test_what_arrives_is_sealed_while_the_run_stays(
+def test_new_messages_are_sealed_while_the_run_stays(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.linger.MAINTAIN_S", 2.0)

@@ -205,14 +205,14 @@ def test_only_errors_about_the_table_replace_the_report(
     assert sealed.settings.data_docs.exists() == is_told
 
 
-def test_what_follows_an_interrupt_is_not_about_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_after_an_interrupt_are_not_about_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     error = PySparkException("the job was cancelled")
     assert is_about_the_table(error)
     monkeypatch.setattr("jobs.pages.is_interrupted", lambda: True)
     assert not is_about_the_table(error)
 
 
-def test_a_table_whose_state_cannot_be_read_has_a_page_nevertheless(lake: Lake) -> None:
+def test_a_table_whose_state_cannot_be_read_still_has_a_page(lake: Lake) -> None:
     lake.send(updates(((1, 10), 0, 1)), progress([0], [1], {0: 1}), b"\x07 garbage")
     lake.run()
     (entry,) = OpenTable(lake.collection.paths.quarantine).files()

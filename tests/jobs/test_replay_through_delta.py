@@ -229,7 +229,7 @@ def test_the_bytes_in_the_topic_say_what_is_wrong_with_a_line(case: Case) -> Non
             assert identity(problems_in(read.value, str(own[0][0]), None)) == identity(own)
 
 
-def test_what_only_the_pipeline_refuses_is_reported_with_the_reason_of_the_pipeline() -> None:
+def test_a_message_that_only_the_pipeline_refuses_is_reported_with_its_reason() -> None:
     good = read_topic_line(1, b'{"updates": [["a", 1, 1]]}', ANY_WIDTH)
     bad = read_topic_line(1, b'{"updates": [["a", 1, 0]]}', ANY_WIDTH)
     assert good.value is not None

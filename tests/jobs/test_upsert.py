@@ -216,7 +216,7 @@ def test_a_reader_that_opened_the_collection_before_a_discard_skips_the_statemen
 
 
 def test_a_discard_removes_every_copy_of_its_statement_and_nothing_else(upserts: Lake) -> None:
-    """Copies lie in three runs, next to rows that are already sealed and rows that cannot be sealed yet."""
+    """Copies are in three runs, next to rows that are already sealed and rows that cannot be sealed yet."""
     upserts.send(updates(((1, 5), 1, 1), ((1, 10), 5, 1)), progress([0], [2], {1: 1}))
     upserts.run()
     upserts.send(updates(((1, 10), 5, 1), ((2, 7), 9, 1)))

@@ -1,12 +1,12 @@
-"""Scripts of the reading side: one collection whose times are held, read and followed, in memory or in a store.
+"""Scripts about reads and holds: one collection whose times are held, read and followed, in memory or in a store.
 
 A case is a title and lines, as in `tests.lakes.scripts`. A row is an id, and NAME is a name that the case gives to a
 capability or a subscription. Commands without an answer are inputs:
 
     append [id,time,diff] ...       add updates at or after upper
     seal TIME                       move upper; `seal []` closes the stream
-    wait SECONDS                    let the store's clock go on
-    forget                          make the collection unreadable for ever
+    wait SECONDS                    advance the store's clock
+    forget                          make the collection unreadable forever
     elsewhere NAME TIME             acquire a capability of another collection
 
 These are answered; an error as `! SinceError [5]`, with the frontier that it names:
@@ -218,7 +218,7 @@ def _triples(frame: Any) -> Updates:
 
 
 class Script:
-    """The commands, on one shelf."""
+    """Runs the commands of a case against one collection."""
 
     def __init__(self, shelf: Shelf) -> None:
         self.shelf = shelf

@@ -28,7 +28,7 @@ OUT = "prices_out"
 
 
 def publish_lake(lake: Lake, name: str = OUT, **terms: Any) -> PublishReport:
-    """Publish the collection of a lake to a folder beside its topics."""
+    """Publish the collection of a lake to a folder next to its topics."""
     return publish(lake.spark, lake.catalog, NAME, target_of(lake, name), Terms(**terms))
 
 
@@ -38,7 +38,7 @@ def target_of(lake: Lake, name: str = OUT) -> FileTarget:
 
 
 def published_of(lake: Lake) -> PublishedTopic:
-    """What the entry says about the only topic of a lake."""
+    """The part of the entry about the only topic of a lake."""
     (found,) = lake.collection.entry.published_topics
     return found
 

@@ -13,7 +13,7 @@ KEYS = "wxyz"
 
 
 def random_source(rng: Random, partitions: int, length: int) -> list[list[PositionedStatement]]:
-    """What a source states, by partition and in order; ticks set the times later.
+    """The statements of a source, by partition and in order; ticks set the times later.
 
     A key stays in its partition. There are two kinds of barriers: a truncate, which comes without rows, and the end of
     a snapshot, whose position is just below those of the snapshot's rows.

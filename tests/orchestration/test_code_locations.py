@@ -1,4 +1,4 @@
-"""The lake as its own code location beside a foreign one, and as a component inside a foreign project."""
+"""The lake as its own code location next to a foreign one, and as a component inside a foreign project."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def test_a_change_of_the_schema_changes_the_code_version_and_nothing_else_does(l
     ("more", "text"),
     [
         ({}, "`_diff` says how many times a row occurs"),
-        ({"bag": True}, "A row is there as often as it occurs"),
+        ({"bag": True}, "A row appears once for each time that it occurs"),
         ({"family": "upsert", "key": "id"}, "Each key has one row"),
     ],
 )

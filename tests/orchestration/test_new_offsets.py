@@ -34,7 +34,7 @@ def evaluated(lakes: Lakes, instance: DagsterInstance, cursor: str | None = None
 
 
 def still_unread(messages: int) -> str:
-    """What the sensor says about messages that a tick was requested for, and has not read."""
+    """The sensor's words about messages for which a tick was requested that has not read them."""
     return (
         f"prices: {messages} messages are still unread after the tick that was requested for them; they wait for the "
         "schedule, or for new messages"

@@ -1,4 +1,4 @@
-"""Dagster's UI for a test: on a free port of 127.0.0.1, asked by GraphQL as its pages do, and always stopped."""
+"""Dagster's UI for a test: on a free port of 127.0.0.1, queried with GraphQL as its pages do, and always stopped."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_a_raw_topic_goes_through_a_toy_framing_and_a_toy_envelope(
     assert rules == ["announced_is_recounted", "sum_of_diffs_is_as_recorded", "frontier_moves"]
 
 
-def test_what_a_toy_envelope_refuses_is_quarantined_and_holds_back_its_time(
+def test_a_statement_that_a_toy_envelope_refuses_is_quarantined_and_holds_back_its_time(
     tmp_path: Path, spark: SparkSession, toys: None
 ) -> None:
     lake = Lake(tmp_path, spark, "words", schema=LINE)

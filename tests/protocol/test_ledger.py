@@ -1,4 +1,4 @@
-"""The ledger by itself: decisions, what it reports, and the agreement of its two books."""
+"""The ledger alone: decisions, what it reports, and the agreement of its two books."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class _Event:
     transaction: str | None
     after: int
     time: int
-    """What the oracle knows: the commit position of the event's transaction, or the place of its snapshot."""
+    """The oracle's knowledge: the commit position of the event's transaction, or the place of its snapshot."""
     order: int = 0
     ends_snapshot: bool = False
     begins_snapshot: bool = False
@@ -39,7 +39,7 @@ class _Event:
 
 @dataclass
 class _History:
-    """What a connector has written, in its order: events by partition, and ENDs; some are written twice."""
+    """The messages of a connector, in its order: events by partition, and ENDs; some are written twice."""
 
     partitions: list[list[_Event]] = field(default_factory=lambda: [[], []])
     ends: list[End] = field(default_factory=list)
@@ -95,7 +95,7 @@ def _histories(draw: st.DrawFn) -> _History:
 
 
 class _Reader:
-    """What a table's ticks do, without tables: it reads prefixes of the topics, and feeds a ledger."""
+    """A model of a table's ticks, without tables: it reads prefixes of the topics, and feeds a ledger."""
 
     def __init__(self) -> None:
         self.read, self.marks, self.stated, self.last = [0, 0], 0, 0, -1

@@ -1,4 +1,4 @@
-"""A topic that is not what was published: each is an error with its name, nothing is lost, and other topics go on."""
+"""Topics that are not what was published: each has an error of its own, nothing is lost, and other topics continue."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_cut_that_nobody_has_read_back_needs_a_decision(lake: Lake) -> None:
     assert (report.frontier, report.updates) == (4, 2)
 
 
-def test_a_topic_that_was_recreated_is_published_anew_only_if_somebody_says_so(lake: Lake) -> None:
+def test_a_topic_that_was_recreated_is_published_again_only_on_request(lake: Lake) -> None:
     shutil.rmtree(lake.root / "out" / OUT)
     grow(lake, 2)
     for _ in range(2):
@@ -94,7 +94,7 @@ def test_a_topic_that_was_recreated_is_published_anew_only_if_somebody_says_so(l
     assert publish_lake(lake).frontier == 4
 
 
-def test_a_topic_that_lost_its_end_is_not_taken_for_the_one_that_was_published(lake: Lake) -> None:
+def test_a_topic_that_lost_its_end_is_not_mistaken_for_the_published_one(lake: Lake) -> None:
     for file in files(lake)[1:]:
         file.unlink()
     with pytest.raises(PublishedTopicRecreated, match="but ends at"):
@@ -123,7 +123,7 @@ def test_a_topic_that_contradicts_itself_or_is_ahead_is_refused(lake: Lake) -> N
         publish_lake(lake)
 
 
-def test_what_a_topic_lacks_and_the_collection_forgot_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_topic_that_lacks_forgotten_times_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, keep=0)
     grow(lake, 0)
     publish_lake(lake)

@@ -33,7 +33,7 @@ def publish(lake: Lake, topic: str, confluent: bool = False) -> PublishReport:
 
 
 @pytest.mark.parametrize("confluent", swept([False, True], [True]), ids=["bare", "confluent"])
-def test_what_was_published_to_a_broker_gives_the_same_contents_in_another_lake(
+def test_a_topic_published_to_a_broker_gives_the_same_contents_in_another_lake(
     tmp_path: Path, spark: SparkSession, broker: Broker, registry: Registry, confluent: bool
 ) -> None:
     lake = kafka_and_files(tmp_path / "one", spark, broker, registry)

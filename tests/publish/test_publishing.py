@@ -27,7 +27,7 @@ from tidelake.read.compare import Counts, compare, count
 pytestmark = pytest.mark.spark
 
 
-def test_what_was_published_gives_the_same_contents_in_another_lake(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_published_topic_gives_the_same_contents_in_another_lake(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path / "one", spark)
     lake.send(updates((1, 0, 1), ((2, 20), 0, 2)), progress([0], [3], {0: 2}))
     lake.run()

@@ -1,4 +1,4 @@
-"""What is published gives the same contents AS OF every time in another store, whatever was done to its messages."""
+"""A published topic gives another store the same contents AS OF every time, whatever was done to its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query or a predicate may contain, and the names by which everything else is refused. Starts no JVM."""
+"""Queries and predicates may contain only what is listed; anything else is refused by name. Starts no JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the database of a read does when it is interrupted. Starts no JVM."""
+"""The database of a read when it is interrupted. Starts no JVM."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_columns_that_a_query_renames_by_their_places_are_those_of_the_collectio
     assert lake.query(asked).to_pylist() == [wanted]
 
 
-def test_what_cannot_be_read_is_refused_as_spark_refuses_it(lake: Lake) -> None:
+def test_unreadable_contents_are_refused_as_by_spark(lake: Lake) -> None:
     plain = lake.collection("plain")
     assert plain.since is not None and plain.upper is not None
     for ask in (plain.rows, lambda time: plain.rows_between(time, time), lambda time: plain.updates(time, time)):

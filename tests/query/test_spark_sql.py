@@ -122,7 +122,7 @@ def test_a_query_over_collections_is_accepted(spark: SparkSession, query: str) -
 
 
 @pytest.mark.parametrize("query", REFUSED)
-def test_whatever_reads_something_else_is_refused_by_name(spark: SparkSession, query: str) -> None:
+def test_a_query_that_reads_anything_else_is_refused_by_name(spark: SparkSession, query: str) -> None:
     frames = {name: spark.createDataFrame([], schema) for name, schema in TABLES.items()}
     with pytest.raises(Refused) as refused:
         frame_of(spark, parse_sql(spark, query), frames)
@@ -204,7 +204,7 @@ def test_duckdb_and_spark_give_the_same_rows_of_each_type(spark: SparkSession, c
     check_same(spark, lake, "with d as (select * from debezium) select a.id, b.name from d a join d b on a.id >= b.id")
 
 
-def test_what_is_not_there_is_refused_as_by_duckdb(spark: SparkSession, config: Path) -> None:
+def test_missing_tables_and_columns_are_refused_as_by_duckdb(spark: SparkSession, config: Path) -> None:
     lake = open_lake(config, read_only=True)
     for query, problem in (
         ("select * from nobody", "reads 'nobody', which is not a collection"),

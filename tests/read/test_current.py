@@ -1,4 +1,4 @@
-"""What is published: which engines read it, what it says of itself, and what happens if a name changes hands."""
+"""Published tables: which engines read them, how they describe themselves, and what happens if a name changes hands."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_name_that_passes_to_another_collection_is_one_overwriting_commit_in_t
     assert DeltaTable(path).version() == version + 1
 
 
-def test_between_the_binding_and_the_commit_the_table_is_not_taken_for_the_new_collections(lake: Lake) -> None:
+def test_between_the_binding_and_the_commit_the_table_is_not_mistaken_for_the_new_collections(lake: Lake) -> None:
     lake.catalog.rename(NAME, "old_prices")
     lake.catalog.open_or_create(lake.settings.collection(NAME).spec())  # a job would refuse the earlier name
     lake.run()
@@ -235,7 +235,7 @@ def test_the_table_of_an_earlier_version_stays_and_is_named_until_it_is_deleted(
     published(lake)
     both = run("path", NAME, *config)
     assert both.stdout == f"{table_of(lake.collection)}\n"
-    assert f"{older} is from an earlier version and is not rebuilt any more" in both.stderr
+    assert f"{older} is from an earlier version and is no longer rebuilt" in both.stderr
     assert json.loads(call("path", NAME, "--json", *config))["older"] == str(older)
     send_more(lake)
     published(lake)

@@ -32,12 +32,12 @@ pytestmark = pytest.mark.spark
 
 
 def counted(rows: Iterable[dict[str, Any]], text: Callable[[dict[str, Any]], str]) -> dict[str, int]:
-    """How many times each row occurs; with `_diff`, no row is there twice."""
+    """How many times each row occurs; with `_diff`, no row appears twice."""
     found: Counter[str] = Counter()
     for row in rows:
         diff, place = row.pop("_diff", None), text(row)
         assert diff != 0, place
-        assert diff is None or place not in found, f"{place} is there twice"
+        assert diff is None or place not in found, f"{place} appears twice"
         found[place] += 1 if diff is None else diff
     return dict(found)
 
@@ -171,7 +171,7 @@ def test_a_table_that_another_engine_wrote_to_is_rebuilt_and_the_report_names_th
     assert prices(lake) == {1: 10, 2: 20, 3: 30}
 
 
-def test_what_another_engine_compacted_is_followed(lake: Lake) -> None:
+def test_a_table_that_another_engine_compacted_is_followed(lake: Lake) -> None:
     published(lake)
     DeltaTable(str(table_of(lake.collection))).optimize.compact()
     lake.send(updates(((1, 11), 2, 1)), progress([2], [3], {2: 1}))

@@ -185,7 +185,7 @@ def test_a_lost_update_is_named_although_columns_are_nested(tmp_path: Path, spar
     assert "8 announced, 1 here" in " ".join(explained(lake, 1).facts)
 
 
-def test_what_may_still_be_unread_needs_nobody_yet(lake: Lake) -> None:
+def test_an_update_that_may_still_be_unread_needs_nobody_yet(lake: Lake) -> None:
     lake.send(progress([0], [9], {5: 2}))
     lake.run()
     lake.send(updates((5, 5, 1), (6, 5, 1)))

@@ -131,7 +131,7 @@ def forget(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.spark
-def test_what_the_logs_have_forgotten_is_gone_and_the_history_says_from_when_on_it_is_complete(
+def test_events_that_the_logs_have_forgotten_are_gone_and_the_history_says_when_it_begins(
     busy: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = busy.copy(tmp_path / "old")

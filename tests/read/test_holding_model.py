@@ -49,13 +49,13 @@ class Twins(RuleBasedStateMachine):
         folder = Path(self.folder.name)
         lake, other = (template.copy(folder / template.root.name) for template in self.templates)
         self.shelf = MemoryShelf()
-        self.model, self.store = Script(self.shelf), Script(StoreShelf(lake, other, self.spark, self.let_time_go_on))
+        self.model, self.store = Script(self.shelf), Script(StoreShelf(lake, other, self.spark, self.let_time_pass))
 
     def teardown(self) -> None:
         self.patch.undo()
         self.folder.cleanup()
 
-    def let_time_go_on(self, seconds: float) -> None:
+    def let_time_pass(self, seconds: float) -> None:
         self.now_s += seconds
 
     def run(self, line: str) -> str:

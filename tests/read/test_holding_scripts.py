@@ -1,4 +1,4 @@
-"""The scripts of the reading side get the same answers from the model in memory and from the store, wherever it is."""
+"""Scripts about reads and holds get the same answers from the model in memory and from the store, wherever it is."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def test_a_store_gives_the_answers_written_in_a_script_about_reads(
     assert Script(shelf).replay(case.lines) == case.lines
 
 
-def test_no_title_of_a_script_about_the_reading_side_appears_twice() -> None:
+def test_no_title_of_a_script_about_reads_or_holds_appears_twice() -> None:
     assert len({case.title for case in HOLDING + FOLLOWING}) == len(HOLDING) + len(FOLLOWING) > 60

@@ -1,4 +1,4 @@
-"""What is said of a publication that cannot be read, without a JVM."""
+"""Publications that cannot be read, and what is reported about them; without a JVM."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_damaged_publication_is_no_worse_than_what_stops_the_collection() -> N
 
 
 @pytest.mark.parametrize("counts", [[], [9]])
-def test_what_is_to_be_run_is_a_command_that_an_installed_wheel_has(counts: list[int]) -> None:
+def test_a_command_in_a_message_exists_in_an_installed_wheel(counts: list[int]) -> None:
     assert "run `tidelake current prices` once" in NotPublished("prices").hint
     noted = {"time": 9, "detail": "x", "decided": True}
     (problem,) = problems_of(replace(STATUS, contradictions=[noted], decided_counts=counts), None)

@@ -39,7 +39,7 @@ def test_all_collections_of_a_timeline_get_the_greatest_time_that_all_have(tmp_p
     assert chosen(lake)["orders"] == (8, together)
 
 
-def test_without_a_common_time_each_is_published_by_itself(tmp_path: Path) -> None:
+def test_without_a_common_time_each_is_published_separately(tmp_path: Path) -> None:
     lake = SharedTimes(tmp_path, orders=SHOP, lines=SHOP)
     lake.seal(orders=9, lines=6)
     lake.forget("orders", 7)

@@ -27,7 +27,7 @@ from tidelake.validate.late import compare_late
 
 
 def fate_of(lake: Lake, offset: int, partition: int = 0, topic: str = NAME) -> Fate:
-    """What became of a message, for which there is one answer."""
+    """The fate of a message that has a single answer."""
     (fate,) = tidelake.open_lake(lake.file).collection(NAME).trace(topic, partition, offset)
     return fate
 
@@ -264,7 +264,7 @@ def test_a_message_that_the_topic_no_longer_has_is_answered_by_the_small_tables_
     lake.run()
     compare_late(spark, lake.collection)
     (lake.topic / "0.jsonl").write_text("", encoding="utf-8")
-    gone_from_the_topic = "the topic has no message at this offset any more"
+    gone_from_the_topic = "the topic no longer has a message at this offset"
     accepted, pending, late, bad = (fate_of(lake, offset) for offset in (0, 8, 19, 12))
     assert (accepted.kind, accepted.unknown) == ("read", f"what it states: {gone_from_the_topic}")
     assert [(count.time, count.fate) for count in pending.counts] == [(9, "pending")]
@@ -348,7 +348,7 @@ def test_a_topic_that_was_accepted_again_answers_under_each_of_its_names(prepare
     assert names(11) == [
         ("prices", "read"),
         ("prices#1", "null"),
-    ]  # what is there now is of the new name
+    ]  # the message there now belongs to the new name
     assert names(25) == [("prices#1", "read")]
     assert names(40) == [("prices#1", "not_read")]
     assert names(3, "prices#1") == [("prices#1", "never_read")]
@@ -477,7 +477,7 @@ def test_a_record_of_a_reclocked_topic_has_the_time_whose_binding_covers_it(
     (lake.topic / "0.jsonl").write_text("", encoding="utf-8")
     gone_from_the_topic = fate_of(lake, 0)
     assert (gone_from_the_topic.summary, gone_from_the_topic.needs_somebody) == (f"read at time {first.time}", False)
-    assert gone_from_the_topic.unknown == "what was in it: the topic has no message at this offset any more"
+    assert gone_from_the_topic.unknown == "what was in it: the topic no longer has a message at this offset"
 
 
 @pytest.mark.spark

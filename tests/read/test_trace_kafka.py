@@ -47,7 +47,7 @@ def test_a_message_is_traced_through_retention_and_through_a_recreated_topic(
     (expired,) = traced(0)
     assert (expired.kind, expired.unknown) == (
         "read",
-        "what it states: the topic has no message at this offset any more",
+        "what it states: the topic no longer has a message at this offset",
     )
 
     broker.delete_topic(lake.name)

@@ -88,7 +88,7 @@ class Stored:
         self._append(self.collection.paths.quarantine, "quarantine", pa.Table.from_pylist(rows, schema=schema))
 
     def facts(self, validated: ValidateReport | None = None) -> Facts:
-        """What a report would say now."""
+        """The facts that a report would show now."""
         return read_facts(self.collection, self.settings, read_status(self.collection), validated)
 
     def _append(self, table: Location, kind: str, rows: pa.Table) -> None:

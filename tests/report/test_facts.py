@@ -1,4 +1,4 @@
-"""What a report says about a collection: the verdict, what it waits for, its numbers, and what to do."""
+"""The facts of a report about a collection: the verdict, what it waits for, its numbers, and what to do."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ EVIL = "<script>alert(1)</script>\x1b[31m\u202etxt\x00'\"&"
 
 
 class Page(HTMLParser):
-    """What a page consists of."""
+    """The parts of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ def test_a_hundred_thousand_open_times_fit_into_a_small_page(tmp_path: Path) -> 
     write_report(tmp_path / "docs", facts, [NAME])
     folder = tmp_path / "docs" / "collections"
     text = (folder / f"{NAME}.html").read_text(encoding="utf-8")
-    assert "The first incomplete times; 100,000 times are open in all." in Page(text).text
+    assert "The first incomplete times; 100,000 times are open in total." in Page(text).text
     assert "50,000" in text
     assert len(text) < MEGABYTE and (folder / f"{NAME}.json").stat().st_size < MEGABYTE
 

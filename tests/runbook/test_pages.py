@@ -116,7 +116,7 @@ def test_a_page_is_found_however_its_name_is_written(name: str) -> None:
 
 
 def test_an_unknown_name_gets_the_nearest_ones() -> None:
-    with pytest.raises(OptionRefused, match="there is no error 'TopicGab'\nhint: perhaps TopicGap"):
+    with pytest.raises(OptionRefused, match=r"there is no error 'TopicGab'\nhint: did you mean TopicGap\?"):
         find_page("TopicGab")
     with pytest.raises(OptionRefused, match="hint: `tidelake errors` lists them"):
         find_page("42")

@@ -210,7 +210,7 @@ def test_a_reclocked_collection_whose_seal_is_stopped_lets_each_row_leave_once(
     assert not lake.validate(full=True).damaged
 
 
-def test_of_two_processes_only_one_lets_the_rows_leave(tmp_path: Path, spark: SparkSession) -> None:
+def test_only_one_of_two_processes_lets_the_rows_leave(tmp_path: Path, spark: SparkSession) -> None:
     lake = records(tmp_path, spark)
     lake.put({"id": 1, "at": OLD})
     reached: list[str] = []
@@ -318,7 +318,7 @@ def test_the_status_of_a_lake_has_what_left(tmp_path: Path, spark: SparkSession)
     assert document["rows_left"] == 1 and document["left_at"] == (lake.table.value(UPPER) or 0) - 1
 
 
-def test_what_is_published_and_subscribed_follows_the_rows_that_leave(tmp_path: Path, spark: SparkSession) -> None:
+def test_publications_and_subscriptions_follow_the_rows_that_leave(tmp_path: Path, spark: SparkSession) -> None:
     lake = records(tmp_path, spark)
     lake.put({"id": 1, "at": OLD}, {"id": 2, "at": RECENT})
     with clocks_at(NOW_MS):

@@ -73,7 +73,7 @@ class Connect:
         self.wait_until_running(name)
 
     def status(self, name: str) -> dict[str, Any]:
-        """What the worker reports about a connector and its task."""
+        """The worker's report about a connector and its task."""
         return dict(self.call("GET", f"/connectors/{name}/status"))
 
     def wait_until_running(self, name: str) -> None:

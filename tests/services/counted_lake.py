@@ -94,7 +94,7 @@ class CountedLake:
         return Requests(tuple(self.proxy.served[before:]))
 
     def count_afresh(self, step: Callable[[], object]) -> Requests:
-        """Return the requests of a step in a process that has seen nothing of the store."""
+        """Return the requests of a step in a process that has not seen the store."""
         forget_all()
         forget_files()
         return self.count(step)

@@ -20,7 +20,7 @@ _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"
 
 @dataclass
 class Fault:
-    """What happens to requests of a method whose path matches a pattern.
+    """A fault of requests of a method whose path matches a pattern.
 
     Args:
         method: `PUT`, `GET`, …
@@ -114,7 +114,7 @@ class FaultyProxy:
     endpoint: str
     faults: list[Fault] = field(default_factory=list)
     at_random: RandomFaults | None = None
-    """What happens to requests that none of these faults happens to."""
+    """The treatment of requests that no fault matches."""
     met: Counter[str] = field(default_factory=Counter)
     """How many requests each fault has happened to, by its path; at random, by its kind."""
     requests: Counter[str] = field(default_factory=Counter)

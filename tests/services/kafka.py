@@ -98,7 +98,7 @@ class Broker:
 
     @cached_property
     def admin(self) -> AdminClient:
-        """Kafka's admin client, which finds a restarted broker by itself."""
+        """Kafka's admin client, which reconnects to a restarted broker."""
         return _admin(self.bootstrap_servers)
 
     def create_topic(

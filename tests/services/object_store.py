@@ -61,7 +61,7 @@ class ObjectStore:
         return bucket
 
     def keys(self, uri: str) -> list[str]:
-        """The names of all objects below a URI, also of those that obstore cannot name."""
+        """The names of all objects below a URI, including those that obstore cannot name."""
         bucket, prefix = bucket_and_prefix(uri)
         with self._client() as client:
             pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{prefix}/")
@@ -128,7 +128,7 @@ def _trusting(ca_file: Path | None) -> ssl.SSLContext | None:
 
 @contextmanager
 def object_store_server(folder: Path, uses_tls: bool = False) -> Iterator[ObjectStore]:
-    """Start moto, whose contents are gone when the context ends; inside, the environment has its credentials.
+    """Start moto, whose contents are lost when the context ends; inside, the environment has its credentials.
 
     Cost: two seconds, and 100 MB of memory.
     """

@@ -34,7 +34,7 @@ class Prometheus:
     url: str
 
     def get(self, path: str) -> Any:
-        """The data of an answer of its API."""
+        """The data of an API response."""
         with urllib.request.urlopen(f"{self.url}/api/v1/{path}", timeout=10) as answer:
             return json.load(answer)["data"]
 

@@ -63,7 +63,7 @@ def send_second(lake: Lake) -> None:
 
 
 def story_of(lake: Lake) -> dict[str, Any]:
-    """What every step says and shows, apart from random names."""
+    """The output of every step, apart from random names."""
     send_first(lake)
     first = lake.run()
     send_second(lake)

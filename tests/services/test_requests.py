@@ -1,4 +1,4 @@
-"""How many requests an object store gets: few, and no more for an old collection than for a new one."""
+"""The number of requests to an object store is small, and the same for old and new collections."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.services]
 TICK, SEAL, STATUS = 40, 20, 6
 """The budgets of ingest and seal together, of a seal without copies, and of a status."""
 SMALL_TABLES = 2
-"""What a status adds if both `quarantine` and `late` have rows."""
+"""The requests that a status adds if both `quarantine` and `late` have rows."""
 NEW_PROCESSES = 22
-"""What a tick adds if ingest and seal each have a new process, which lists each log once more."""
+"""The requests that a tick adds if ingest and seal each have a new process, which lists each log once more."""
 COMMIT, CHECKPOINT = 3, 16
 """A commit without files, and what every 32nd of them adds, for a checkpoint and the clean-up behind it."""
 CLUSTER = 40
-"""What a tick adds on a cluster, whose executors put the files."""
+"""The requests that a tick adds on a cluster, whose executors put the files."""
 
 
 @pytest.fixture(scope="module")

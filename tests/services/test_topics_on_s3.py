@@ -226,12 +226,12 @@ def test_a_file_that_disappears_after_the_listing_is_an_error(
     topic = topic_of(settings)
     gone = refusal(404, "NoSuchKey")
     proxy.faults = [Fault(method, f"{name}$", answer=gone) for method in ("GET", "HEAD")]
-    with pytest.raises(MalformedTopic, match=rf"{root}/{name} was listed, but is not there any more"):
+    with pytest.raises(MalformedTopic, match=rf"{root}/{name} was listed, but no longer exists"):
         topic.plan({}, 100)
     proxy.faults = []
     offsets, _ = topic.plan({}, 100_000)
     proxy.faults = [Fault(method, f"{name}$", answer=gone) for method in ("GET", "HEAD")]
-    with pytest.raises(MalformedTopic, match="was listed, but is not there any more"):
+    with pytest.raises(MalformedTopic, match="was listed, but no longer exists"):
         list(topic.batches(offsets, ["partition", "offset", "value"]))
 
 

@@ -1,4 +1,4 @@
-"""What the JVM prints while it starts goes to a file, and to the terminal if the start fails."""
+"""The JVM's output during its start goes to a file, and to the terminal if the start fails."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
-def test_what_was_written_is_read_back(root: Location) -> None:
+def test_written_bytes_are_read_back(root: Location) -> None:
     for write in (blobs.create, blobs.write):
         for data in (b"", b"\0\xff", b"x" * 3_000_000):
             blob = root / "folder" / f"{write.__name__}-{len(data)}"

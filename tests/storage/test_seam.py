@@ -27,7 +27,7 @@ EXCEPTIONS: dict[str, frozenset[str]] = {
     "topic/schema_registry.py": frozenset(
         {"import shutil", "exists", "mkdir", "open", "read_text", "replace", "rmtree", "write_text"}
     ),
-    # The schema and the truth, which lie next to a topic and never in it.
+    # The schema and the truth, which are next to a topic and never in it.
     "generator/truth.py": frozenset(
         {"is_file", "mkdir", "read_text", "read_table", "replace", "write_table", "write_text"}
     ),
@@ -48,7 +48,7 @@ EXCEPTIONS: dict[str, frozenset[str]] = {
     # The `collections.yaml` of a replay, in an empty folder.
     "generator/recorded_stream.py": frozenset({"exists", "is_dir", "iterdir", "write_text"}),
 }
-"""What files outside the seam may call. These calls touch no store and no topic, or only look for a folder."""
+"""The calls that files outside the seam may make. They touch no store and no topic, or only look for a folder."""
 
 MODULES = {"fsspec", "glob", "mmap", "obstore", "os", "pyarrow.dataset", "pyarrow.fs", "shutil", "tempfile"}
 MODULES |= {"tidelake.storage.local_disk", "tidelake.storage.objects"}

@@ -29,13 +29,13 @@ def commit(table: Location, upper: int) -> None:
 
 
 def contents(table: Location) -> tuple[object, ...]:
-    """What the newest version says."""
+    """The state of the newest version."""
     opened = OpenTable(table)
     return opened.version, opened.seq, opened.value("upper"), sorted(file.run for file in opened.files())
 
 
 def damages(table: Location) -> list[Damage]:
-    """What a verification finds."""
+    """The findings of a verification."""
     found = Verification()
     verify_table(table, False, found)
     return found.damages

@@ -116,7 +116,7 @@ def test_a_marker_that_is_lost_below_a_checkpoint_is_named_and_comes_back(table:
     assert damages(table) == []
 
 
-def test_what_a_killed_clean_up_leaves_is_not_damage(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_leftovers_of_a_killed_clean_up_are_not_damage(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     load_table(table).create_checkpoint()
     acknowledge_newest_checkpoint(table)
     delete = blobs.delete
@@ -139,7 +139,7 @@ def test_a_stale_copy_of_an_entry_is_damage(table: Location) -> None:
         OpenTable(table)
 
 
-def test_an_entry_of_another_table_is_not_taken_for_the_next_version(table: Location, tmp_path: Path) -> None:
+def test_an_entry_of_another_table_is_not_mistaken_for_the_next_version(table: Location, tmp_path: Path) -> None:
     other = locate(tmp_path) / "other"
     create_table(other, SCHEMA, {"upper": 0})
     for upper in (7, 8, 9, 10):
@@ -198,7 +198,7 @@ def test_a_damaged_marker_is_written_again_from_its_entry(table: Location) -> No
     assert repair_log(table) == []
 
 
-def test_a_commit_by_an_earlier_release_beside_this_release_is_reported(table: Location) -> None:
+def test_a_commit_by_an_earlier_release_alongside_this_release_is_reported(table: Location) -> None:
     marker_of(table, 3).unlink()
     forget_before(entry_of(table, 3))
     with pytest.raises(DamagedTable, match="version 3 was committed by an earlier release of Tidelake"):

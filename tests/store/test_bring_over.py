@@ -143,7 +143,7 @@ def test_a_reader_leaves_a_table_of_an_earlier_release_as_it_is(table: Location,
         verify_table(table, True, found := Verification())
         assert found.damages == []
         assert tree(tmp_path) == before
-        Earlier(table).commit(step + 4)  # the earlier release continues beside readers of this release
+        Earlier(table).commit(step + 4)  # the earlier release continues alongside readers of this release
         if step == 1:
             Earlier(table).maintain()
 

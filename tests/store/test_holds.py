@@ -81,7 +81,7 @@ def test_a_call_after_the_observer_has_looked_keeps_the_hold() -> None:
     assert observe(called, beats, 10 * LEASE_MS) == called
 
 
-def test_a_clock_of_the_store_that_goes_back_begins_the_lease_anew() -> None:
+def test_a_clock_of_the_store_that_goes_back_restarts_the_lease() -> None:
     entry, _ = held()
     back = seen(seen(entry, 100_000), 5_000)
     assert is_live(back)

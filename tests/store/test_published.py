@@ -1,4 +1,4 @@
-"""One commit replaces published rows, whoever else commits, and wherever the process stops."""
+"""One commit replaces published rows, no matter who else commits, or where the process stops."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_commit_replaces_rows_columns_comment_and_note_and_nothing_else(table:
     assert not list(table.local.glob("publish-*/_delta_log"))
 
 
-def test_of_two_processes_that_publish_at_once_one_succeeds(table: Location) -> None:
+def test_one_of_two_processes_that_publish_at_once_succeeds(table: Location) -> None:
     publish(table, 1)
     first, second = stage(table, 2), stage(table, 3)
     first.commit("prices", "", NOTE)
@@ -105,7 +105,7 @@ def test_a_publication_that_was_interrupted_is_whole(table: Location, place: str
     assert rows(table) == [9]
 
 
-def test_what_another_engine_tidies_is_still_published_and_what_it_changes_is_not(table: Location) -> None:
+def test_a_table_that_another_engine_tidies_is_still_published_but_not_one_that_it_changes(table: Location) -> None:
     publish(table, 1)
     write_deltalake(str(table), pa.table({"id": [2]}), mode="append")
     assert read_published(table) is None

@@ -223,7 +223,7 @@ def _shift_clock(by_s: float) -> None:
 
 
 def _append_and_sleep(table: Location, said: Path) -> None:
-    """Append a run, and stand still right before the first attempt to commit it."""
+    """Append a run, and pause just before the first attempt to commit it."""
     attempts: list[str] = []
 
     def stand_still(place: str) -> None:

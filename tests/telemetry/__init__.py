@@ -1,1 +1,1 @@
-"""What monitoring reads: metrics, traces, logs and alerts."""
+"""Data for monitoring: metrics, traces, logs and alerts."""

@@ -18,7 +18,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 @dataclass
 class Collector:
-    """What was received: the bodies by path, and the values of the header `authorization`."""
+    """The requests that were received: the bodies by path, and the values of the header `authorization`."""
 
     url: str
     bodies: list[tuple[str, bytes]] = field(default_factory=list)

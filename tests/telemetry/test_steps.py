@@ -1,4 +1,4 @@
-"""What each step of a small lake tells monitoring: text files, OpenTelemetry, and structured logs."""
+"""The data that each step of a small lake gives monitoring: text files, OpenTelemetry, and structured logs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STEPS = ("ingest", "seal", "validate", "compact", "current")
 
 @dataclass
 class Told:
-    """What was reported about one run of all steps, and about an ingest that failed afterwards."""
+    """The reports about one run of all steps, and about an ingest that failed afterwards."""
 
     ingested: IngestReport
     sealed: SealReport

@@ -96,7 +96,7 @@ def test_an_offset_of_two_messages_is_refused_before_it_is_read(tmp_path: Path) 
     write_parquet(tmp_path, "a.parquet", partition=[0, 0], offset=[2, 5], value=[b"", b""])
     check_repeated(r"/0\.jsonl and in .*/a\.parquet")
     check_repeated(r"/0\.jsonl and in .*/a\.parquet", start=2)
-    assert planned(tmp_path, 3) == ((3, 6), None)  # the repeated offset lies before the start
+    assert planned(tmp_path, 3) == ((3, 6), None)  # the repeated offset is before the start
     write_offsets(tmp_path, 6, 7, 8, 7, name="000.jsonl")
     check_repeated(r"/000\.jsonl twice", start=3)
     assert FileTopic(tmp_path).end_offsets() == {0: 9, 1: 3}
@@ -127,7 +127,7 @@ def test_a_link_to_nothing_is_named_in_the_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["0.jsonl", "1.jsonl.gz", "a.parquet", "notes.txt"])
-def test_what_is_not_a_regular_file_is_refused_and_never_opened(tmp_path: Path, name: str) -> None:
+def test_a_pipe_a_socket_or_a_device_is_refused_and_never_opened(tmp_path: Path, name: str) -> None:
     write_offsets(tmp_path, 0, partition=7)
     os.mkfifo(tmp_path / name)  # opening a pipe would wait forever for a writer
     check_refused(tmp_path, "is a pipe, a socket or a device, not a file", name)

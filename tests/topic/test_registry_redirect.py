@@ -1,4 +1,4 @@
-"""To which servers the client of a schema registry sends the password."""
+"""The servers to which the client of a schema registry sends the password."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tidelake.catalog.compatibility import check_same, with_columns
 from tidelake.catalog.drop import drop
 from tidelake.catalog.handles import ENTRIES_SCHEMA, change_handles, create_handles, read_handles
 from tidelake.catalog.name_log import Binding, NameLog, name_logs
-from tidelake.catalog.rename import bound_entry, finish_renaming, is_about_to_have, rename
+from tidelake.catalog.rename import finish_renaming, is_about_to_have, rename
 from tidelake.catalog.undivided import catalog_entries, catalog_publications, divide, is_divided
 from tidelake.errors import (
     CollectionRenamed,
@@ -75,7 +75,7 @@ class Catalog:
             if binding is None:
                 continue
             entries.pop(binding.name, None)
-            if (entry := self._entry_of(binding)) is not None:
+            if (entry := log.entry()) is not None:
                 entries[entry.name] = entry
         return sorted(entries.values(), key=lambda entry: entry.name)
 
@@ -130,8 +130,7 @@ class Catalog:
         try:
             entry = self._entry_of_published(name)
             if entry is None:
-                binding = NameLog.of(self.store, name).binding
-                entry = None if binding is None else self._entry_of(binding)
+                entry = NameLog.of(self.store, name).entry()
         except TidelakeError as error:
             return error
         return None if entry is None else self._collection(entry)
@@ -141,22 +140,13 @@ class Catalog:
 
         A name is rebound only if its collection has another name, so the newest handles prove such a binding.
         """
-        if last_seen(self.store.names / folder_of_name(name)) is None:  # on a disk, logs are not followed
+        if last_seen(self.store.log_of_name(name)) is None:  # on a disk, logs are not followed
             return None
-        binding = NameLog.of(self.store, name, may_be_stale=True).binding
-        return None if binding is None or binding.publication is None else self._entry_of(binding)
+        log = NameLog.of(self.store, name, may_be_stale=True)
+        return None if log.binding is None or log.binding.publication is None else log.entry()
 
     def _collection(self, entry: Entry) -> Collection:
         return Collection(entry, self.store.collection(entry.id))
-
-    def _entry_of(self, binding: Binding) -> Entry | None:
-        """Return the entry of the collection that has a name; None if the name is free.
-
-        Raises:
-            DamagedTable: the collection's handles are missing or damaged.
-        """
-        entry = bound_entry(self.store, binding)
-        return entry if entry is not None and entry.has_name(binding.name) else None
 
     def _undivided(self) -> OpenTable | None:
         """Return the catalog of a store before format 4, which still has rows; None if there is none.
@@ -190,7 +180,7 @@ class Catalog:
         return [self._upgraded(entry).name for entry in self.entries()]
 
     def others(self, names: Iterable[str]) -> dict[str, Entry | TidelakeError]:
-        """Return the collections with other names than these, by name; the error if one cannot be read.
+        """Return the collections whose names are not among these, by name; the error if one cannot be read.
 
         Args:
             names: those that the settings name.
@@ -208,8 +198,7 @@ class Catalog:
             if folder.startswith(HIDDEN):
                 continue
             try:
-                binding = NameLog(self.store, folder).binding
-                entry = None if binding is None else self._entry_of(binding)
+                entry = NameLog(self.store, folder).entry()
             except TidelakeError as error:
                 found[folder] = error
             else:
@@ -222,7 +211,7 @@ class Catalog:
 
         Cost: two logs are opened.
         """
-        entry = bound_entry(self.store, NameLog.of(self.store, name).binding)
+        entry = NameLog.of(self.store, name).bound_entry()
         return None if entry is None or entry.dropped is not None or entry.name == name else entry.name
 
     def dropped(self, name: str) -> Collection | None:
@@ -230,7 +219,7 @@ class Catalog:
 
         Cost: two logs are opened.
         """
-        entry = bound_entry(self.store, NameLog.of(self.store, name).binding)
+        entry = NameLog.of(self.store, name).bound_entry()
         return None if entry is None or entry.dropped is None or entry.name != name else self._collection(entry)
 
     def orphans(self) -> list[str]:
@@ -278,12 +267,12 @@ class Catalog:
         it is bound to this one, nothing is written.
 
         Raises:
-            UnknownCollection: the store does not have this collection under this name any more.
+            UnknownCollection: the store no longer has this collection under this name.
             Fenced: the collection's epoch was raised after it was opened.
         """
         entry = collection.entry
         for log in self._attempts(entry.name):
-            newest = None if log.binding is None else self._entry_of(log.binding)
+            newest = log.entry()
             if log.binding is None or newest is None or newest.id != entry.id:
                 raise UnknownCollection(str(self.store.root), entry.name)
             if newest.epoch != entry.epoch:
@@ -372,7 +361,7 @@ class Catalog:
         seen = NameLog.of(self.store, spec.name, may_be_stale=True)
         if seen.binding is not None and seen.binding.state == "live":
             seen.finish()
-            entry = self._entry_of(seen.binding)
+            entry = seen.entry()
             if entry is not None:
                 return self.store.collection(entry.id), entry
         for log in self._attempts(spec.name, creates=True):
@@ -384,7 +373,7 @@ class Catalog:
                 reach("catalog.after_handles")
                 binding = binding.model_copy(update={"state": "live", "begins_as": None})
             else:
-                entry = bound_entry(self.store, binding)
+                entry = log.bound_entry()
                 if entry is not None and entry.has_name(spec.name):
                     return self.store.collection(entry.id), entry
                 if entry is not None and is_about_to_have(entry, spec.name):

@@ -12,7 +12,6 @@ import time
 from tidelake.catalog.collection_tables import raise_epoch
 from tidelake.catalog.handles import change_handles, read_handles
 from tidelake.catalog.name_log import NameLog
-from tidelake.catalog.rename import bound_entry
 from tidelake.errors import DamagedTable, UnknownCollection
 from tidelake.storage import blobs
 from tidelake.store.bring_over import bring_over
@@ -32,7 +31,7 @@ def drop(store: Store, name: str) -> Entry:
         UnknownCollection: the store has no collection of this name.
         DamagedTable: its handles are damaged. Damage of its other tables stops nothing.
     """
-    entry = bound_entry(store, NameLog.of(store, name).binding)
+    entry = NameLog.of(store, name).bound_entry()
     if entry is None or entry.name != name:
         raise UnknownCollection(str(store.root), name)
     paths = store.collection(entry.id)
@@ -113,7 +112,7 @@ def goes_at_ms(entry: Entry, retention_s: float) -> int | None:
 
 
 def delete_tables(paths: CollectionPaths, retention_s: float) -> bool:
-    """Delete the tables of a dropped collection, except its handles, if nobody can be reading them any more.
+    """Delete the tables of a dropped collection, except its handles, if nobody can still be reading them.
 
     A call that is interrupted is continued by the next one.
 

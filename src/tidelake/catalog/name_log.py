@@ -17,6 +17,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tidelake.catalog.handles import read_handles
 from tidelake.errors import Conflict, DamagedLog, DamagedTable
 from tidelake.storage import blobs
 from tidelake.storage.location import HIDDEN, Location
@@ -32,7 +33,7 @@ _BINDING = "binding"
 
 
 class Binding(BaseModel):
-    """What a name stands for, as the newest entry of its log states it."""
+    """The binding of a name, as the newest entry of its log states it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -77,8 +78,29 @@ class NameLog:
         """Read the log of a name."""
         log = NameLog(store, folder_of_name(name), may_be_stale)
         if log.binding is not None and log.binding.name != name:
-            raise DamagedLog(str(log.path), f"it is about the name '{log.binding.name}'")
+            raise DamagedLog(str(log.path), f"it is the log of the name '{log.binding.name}'")
         return log
+
+    def bound_entry(self) -> Entry | None:
+        """Return the entry of the collection that the name is bound to, whatever its name is now, even a dropped one.
+
+        Returns:
+            None if the name is bound to no collection, or its collection is still being created.
+
+        Raises:
+            DamagedTable: the collection's handles are missing or damaged.
+
+        Cost: a log is opened, and one small file is read.
+        """
+        binding = self.binding
+        if binding is None or binding.id is None or binding.state == "creating":
+            return None
+        return read_handles(self.store.collection(binding.id))
+
+    def entry(self) -> Entry | None:
+        """Return the entry of the collection that has the name; None if the name is free. Raises as `bound_entry`."""
+        entry = self.bound_entry()
+        return entry if entry is not None and self.binding is not None and entry.has_name(self.binding.name) else None
 
     def _read(self) -> Binding:
         _, newest = self._tip.newest_entries()
@@ -91,7 +113,7 @@ class NameLog:
             fact = f"the binding of version {self.version} cannot be read: {error.errors()[0]['msg']}"
             raise DamagedTable(str(self.path), fact) from error
         if folder_of_name(binding.name) != self.folder:
-            raise DamagedLog(str(self.path), f"it is about the name '{binding.name}'")
+            raise DamagedLog(str(self.path), f"it is the log of the name '{binding.name}'")
         return binding
 
     def commit(self, binding: Binding) -> None:

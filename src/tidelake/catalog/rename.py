@@ -1,7 +1,7 @@
 """Renames a collection: states the intent in its handles, binds the new name, and then changes the name in the handles.
 
 The collection has its earlier name until the last commit, which only succeeds while the handles have the same intent.
-Whoever wants the new name for another collection in the meantime finishes the renaming first, so a name that is bound
+A process that wants the new name for another collection meanwhile finishes the renaming first, so a name that is bound
 to a collection with that intent is not free. Every step may be repeated by any process. See docs/decisions/catalog.md.
 """
 
@@ -22,25 +22,7 @@ from tidelake.store.layout import CollectionPaths, Store
 from tidelake.store.retry import ATTEMPTS_MAX
 
 EARLIER_NAMES_MAX = 64
-"""How many earlier names an entry remembers, for `tidelake history`."""
-
-
-def bound_entry(store: Store, binding: Binding | None) -> Entry | None:
-    """Return the entry of the collection that a name is bound to, under any current name, and even if it was dropped.
-
-    Args:
-        store: the store.
-        binding: what the log of the name states; None if the name has no log.
-
-    Returns:
-        None if the name is bound to no collection, or its collection is still being created.
-
-    Raises:
-        DamagedTable: the collection's handles are missing or damaged.
-    """
-    if binding is None or binding.id is None or binding.state == "creating":
-        return None
-    return read_handles(store.collection(binding.id))
+"""Maximum number of earlier names that an entry remembers, for `tidelake history`."""
 
 
 def rename(store: Store, name: str, other: str) -> Entry:
@@ -57,7 +39,7 @@ def rename(store: Store, name: str, other: str) -> Entry:
         NameTaken: another collection has the new name, or is being created with it.
     """
     for attempt in range(ATTEMPTS_MAX):
-        entry = bound_entry(store, NameLog.of(store, name).binding)
+        entry = NameLog.of(store, name).bound_entry()
         if entry is None or entry.dropped is not None:
             raise UnknownCollection(str(store.root), name)
         if entry.name != name:
@@ -120,7 +102,7 @@ def _check_free_in(log: NameLog, entry: Entry) -> None:
     binding = log.binding
     if binding is None or binding.id in (None, entry.id):
         return
-    owner = bound_entry(log.store, binding)
+    owner = log.bound_entry()
     if owner is None or owner.has_name(binding.name) or is_about_to_have(owner, binding.name):
         raise NameTaken(str(log.store.root), binding.name)
 

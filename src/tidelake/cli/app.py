@@ -94,7 +94,7 @@ def main() -> None:
     with interruptible():
         try:
             _app_for(sys.argv[1:])()
-        except BrokenPipeError:  # whoever reads our output closed the pipe, as `head` does
+        except BrokenPipeError:  # the reader of our output closed the pipe, as `head` does
             sys.stderr.close()
             sys.exit(0)
         except Exception as error:
@@ -104,7 +104,7 @@ def main() -> None:
 
 
 def _app_for(arguments: Sequence[str]) -> typer.Typer:
-    """Return the application with no other command than the one that the arguments name; all of it if they name none.
+    """Return the application with only the command that the arguments name; all of it if they name none.
 
     Typer inspects the options of each command that it has, which takes as long as a small command itself.
     """

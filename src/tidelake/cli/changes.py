@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Shown:
-    """What an engine has read."""
+    """The changes as an engine has read them."""
 
     after: int | None
     through: int

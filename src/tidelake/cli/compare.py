@@ -13,6 +13,7 @@ from tidelake.cli.options import ROWS_SHOWN, JsonOption, RowsOption, SkipErrorsO
 from tidelake.cli.render import print_rows, printable, say
 from tidelake.cli.rows import rows_of, spark_errors, with_bytes
 from tidelake.cli.times import check_number, read_time, shown_time
+from tidelake.read.words import counted
 
 _DIFFERENT = 1
 _FAILED = 2
@@ -101,7 +102,7 @@ def _compare(
     if counts is None:
         typer.echo(f"different: the columns differ, so the rows were not compared ({at})")
     elif counts.are_equal:
-        typer.echo(f"equal: {counts.first:,} rows, {at}")
+        typer.echo(f"equal: {counted(counts.first, 'row')}, {at}")
     else:
         typer.echo(
             f"different: {counts.first:,} and {counts.second:,} rows, of which only the first has "

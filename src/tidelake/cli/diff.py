@@ -36,7 +36,7 @@ TIME_HELP = "A time in [since, upper). For reclocked collections, also 2026-11-2
 
 @dataclass(frozen=True)
 class _Shown:
-    """What an engine has read."""
+    """The difference as an engine has read it."""
 
     since: int
     upper: int

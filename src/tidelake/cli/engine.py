@@ -1,4 +1,4 @@
-"""Which engine a command reads with, and how Spark is started for it."""
+"""Chooses the engine that a command reads with, and starts Spark for it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def fence(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Fence a collection: no running process can commit to it any more; only this writer may start. Starts no JVM."""
+    """Fence a collection: running processes can no longer commit to it; only this writer may start. Starts no JVM."""
     if (writer is None) == (not anyone):
         raise OptionRefused("it is not clear whom to let in", "give --writer NAME or --anyone")
     epoch = open_lake(config).collection(name).fence(writer)
@@ -30,4 +30,4 @@ def fence(
         print_json({"name": name, "epoch": epoch, "writer": writer})
     else:
         allowed = "any writer" if writer is None else f"only the writer '{writer}'"
-        say(f"{name}: {allowed} may write; running processes cannot commit any more, and have to be restarted")
+        say(f"{name}: {allowed} may write; running processes can no longer commit, and have to be restarted")

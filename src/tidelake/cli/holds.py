@@ -62,7 +62,7 @@ def hold(
 
 
 def holds(name: NameArgument, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
-    """Show who holds which time, since when, until when, which files it pins, and what that costs. Starts no JVM."""
+    """Show the holds: the holder, the time, the start and end, the pinned files, and the cost. Starts no JVM."""
     collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
     found = collection.holds()
     if as_json:

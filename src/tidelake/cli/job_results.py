@@ -1,4 +1,4 @@
-"""What a step of a job did to a collection, in one sentence."""
+"""Describes in one sentence what a step of a job did to a collection."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from tidelake.cli.progress import Working, working
 from tidelake.cli.render import print_json, printable, say
 from tidelake.cli.times import seconds_of
 from tidelake.errors import OptionRefused
+from tidelake.read.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -182,7 +183,7 @@ class _Shown:
         name = event.get("collection")
         if event["event"] == "ingested":
             self._messages[str(name)] = self._messages.get(str(name), 0) + event["messages"]
-            self._work.show(f"{name}: ingest, {self._messages[str(name)]:,} messages")
+            self._work.show(f"{name}: ingest, {counted(self._messages[str(name)], 'message')}")
         elif event["level"] in ("warning", "error") and not event["event"].endswith(" stopped"):
             others = [f"{key} {value}" for key, value in event.items() if key not in _NOT_SHOWN]
             parts = [str(part) for part in (name, event["event"], event.get("fact"), ", ".join(others)) if part]

@@ -34,7 +34,7 @@ def rename(
     say(f"'{name}' is called '{other}' now")
     if name in lake.settings.names:
         say(f"next: in {lake.settings.file}, call it {other}, too")
-    say(f"the table that was published as '{name}' is not updated any more; `tidelake current {other}` makes a new one")
+    say(f"the table that was published as '{name}' is no longer updated; `tidelake current {other}` makes a new one")
 
 
 def drop(
@@ -45,7 +45,7 @@ def drop(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Drop a collection: it cannot be read any more, and `tidelake gc` deletes its tables later. Starts no JVM.
+    """Drop a collection: it can no longer be read, and `tidelake gc` deletes its tables later. Starts no JVM.
 
     Readers may finish, and the tables stay while somebody holds a time. There is no way back.
     """
@@ -72,7 +72,7 @@ def gc(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete what nobody can need any more, and show why the rest stays. Starts no JVM.
+    """Delete what is no longer needed, and show why the rest stays. Starts no JVM.
 
     Dead runs and the tables of dropped collections are deleted a day after this command or a compaction first noted
     them.

@@ -40,7 +40,7 @@ def _print_path(name: str, places: Places) -> None:
     if published is not None and published.shown is not None:
         typer.echo(str(published.table))
         if older is not None:
-            say(f"note: {older} is from an earlier version and is not rebuilt any more; delete it if nobody reads it")
+            say(f"note: {older} is from an earlier version and is no longer rebuilt; delete it if nobody reads it")
     elif older is not None:
         typer.echo(older)
         say("note: an earlier version published this table; the next run of `current` publishes the contents elsewhere")

@@ -55,7 +55,7 @@ def run() -> None:
             print(end.code, file=sys.stderr)
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(ValueError, BrokenPipeError):  # the stream was closed, or nobody reads it any more
+        with suppress(ValueError, BrokenPipeError):  # the stream was closed, or its reader has gone
             stream.flush()
     os._exit(status)
 

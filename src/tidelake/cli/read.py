@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Shown:
-    """What an engine has read."""
+    """The contents as an engine has read them."""
 
     as_of: int
     since: int

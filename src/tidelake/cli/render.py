@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, tables and sentences for people."""
+"""Prints the output of commands: JSON for programs, tables and sentences for people."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from tidelake.read.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -116,11 +118,14 @@ def _nested_cell(value: Any) -> str:
 def late_note(verdicts: dict[str, int]) -> str:
     """Return the number of late statements with each verdict, in words."""
     words = {
-        "copy": "copies",
         "contradiction": "contradicting what was published",
         "settled": "settled by decision",
         "untold": "about times that compaction has merged",
         "late": "not compared yet",
     }
-    parts = [f"{count:,} {words[verdict]}" for verdict, count in verdicts.items() if count]
+    parts = [
+        counted(count, "copy") if verdict == "copy" else f"{count:,} {words[verdict]}"
+        for verdict, count in verdicts.items()
+        if count
+    ]
     return f"late statements: {', '.join(parts) or 'none'}"

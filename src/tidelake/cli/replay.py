@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Engine(StrEnum):
-    """What `replay` runs a stream through: the reader, or the jobs."""
+    """The engine that `replay` runs a stream through: the reader, or the jobs."""
 
     memory = "memory"
     delta = "delta"

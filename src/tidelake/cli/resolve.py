@@ -271,7 +271,7 @@ def _decide(config: Path, name: str, decision: Decision, as_json: bool) -> None:
     collection.decide(decision)
     time, upper = time_of(decision), collection.upper
     if time is not None and (upper is None or time < upper):
-        _print_result(collection, "settled. What is published stays as it is", as_json)
+        _print_result(collection, "settled. The published contents stay as they are", as_json)
     else:
         _print_result(collection, "decided. The next run applies it", as_json)
 

@@ -65,7 +65,7 @@ def rows_from(answer: Answer, columns: tuple[Column, ...], rows_max: int | None)
 
 
 def with_bytes(row: dict[str, Any], kinds: dict[str, ColumnType], convert: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the row with `convert(base64 text)` in place of all bytes, also within nested columns."""
+    """Return the row with `convert(base64 text)` in place of all bytes, even within nested columns."""
     from tidelake.schema.columns import map_bytes
 
     return {name: map_bytes(kinds[name], value, convert) if name in kinds else value for name, value in row.items()}

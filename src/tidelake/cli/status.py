@@ -200,7 +200,7 @@ def _notes(status: CollectionStatus) -> list[str]:
     notes += [f"key in error: {text}" for text in status.keys_in_error_first[:_TIMES_SHOWN]]
     if status.keys_in_error > _TIMES_SHOWN:
         notes.append(
-            f"keys in error: {status.keys_in_error} in all; reads refuse them, or leave them out with --skip-errors"
+            f"keys in error: {status.keys_in_error} in total; reads refuse them, or leave them out with --skip-errors"
         )
     if status.quarantine:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(status.quarantine_reasons.items()))

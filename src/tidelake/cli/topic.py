@@ -12,6 +12,7 @@ import typer
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption
 from tidelake.cli.places import place_of
 from tidelake.cli.progress import working
+from tidelake.read.words import counted
 
 if TYPE_CHECKING:
     from tidelake.settings.lake import Settings
@@ -97,4 +98,4 @@ def _say(action: str, copied: Copied, as_json: bool) -> None:
     offsets = ", ".join(
         f"{partition}: {start} to {end}" for partition, (start, end) in sorted(copied.intervals.items())
     )
-    typer.echo(f"{copied.messages} messages {action}; offsets by partition: {offsets or 'none'}")
+    typer.echo(f"{counted(copied.messages, 'message')} {action}; offsets by partition: {offsets or 'none'}")

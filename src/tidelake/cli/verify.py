@@ -12,6 +12,7 @@ from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument
 from tidelake.cli.progress import shows_progress, working
 from tidelake.cli.render import print_json, print_rows, say
+from tidelake.read.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +60,7 @@ def repair(
         typer.Option(
             "--accept-newest-entry",
             help="With --apply, also mark the entries of a log that has lost all of its markers. Its newest entry is "
-            "taken as it is; if later commits are lost, nothing will show it any more.",
+            "taken as it is; if later commits are lost, nothing will show it.",
         ),
     ] = False,
     config: ConfigOption = CONFIG,
@@ -108,7 +109,8 @@ def _show(name: str, result: Verification) -> None:
     if result.damages:
         print_rows(f"{name}: damaged", _COLUMNS, _rows(result.damages))
     say(
-        f"{name}: {result.tables} tables, {result.files:,} files with {result.bytes:,} bytes in total, "
+        f"{name}: {counted(result.tables, 'table')}, {counted(result.files, 'file')} with "
+        f"{counted(result.bytes, 'byte')} in total, "
         f"{len(result.damages) or 'none'} damaged"
     )
 

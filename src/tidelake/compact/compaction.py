@@ -45,7 +45,7 @@ _LOST_MERGES_MAX = 16
 
 @dataclass
 class CompactReport:
-    """What a compaction did."""
+    """The result of a compaction."""
 
     since: tuple[int, ...] = ()
     held: str | None = None

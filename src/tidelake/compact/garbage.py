@@ -1,4 +1,4 @@
-"""Collects the garbage of a store: deletes what nobody can need any more, and says why everything else stays.
+"""Collects the garbage of a store: deletes what is no longer needed, and says why everything else stays.
 
 Only what a log declares dead is deleted: runs that are in no version and were noted by a sweep a retention period ago,
 the tables of dropped collections that nobody holds, and what those collections had published. Ages are by the store's
@@ -63,7 +63,7 @@ class Item:
 
 @dataclass
 class Garbage:
-    """What was found in a store."""
+    """The garbage that was found in a store."""
 
     items: list[Item] = field(default_factory=list)
     tombstones: int = 0
@@ -86,13 +86,13 @@ class Garbage:
 def collect_garbage(
     store: Store, named: Names[str], dry_run: bool = False, retention_s: float = RETENTION_S
 ) -> Garbage:
-    """Delete what nobody can need any more, and return what was found.
+    """Delete what is no longer needed, and return what was found.
 
     Args:
         store: the store.
         named: the names of the collections in the settings.
         dry_run: whether to delete and note nothing; only the store's clock is read, with a short-lived file.
-        retention_s: how long readers may use files after no version has them any more.
+        retention_s: how long readers may use files that are no longer in any version.
 
     Returns:
         What is deleted and what stays, each with the reason. Something that cannot be read is an item, too, and does
@@ -107,7 +107,7 @@ def collect_garbage(
     if not dry_run:
         catalog.divide()
     elif not is_divided(OpenTable(store.catalog)):
-        why = "an earlier version may be writing to it; `tidelake upgrade` brings it over"
+        why = "an earlier version may be writing to it; `tidelake upgrade` upgrades it"
         garbage.items.append(Item("earlier_format", "", "catalog", False, why))
         return garbage
     collector = _Collector(store, frozenset(named), dry_run, retention_s, garbage)

@@ -41,7 +41,7 @@ WRAPPING = frozenset({"schema", "payload"})
 _HASH_MAX = 2**63 - 1
 """Bounds the hash of a schema: stored state is never negative."""
 _SPACED_NAMES = ('" ', '"\t', '"\n', '"\r')
-"""How a name ends if whitespace comes before its colon; such names are not counted."""
+"""The end of a name if whitespace comes before its colon; such names are not counted."""
 
 _SURROGATE = (
     r"\A(?:[^\\]++|\\[^u]|\\u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}"

@@ -2,16 +2,16 @@
 
 | family | what happened | who acts |
 |---|---|---|
-| `ProtocolError` | what a source states contradicts itself | whoever writes the stream |
+| `ProtocolError` | what a source states contradicts itself | the writer of the stream |
 | `CodecError` | bytes cannot be decoded | nobody: they are quarantined |
-| `SourceError` | a topic or a registry is unreachable or broken | whoever runs it; what was read stays valid |
+| `SourceError` | a topic or a registry is unreachable or broken | its operator; what was read stays valid |
 | `InvalidUsage` | the caller broke a rule; nothing was changed | the caller |
 | `CapabilityError` | a right is unknown or gone | its holder |
 | `CommitError` | a commit did not happen, or perhaps did | the writer: retry, stop, or read back |
 | `DamagedTable` | a table breaks its own invariants | a person, now |
-| `StoreUnreadable` | a file of the store cannot be read | whoever runs the store |
-| `ClockAhead` | the clock of this machine is ahead; nothing was written | whoever runs the machine |
-| `StepFailed` | an engine failed, such as Spark | whoever reads the log |
+| `StoreUnreadable` | a file of the store cannot be read | the operator of the store |
+| `ClockAhead` | the clock of this machine is ahead; nothing was written | the operator of the machine |
+| `StepFailed` | an engine failed, such as Spark | the reader of the log |
 
 A class is a row of a table: fields, a `fact` and a `hint`. Annotations declare the fields; the constructor accepts them
 in that order and keeps them as attributes and as `args`, so that an error can be pickled from an executor to the

@@ -22,7 +22,7 @@ class CollectionRenamed(InvalidUsage):
     """Its name now."""
     fact = "the collection '{collection}' was renamed to '{name}'"
     hint = (
-        "use the new name, also in the settings; for a new collection with the earlier name, keep both names in the "
+        "use the new name, in the settings as well; for a new collection with the earlier name, keep both names in the "
         "settings"
     )
 

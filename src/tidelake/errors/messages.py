@@ -1,4 +1,4 @@
-"""What a source states contradicts itself or breaks the protocol, or its bytes cannot be decoded."""
+"""Errors of messages: statements that contradict each other or break the protocol, and bytes that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ class OverCount(Contradiction):
 
 
 REPEATED = "repeated with different contents"
-"""With transactions: what a breach says of events."""
+"""With transactions: the start of a breach's detail about events."""
 TWO_VALUES = "keys with two values"
-"""How the detail of an envelope breach begins if no count can settle it."""
+"""The start of the detail of an envelope breach that no count can settle."""
 
 
 class EnvelopeBreach(Contradiction):

@@ -22,7 +22,7 @@ class PublishedTopicForeign(PublishedTopicError):
     offset: int
     """The first such message."""
     messages: int
-    """How many there are, among those that were not read before."""
+    """The number of such messages, among those that were not read before."""
     fact = (
         "'{topic}', to which '{collection}' is published, has messages of another writer: {messages}, the first at "
         "offset {offset} of partition {partition}"
@@ -52,7 +52,7 @@ class PublishedTopicRecreated(PublishedTopicError):
     problem: str
     fact = "'{topic}', to which '{collection}' is published, {problem}"
     hint = (
-        "publish to a new topic; or, if this one is empty, begin anew in it: `tidelake publish {collection} --to "
+        "publish to a new topic; or, if this one is empty, start over in it: `tidelake publish {collection} --to "
         "{topic} --stop`, then publish again"
     )
 
@@ -66,7 +66,7 @@ class PublishedTopicNotEmpty(PublishedTopicError):
 
 
 class PublishedTopicContradicts(PublishedTopicError):
-    """The topic states something else than the collection, or contradicts itself."""
+    """The topic disagrees with the collection, or contradicts itself."""
 
     contradiction: str
     fact = "'{topic}', to which '{collection}' is published, contradicts it: {contradiction}"
@@ -79,14 +79,14 @@ class PublishedTopicBehind(PublishedTopicError):
     frontier: int
     since: Iterable[Time]
     fact = (
-        "'{topic}' states everything before time {frontier}, but since of '{collection}' is {since:frontier}: what "
-        "lies between was forgotten"
+        "'{topic}' states everything before time {frontier}, but since of '{collection}' is {since:frontier}: the "
+        "times between were forgotten"
     )
     hint = "publish to a new topic, and do not release the hold of a published topic"
 
 
 class PublishedTopicUnknown(InvalidUsage):
-    """The collection is not published to the topic, or not any more."""
+    """The collection is not published to the topic, or no longer is."""
 
     collection: str
     topic: str

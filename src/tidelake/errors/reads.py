@@ -60,7 +60,7 @@ class SinceError(InvalidUsage):
 
     @property
     def hint(self) -> str:
-        """What can be read instead."""
+        """The times that can be read instead."""
         return (
             "read at or after since" if self.since else "the collection is permanently unreadable: its since is empty"
         )
@@ -98,7 +98,7 @@ class TimelinesDiffer(InvalidUsage):
         "'{first}' is on the timeline {first_timeline:line}, and '{second}' on {second_timeline:line}: no time means "
         "the same to both"
     )
-    hint = "read them apart, or give both the same `timeline` if their sources state the same times"
+    hint = "read them separately, or give both the same `timeline` if their sources state the same times"
 
 
 class CollectionLags(InvalidUsage):
@@ -129,7 +129,7 @@ class SnapshotTorn(InvalidUsage):
     following: int
     collection: str
     fact = (
-        "time {time} lies after the snapshot at {snapshot}, which the connector abandoned before it had read "
+        "time {time} is after the snapshot at {snapshot}, which the connector abandoned before it had read "
         "'{collection}'; the next snapshot is at {following}"
     )
     hint = "read at {following} or later, or before {snapshot}"

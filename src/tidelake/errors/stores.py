@@ -19,7 +19,7 @@ class LakeReadOnly(InvalidUsage):
     """Something would be written to the store of a lake that was opened read-only; nothing was written."""
 
     store: str
-    """What would be written or deleted."""
+    """The location that would be written or deleted."""
     fact = "the lake was opened read-only, so {store} cannot be written"
     hint = "open the lake without `read_only`, on its own store and not on a copy"
 
@@ -52,7 +52,7 @@ class DamagedTable(TidelakeError):
 class DamagedPublication(DamagedTable):
     """The log of a published table cannot be read; the collection itself is not affected."""
 
-    hint = "move the table's folder elsewhere: the next run of `current` publishes the contents anew"
+    hint = "move the table's folder elsewhere: the next run of `current` publishes the contents again"
 
 
 class DamagedFiles(DamagedTable):
@@ -116,7 +116,7 @@ class StoreAccessDenied(StoreUnreadable):
 
     store: str
     access: str
-    """What was refused: `read`, `write`, `list` or `delete`."""
+    """The refused operation: `read`, `write`, `list` or `delete`."""
     fact = "the object store does not let these credentials {access} {store}: {detail}"
     hint = (
         "give the credentials this right, or renew them if they have expired; a wrong clock of this machine also makes "

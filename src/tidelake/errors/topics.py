@@ -80,13 +80,13 @@ class SnapshotRepeated(TopicGap):
         "not tell which of the rows that were read before are gone"
     )
     hint = (
-        "read the topic into a new collection from the snapshot on; or go on without the snapshot, if no change was "
+        "read the topic into a new collection from the snapshot on; or continue without the snapshot, if no change was "
         "lost before it: `tidelake resolve count NAME --time {lsn} --count 0 --reason …`"
     )
 
 
 class TransactionWentBack(TopicGap):
-    """An END of an unknown transaction lies before ENDs that were read; the topic is read only up to it."""
+    """An END of an unknown transaction comes before ENDs that were read; the topic is read only up to it."""
 
     transaction: str
     lsn: int

@@ -1,6 +1,6 @@
 """The form of change events: statements with `before` and `after`, stored as they were stated.
 
-The model is `tidelake.model.events`. For rows whose times no reader can distinguish any more, a merge writes events as
+The model is `tidelake.model.events`. For rows whose times readers can no longer distinguish, a merge writes events as
 well. These have only `after`, and a diff that says how many times the row is added or, if negative, removed.
 """
 

@@ -20,7 +20,7 @@ RowFilter = Callable[[DataFrame], DataFrame]
 
 
 class Form(Protocol):
-    """What the rows of one collection's table mean. A method that only a few forms need has a default."""
+    """The meaning of the rows of one collection's table. A method that only a few forms need has a default."""
 
     fields: list[pa.Field]
     """The columns of the contents."""

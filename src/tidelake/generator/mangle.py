@@ -1,4 +1,4 @@
-"""What can happen to messages in transit without changing their meaning: copies, splits, reordering."""
+"""Mangles messages without changing their meaning, as transport may: copies, splits, reordering."""
 
 from __future__ import annotations
 

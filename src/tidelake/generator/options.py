@@ -123,7 +123,7 @@ class GenerateOptions:
     # Errors of the source; their times cannot be sealed. These messages come first, so that no reordering hides them.
     conflicting_diff_at: tuple[int, ...] = _times("Times at which one update is stated with a second diff.")
     conflicting_count_at: tuple[int, ...] = _times("Times for which a second count is announced.")
-    over_count_at: tuple[int, ...] = _times("Times with one update more than announced.")
+    over_count_at: tuple[int, ...] = _times("Times with one more update than announced.")
     breach_at: tuple[int, ...] = _times(
         "Times with one announced update of diff -1 (append_only, debezium), or an order that has two values (upsert)."
     )

@@ -18,7 +18,7 @@ _US_BETWEEN_MESSAGES = 1_000
 
 
 class TopicContents(NamedTuple):
-    """What a topic's folder holds: the number of messages and of files, and the next offset of each partition."""
+    """The state of a topic's folder: the number of messages and of files, and the next offset of each partition."""
 
     messages: int
     files: int

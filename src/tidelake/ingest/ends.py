@@ -28,7 +28,7 @@ _MALFORMED = "malformed_transaction"
 
 @dataclass
 class ReadEnds:
-    """What a tick reads from the topic of transactions."""
+    """The range that a tick reads from the topic of transactions."""
 
     offsets: OffsetRange
     sorted: Sorted = field(default_factory=lambda: Sorted([], []))

@@ -1,4 +1,4 @@
-"""Checks the topics of new collections, in Kafka and in object stores, before anything is written."""
+"""Checks the topics of new collections before anything is written."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from tidelake.errors import (
     TopicMissing,
     TopicUnreachable,
 )
-from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
-from tidelake.settings.object_store import ObjectStorePlace
-from tidelake.storage import blobs
 from tidelake.topic.open import open_topics
 
 
 def check_new_topics(known: Collection[str], settings: Settings) -> dict[str, TidelakeError]:
-    """Refuse a new collection if one of its topics in Kafka or in an object store does not exist.
+    """Refuse a new collection if one of its topics does not exist.
 
     Args:
         known: the names of the collections that the store has.
@@ -40,7 +37,8 @@ def check_new_topics(known: Collection[str], settings: Settings) -> dict[str, Ti
         if collection.name in known:
             continue
         try:
-            _check_topics(collection)
+            for topic in open_topics(collection):
+                topic.check_exists()
         except (TopicMissing, FolderMissing) as error:
             raise ConfigurationError(
                 str(settings.file), f"collections.{collection.name}.topic", error.fact, error.hint
@@ -48,14 +46,3 @@ def check_new_topics(known: Collection[str], settings: Settings) -> dict[str, Ti
         except (TopicUnreachable, StoreUnreadable) as error:
             unreachable[collection.name] = error
     return unreachable
-
-
-def _check_topics(collection: CollectionSettings) -> None:
-    if collection.kafka is not None:
-        for topic in open_topics(collection):
-            topic.end_offsets()
-    elif isinstance(collection.topics_folder, ObjectStorePlace):
-        root = blobs.root_of(collection.topics_folder)
-        for name in collection.topics:
-            if blobs.is_empty(root / name):
-                raise FolderMissing(name, str(root / name))

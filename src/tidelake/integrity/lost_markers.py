@@ -35,7 +35,7 @@ _UNMARKED = "no version is marked as acknowledged"
 
 @dataclass(frozen=True)
 class ProvenLog:
-    """What the entries and checkpoints of a log prove about each other."""
+    """The proofs that the entries and checkpoints of a log give for each other."""
 
     entries: dict[int, bytes]
     """By version, an unbroken tail of the log. Each entry states the SHA-256 of the one before it."""

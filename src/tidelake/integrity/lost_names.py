@@ -45,7 +45,7 @@ def bind_again(store: Store, name: str, owner: str) -> None:
     """Start a new log for a name whose log is lost.
 
     Raises:
-        Conflict: the log is not lost any more.
+        Conflict: the log is no longer lost.
     """
     NameLog(store, folder_of_name(name), may_be_lost=True).commit(Binding(name=name, id=owner))
     warn("the lost log of a name was recreated", name=name, collection=owner)

@@ -28,7 +28,6 @@ from tidelake.store.format import DIVIDED
 from tidelake.store.layout import RUN, Store
 from tidelake.store.notices import warn
 from tidelake.store.proof_log import notes_damaged_files, read_proof_log
-from tidelake.store.publication import folder_of_name
 from tidelake.store.table_log import (
     check_log,
     entry_path,
@@ -78,7 +77,7 @@ class Share:
     day: int
     """Days since 1970."""
     days: int
-    """How many days it takes, at least 1."""
+    """Number of days, at least 1."""
 
     def has(self, file: RunFile) -> bool:
         """Return whether a file is verified on this day."""
@@ -146,7 +145,7 @@ def verify_name(store: Store, name: str, found: Verification) -> Location | None
     Returns:
         The handles of the collection that has the name; None if no collection has it, or if its log is damaged.
     """
-    path = store.names / folder_of_name(name)
+    path = store.log_of_name(name)
     damages = [damage for damage, _, _ in _damage_in_name(store, path)]
     found.damages += damages
     if any(damage.table != store.catalog.name for damage in damages) or not blobs.list_names(path):
@@ -172,7 +171,7 @@ def repair_name(store: Store, name: str, accepts_newest_entry: bool = False) -> 
         name: the name.
         accepts_newest_entry: whether a log that has lost all of its markers is marked again.
     """
-    path = store.names / folder_of_name(name)
+    path = store.log_of_name(name)
     restored = _marked_again(path) if accepts_newest_entry else []
     for damage, folder, good in _damage_in_name(store, path):
         if not damage.is_restorable:
@@ -274,7 +273,7 @@ def repair_log(table: Location, accepts_newest_entry: bool = False) -> list[Dama
     Args:
         table: the table's folder.
         accepts_newest_entry: whether a log that has lost all of its markers is marked again, with its newest entry as
-            it is. If commits after this entry are lost as well, nothing will show it any more.
+            it is. If commits after this entry are lost as well, nothing will show it.
     """
     restored = _marked_again(table) if accepts_newest_entry else []
     for damage, good in _damage_in_log(table):

@@ -1,4 +1,4 @@
-"""What the store knows about one collection: its state, its history, and where it is."""
+"""Answers from the store about one collection: its state, its history, and where it is."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Answers(StoredCollection):
         return fates
 
     def history(self, limit: int | None = None, kinds: Sequence[str] = ()) -> History:
-        """Return what was done to the collection, oldest first: seals, validations, decisions, compactions, ….
+        """Return the history of the collection, oldest first: seals, validations, decisions, compactions, ….
 
         Args:
             limit: the maximum number of events; the newest are returned. None means all.

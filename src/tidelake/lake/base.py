@@ -1,4 +1,4 @@
-"""What a lake and its collections share: settings, the store, and the errors of engines."""
+"""The base of a lake and its collections: settings, the store, and the errors of engines."""
 
 from __future__ import annotations
 

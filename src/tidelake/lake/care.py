@@ -1,4 +1,4 @@
-"""What somebody decides about one collection, who may write to it, and whether it is intact."""
+"""Decisions about one collection, its writer, and its integrity."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Care(StoredCollection):
             if handles is not None:
                 restored += repair_log(handles, accept_newest_entry)
                 verify_table(handles, False, left)
-            if left.damages:  # it is not known what the collection consists of
+            if left.damages:  # the tables of the collection are unknown
                 return restored
             tables = self._stored().tables
             return restored + [damage for table in tables for damage in repair_log(table, accept_newest_entry)]

@@ -76,7 +76,7 @@ class Holds(StoredCollection):
             release(self._catalog.store, self.name, token)
 
     def holds(self) -> list[HeldTime]:
-        """Return the holds of the collection, the earliest time first: who holds it, until when, and what that costs.
+        """Return the holds of the collection, the earliest time first: the holder, the end, and the cost.
 
         Cost: the log of the table, and one column of the files with both rows that are held and others.
         """

@@ -229,7 +229,7 @@ class Lake(OpenedStore):
         return read_orphaned(Store(self.settings.store), self._names)
 
     def history(self, name: str, limit: int | None = None, kinds: Sequence[str] = ()) -> History:
-        """Return what was done to a collection of the store, also if it is orphaned or was dropped. Starts no JVM.
+        """Return the history of a collection of the store, even if it is orphaned or was dropped. Starts no JVM.
 
         Args:
             name: its name; the settings do not have to name it.
@@ -257,7 +257,7 @@ class Lake(OpenedStore):
         """Give a collection of the store another name, which the settings must use from then on. Starts no JVM.
 
         The collection keeps its id, its history and its holds; the table that was published with the earlier name is
-        not updated any more. If the call is interrupted, the next one finishes it.
+        no longer updated. If the call is interrupted, the next one finishes it.
 
         Args:
             name: its name; the settings do not have to name it.
@@ -287,10 +287,10 @@ class Lake(OpenedStore):
             return read_dropping(Store(self.settings.store), name)
 
     def drop(self, name: str) -> None:
-        """Drop a collection of the store: nobody can read it any more, and its name is free. Starts no JVM.
+        """Drop a collection of the store: it can no longer be read, and its name is free. Starts no JVM.
 
-        Whoever reads a version of it may finish. `gc` deletes its tables a day after nobody holds a time of it any
-        more. There is no way back. If the call is interrupted, the next one finishes it.
+        Readers that have a version open may finish. `gc` deletes its tables a day after the last hold ended.
+        There is no way back. If the call is interrupted, the next one finishes it.
 
         Args:
             name: its name; the settings do not have to name it.
@@ -304,7 +304,7 @@ class Lake(OpenedStore):
             Catalog(Store(self.settings.store)).drop(name)
 
     def gc(self, dry_run: bool = False) -> Garbage:
-        """Delete what nobody can need any more, and say why the rest stays. Starts no JVM.
+        """Delete what is no longer needed, and say why the rest stays. Starts no JVM.
 
         Args:
             dry_run: whether to delete nothing, and only say what would be deleted.

@@ -26,7 +26,7 @@ LEASE = timedelta(hours=1)
 
 
 class Reads(StoredCollection):
-    """What is in a collection."""
+    """Reads of a collection."""
 
     # --- read in this process ----------------------------------------------------------------------------------------
 

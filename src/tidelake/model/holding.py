@@ -32,7 +32,7 @@ LEASE_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class _Lease:
-    """When a hold ends by itself: once two sightings of one beat are this far apart."""
+    """When a hold expires: once two sightings of one beat are this far apart."""
 
     ms: int
     beat: int = 0
@@ -95,7 +95,7 @@ class HeldCollection:
         return self._last if self._sums.is_closed else self.upper[0] - 1
 
     def forget(self) -> None:
-        """Make the collection unreadable, as if it were dropped: its readers can only let go."""
+        """Make the collection unreadable, as if it were dropped: its readers can only release their holds."""
         self._sums.compact(Antichain())
 
     def compact(self, keep: int, now_ms: int = 0) -> tuple[int, ...]:
@@ -252,7 +252,7 @@ class MemoryHold:
 
     @property
     def token(self) -> str:
-        """What passes it on."""
+        """The token that passes it on."""
         return f"{self.collection.id}.{self.id}.{self._secret}"
 
     @property
@@ -335,7 +335,7 @@ class MemorySubscription:
         return after, target, updates
 
     def close(self) -> None:
-        """End it, and let go of its own hold."""
+        """End it, and release its own hold."""
         if self._owns and self._held is not None and not self._has_ended():
             self._held.drop()
         self.is_complete, self._owns = True, False

@@ -47,7 +47,7 @@ class SumCollection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be appended any more."""
+        """Whether nothing more can be appended."""
         return self._upper.is_empty
 
     @property

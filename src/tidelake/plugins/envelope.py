@@ -47,7 +47,7 @@ class RecordBatch:
 
 @dataclass
 class WrittenRecords:
-    """What a tick wrote for its records."""
+    """The files and values that a tick wrote for its records."""
 
     files: list[RunFile]
     values: dict[str, int] = field(default_factory=dict)

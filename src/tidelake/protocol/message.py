@@ -129,7 +129,7 @@ class Problems:
 
 
 class Updates:
-    """A batch of facts. How facts are batched has no meaning.
+    """A batch of facts. Batching has no meaning.
 
     A copy of an update in the batch is legal, and counted once. Two diffs for one `(data, time)` are legal here, too:
     they are a contradiction between facts, which the reader detects.
@@ -182,7 +182,7 @@ class Progress:
     Args:
         lower: times; only the minimal ones matter.
         upper: times at or beyond `lower`; empty means that nothing more will ever come.
-        counts: `(time, count)` pairs. Every time lies in the interval, and is in only one pair. A time in the interval
+        counts: `(time, count)` pairs. Every time is in the interval, and in only one pair. A time in the interval
             that is left out has no update; a count of 0 says the same.
         width: the width of every time; by default, the width of the first time.
 

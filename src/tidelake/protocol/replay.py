@@ -54,7 +54,7 @@ def replay_file(lines: Iterable[bytes], file_name: str) -> Iterator[dict[str, An
 
 
 class Marker(Enum):
-    """What a line may record instead of a message."""
+    """The events that a line may record instead of a message."""
 
     NULL_RECORD = auto()
     RESTART = auto()

@@ -52,7 +52,7 @@ class Stated(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a topic states, as far as it was needed."""
+    """The statements of a topic that were needed."""
 
     by_shard: Mapping[int, int]
     """By shard, the first time that is not stated for it; `_END` if the stream is closed for it."""

@@ -1,6 +1,6 @@
 """Encodes consolidated updates as messages: Avro by Spark in the JVM, then whole messages by Arrow.
 
-Spark encodes each update by itself. The encoded updates of a batch lie one after the other in one Arrow buffer, so the
+Spark encodes each update separately. The encoded updates of a batch are adjacent in one Arrow buffer, so the
 body of a message is a slice of it, and no row becomes a Python object.
 """
 

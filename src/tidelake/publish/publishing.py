@@ -1,7 +1,8 @@
 """Publishes a collection to a topic: states what the topic lacks, then lets the hold follow what the topic has.
 
 Everything that is stated follows from the collection, the time from which it is published, and its columns. So any
-number of publishers may state the same, die at any moment, and state it again. See docs/decisions/publishing.md.
+number of publishers may state the same facts, die at any moment, and state them again. See
+docs/decisions/publishing.md.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ ROWS_MAX = 2_000_000
 
 @dataclass(frozen=True)
 class Terms:
-    """What a publisher asks for. The first one decides; a later one that asks for something else is refused."""
+    """The options of a publisher. The first publisher decides; a later one that asks for something else is refused."""
 
     published_from: int | None = None
     """The time of the initial contents; by default `since`, so that all readable times are published."""
@@ -67,7 +68,7 @@ class Terms:
 
 @dataclass
 class PublishReport:
-    """What one call has stated."""
+    """The result of one call."""
 
     topic: str
     published_from: int

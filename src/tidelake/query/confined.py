@@ -60,7 +60,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Parsed:
-    """What an accepted text refers to."""
+    """The names that an accepted text refers to."""
 
     tables: tuple[str, ...]
     """The names of tables as written, each once, without those that the query itself defines."""

@@ -47,7 +47,7 @@ class Contents:
 
 @dataclass(frozen=True)
 class KeyCounts:
-    """How many keys changed between two times."""
+    """Number of keys that changed between two times."""
 
     set: int
     """Keys that have a row only at the last time."""

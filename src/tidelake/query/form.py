@@ -12,7 +12,7 @@ from tidelake.query.reads import Reads, Where
 
 
 class Form(Protocol):
-    """What the rows of one collection's table mean. Each method returns a query."""
+    """The meaning of the rows of one collection's table. Each method returns a query."""
 
     fields: list[pa.Field]
     """The columns of the contents."""

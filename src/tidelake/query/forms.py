@@ -1,4 +1,4 @@
-"""Which form a collection's table has, and the columns of its contents; both follow from its entry alone."""
+"""Derives the form of a collection's table and the columns of its contents from its entry alone."""
 
 from __future__ import annotations
 

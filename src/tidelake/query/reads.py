@@ -1,4 +1,4 @@
-"""What is read from one version of a table: its files, and the stored rows in a range of times as SQL."""
+"""Reads one version of a table: its files, and the stored rows in a range of times as SQL."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Spark's SQL, confined: it reads the lake's collections and calls functions of their values, and nothing else.
 
-A query is parsed and analyzed in a session of its own, which has nothing of the caller's: no views, functions,
+A query is parsed and analyzed in a session of its own, which has none of the caller's state: no views, functions,
 variables or settings. Spark's own parser says what a text contains; whatever is not known to be harmless is refused by
 name. The plan that was checked is the plan that runs.
 """
@@ -77,7 +77,7 @@ def parse_sql(spark: SparkSession, query: str) -> Confined:
     Raises:
         Refused: it is not one query, or contains something that is not accepted.
 
-    Cost: some calls of the JVM for each part of the query; no rows.
+    Cost: some calls into the JVM for each part of the query; no rows.
     """
     if len(query) > CHARACTERS_MAX:
         raise Refused(f"has {len(query)} characters, more than {CHARACTERS_MAX}")
@@ -100,7 +100,7 @@ def frame_of(spark: SparkSession, confined: Confined, frames: Mapping[str, DataF
         frames: the rows by the name of a table; at least for all of its tables.
 
     Raises:
-        Refused: it does not fit the columns, or something else than rows decides what it gives.
+        Refused: it does not fit the columns, or its result depends on more than rows.
 
     Cost: one analysis; no rows.
     """

@@ -96,8 +96,8 @@ def collections_named(query: str, tables: Sequence[str], names: Sequence[str]) -
             raise QueryRefused(query, problem, hint_for_name(table, names))
         found[table] = same[0]
     if len({name.lower() for name in found.values()}) < len(set(found.values())):
-        problem = "reads collections whose names differ only in upper and lower case, which SQL does not tell apart"
-        raise QueryRefused(query, problem, "rename one of them, or read them apart")
+        problem = "reads collections whose names differ only in upper and lower case, which SQL does not distinguish"
+        raise QueryRefused(query, problem, "rename one of them, or read them separately")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Checks what a read asks for: what cannot be answered is refused before any engine starts. Needs no JVM."""
+"""Checks the arguments of a read: if it cannot be answered, it is refused before any engine starts. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def readable(collection: Collection, table: OpenTable) -> Readable:
 
 
 def last_time(upper: int, closed: bool) -> int:
-    """Return the last sealed time; for a closed stream, a time at which nothing changes any more."""
+    """Return the last sealed time; for a closed stream, a time from which on nothing changes."""
     return INT64_MAX if closed and upper == INT64_MAX else upper - 1
 
 

@@ -53,7 +53,7 @@ class Changes:
 
 @dataclass
 class _Reads:
-    """What is read from one version of a table."""
+    """The changes to read from one version of a table."""
 
     spark: SparkSession
     collection: Collection

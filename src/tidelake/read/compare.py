@@ -19,7 +19,7 @@ from tidelake.store.layout import DIFF
 
 @dataclass(frozen=True)
 class Comparison:
-    """How two collections differ AS OF a time."""
+    """The difference of two collections AS OF a time."""
 
     as_of: int
     columns: tuple[str, ...]
@@ -34,13 +34,13 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Counts:
-    """How many rows two collections have."""
+    """The row counts of two collections."""
 
     first: int
     """Rows of the first collection: a row that occurs three times counts three times."""
     second: int
     only_first: int
-    """How many more times rows occur in the first collection, added up over the rows that occur more often there."""
+    """Surplus rows of the first collection: a row that it has three times, and the second one once, counts twice."""
     only_second: int
 
     @property

@@ -50,7 +50,7 @@ _DIFF_COMMENT = "How many times the row occurs; never 0. sum(_diff) counts rows,
 
 @dataclass
 class CurrentReport:
-    """What the publication of a collection shows now."""
+    """The state of a collection's publication."""
 
     as_of: int | None
     """The last sealed time when the contents were published; None while nothing is sealed."""
@@ -85,7 +85,7 @@ class CurrentReport:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a publication is to show, and how."""
+    """The contents that a publication is to show, and how."""
 
     through: int | None = None
     """The time to publish; by default the last sealed time. A table that shows a later one stays as it is."""
@@ -98,7 +98,7 @@ class Wanted:
 
 
 CONTENTS_AT_UPPER = Wanted()
-"""The last sealed time, by itself, and only what has changed."""
+"""The last sealed time alone, and only the changes."""
 
 
 def update_current(spark: SparkSession, collection: Collection, wanted: Wanted = CONTENTS_AT_UPPER) -> CurrentReport:
@@ -115,7 +115,7 @@ def update_current(spark: SparkSession, collection: Collection, wanted: Wanted =
         BagRefused: a row cannot be repeated as often as it occurs. The table stays as it was.
         KeysInError: keys are in error at the time to publish.
         Fenced: the collection's epoch was raised after it was opened.
-        UnknownCollection: the store does not have this collection under this name any more.
+        UnknownCollection: the store no longer has this collection under this name.
         Conflict: other processes published first, each time.
 
     Cost: see `following.follow`; a rebuild reads and writes the contents.
@@ -135,7 +135,7 @@ def update_current(spark: SparkSession, collection: Collection, wanted: Wanted =
 
 @dataclass(frozen=True)
 class _Written:
-    """What an attempt has staged."""
+    """The rows that an attempt has staged."""
 
     rows: int
     contents_rows: int
@@ -214,7 +214,7 @@ class _Attempt:
         )
 
     def _reason_to_rebuild(self, staged: StagedRows, look: Look) -> str | None:
-        """Return why the table has to be rebuilt, as far as that shows before its files are looked at."""
+        """Return why the table has to be rebuilt, as far as this is clear before its files are examined."""
         shown = look.shown
         if self.wanted.rebuild:
             return "somebody asked for it"

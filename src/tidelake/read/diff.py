@@ -39,7 +39,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class KeyChanges:
-    """How many keys changed between two times."""
+    """Number of keys that changed between two times."""
 
     set: int
     """Keys that have a row only at the last time."""

@@ -1,4 +1,4 @@
-"""What the store holds of a collection that is about to be dropped, or was dropped; read without a JVM."""
+"""Reads, without a JVM, what the store holds of a collection that was dropped or is about to be."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.name_log import NameLog
-from tidelake.catalog.rename import bound_entry
 from tidelake.errors import DamagedTable, UnknownCollection
 from tidelake.store.commit import OpenTable, is_table
 from tidelake.store.files import RunFile
@@ -17,7 +16,7 @@ from tidelake.store.layout import Store
 
 @dataclass(frozen=True)
 class Dropping:
-    """What a drop takes away."""
+    """The data that a drop removes."""
 
     name: str
     id: str
@@ -44,7 +43,7 @@ def read_dropping(store: Store, name: str) -> Dropping:
     Cost: the logs of the name and of two tables.
     """
     found = Catalog(store).get(name)
-    entry = bound_entry(store, NameLog.of(store, name).binding) if found is None else found.entry
+    entry = NameLog.of(store, name).bound_entry() if found is None else found.entry
     if entry is None or entry.name != name:
         raise UnknownCollection(str(store.root), name)
     paths = store.collection(entry.id)

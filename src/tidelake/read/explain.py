@@ -32,7 +32,7 @@ _SHOWN_MAX = 5
 
 @dataclass
 class Explanation:
-    """What is known about one time of a collection."""
+    """The facts about one time of a collection."""
 
     name: str
     time: int
@@ -133,7 +133,7 @@ def _explain_proof(collection: Collection, found: Explanation) -> None:
 
 
 def _explain_binding(collection: Collection, table: OpenTable, found: Explanation) -> None:
-    """Explain a time that a tick has minted, or that lies between two minted times."""
+    """Explain a time that a tick has minted, or that is between two minted times."""
     bindings = [binding for binding in read_bindings(collection, table) if binding.time <= found.time]
     if not bindings:
         found.facts.append("sealed before anything was read: the contents are empty")

@@ -1,4 +1,4 @@
-"""What became of one message: the answers of `tidelake trace`."""
+"""The fate of a message: the answers of `tidelake trace`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SEALED, PENDING, CONTRADICTED = "sealed", "pending", "contradicted"
 
 @dataclass(frozen=True)
 class StatementFate:
-    """What became of one statement of an update message."""
+    """The fate of one statement of an update message."""
 
     number: int
-    """Its place in the message, from 1; 0 if the message cannot be read any more."""
+    """Its place in the message, from 1; 0 if the message can no longer be read."""
     time: int
     diff: int
     data: dict[str, Any]
@@ -47,7 +47,7 @@ class StatementFate:
 
 @dataclass(frozen=True)
 class CountFate:
-    """What became of the count that a progress statement announces for a time."""
+    """The fate of a count that a progress statement announces for a time."""
 
     time: int
     count: int
@@ -61,7 +61,7 @@ class CountFate:
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a message in one collection."""
+    """The fate of a message in one collection."""
 
     collection: str
     topic: str
@@ -71,7 +71,7 @@ class Fate:
     kind: str
     """`not_read`; `never_read` (it belongs to an earlier or later topic of this name); `skipped` (by an accepted gap);
     `quarantined`; `null`; `progress` or `updates`, a message in CDCv2; `record`, a message of any other topic; or
-    `read` (the message was accepted, but cannot be decoded any more)."""
+    `read` (the message was accepted, but can no longer be decoded)."""
     summary: str
     """The answer in a sentence."""
     needs: str | None = None

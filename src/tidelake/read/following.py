@@ -50,7 +50,7 @@ CHANGED_ROWS_FOLLOWED = 1_000
 
 @dataclass(frozen=True)
 class Followed:
-    """What is written in place of the touched files."""
+    """The rows that replace the touched files."""
 
     since: int
     upper: int
@@ -59,9 +59,9 @@ class Followed:
     rows_changed: int
     """Number of rows that came or went; with a key, number of keys whose row came, went or was stated."""
     expected_rows: int | None
-    """How many rows have to be written; None if only writing shows it."""
+    """Number of rows to write; None if only writing shows it."""
     contents_added: int
-    """By how much the number of rows of the contents grows."""
+    """The growth of the number of rows of the contents."""
     rows: DataFrame | None
     """The columns of the table; None if no row is written."""
     shaped: Shaped | None = None

@@ -1,4 +1,4 @@
-"""What was done to a collection, with wall-clock times, without a JVM.
+"""The history of a collection, with wall-clock times, without a JVM.
 
 The small tables keep some events for good: seals of times with updates, validations, contradictions, full compactions,
 the ticks of reclocked collections, recorded retention, and the decisions in force; and the handles keep renamings and a
@@ -29,7 +29,7 @@ from tidelake.store.state import UPPER
 
 @dataclass(frozen=True)
 class History:
-    """What was done to a collection."""
+    """The history of a collection."""
 
     name: str
     events: list[Event]
@@ -118,7 +118,7 @@ def _life(entry: Entry) -> Iterator[Event]:
         facts = {"name_before": earlier.name, "name": after}
         yield Event(earlier.until_ms, RENAMED, f"'{earlier.name}' was renamed to '{after}'", facts)
     if entry.dropped is not None:
-        what = "the collection was dropped: nobody can read it or write to it any more"
+        what = "the collection was dropped: it can no longer be read or written to"
         yield Event(entry.dropped.at_ms, DROPPED, what, {"storage": entry.dropped.storage})
 
 

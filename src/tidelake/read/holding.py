@@ -65,7 +65,7 @@ class ReadCapability:
 
     @property
     def purpose(self) -> str:
-        """What it is for, in the words of its holder."""
+        """Its purpose, in the words of its holder."""
         return self._hold.purpose
 
     def renew(self) -> None:
@@ -231,9 +231,9 @@ class HeldTime:
     bytes: int
     """The size of these rows: whole files, and a share of the files that have other rows as well."""
     pinned_seq: int | None = None
-    """From which `seq` of `updates/` on it keeps the files of all versions; None if it pins no files."""
+    """The `seq` of `updates/` from which on it keeps the files of all versions; None if it pins no files."""
     pinned_bytes: int = 0
-    """The size of the files that are in no version any more, and stay because of the pin."""
+    """The size of the files that are no longer in any version, but stay because of the pin."""
 
     @property
     def until_ms(self) -> int | None:

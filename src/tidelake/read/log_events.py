@@ -1,4 +1,4 @@
-"""What the logs still have about a collection: ticks, seals and merges, and the changes of its entry."""
+"""The events that the logs still have about a collection: ticks, seals and merges, and the changes of its entry."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CommittedSeal:
 
 @dataclass
 class TableLog:
-    """What the log of `updates/` still has, oldest first."""
+    """The events that the log of `updates/` still has, oldest first."""
 
     start_ms: int | None = None
     """When its oldest entry was written; None if the log is complete."""
@@ -113,7 +113,7 @@ def _rows_of(add: dict[str, Any]) -> int:
 
 @dataclass
 class EntryLog:
-    """What the logs still have about a collection's entry, oldest first."""
+    """The changes of a collection's entry that the logs still have, oldest first."""
 
     start_ms: int | None = None
     """When its oldest entry was written; None if the log is complete."""

@@ -33,7 +33,7 @@ class Replacement:
     number: int | None
     """How many rows these are; None if only writing shows it."""
     contents_added: int
-    """By how much the number of rows of the contents grows."""
+    """The growth of the number of rows of the contents."""
     shaped: Shaped | None = None
     """Refuses multiplicities that a bag cannot have, once the rows are written."""
 

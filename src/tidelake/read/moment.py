@@ -27,7 +27,7 @@ AS_READ = (
     "AS OF this time means as read by it: each collection has exactly the records that its ticks had read, which is "
     "repeatable, but not a transaction of the source"
 )
-"""What a time means to reclocked collections."""
+"""The meaning of a time for reclocked collections."""
 _AS_STATED = "the source states these times, so the collections show the same moment of it"
 
 

@@ -1,4 +1,4 @@
-"""What `proofs/` keeps about a collection for good: its seals, validations, contradictions and full compactions."""
+"""The events that `proofs/` keeps forever: a collection's seals, validations, contradictions and full compactions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class ProvenSeal:
-    """What the proofs say about one seal."""
+    """The proofs of one seal."""
 
     lower: int
     upper: int

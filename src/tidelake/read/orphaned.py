@@ -26,7 +26,7 @@ class Orphaned:
 
     @property
     def sentence(self) -> str:
-        """What is wrong, and what can be done."""
+        """The problem, and what can be done about it."""
         if self.error is not None:
             return f"UNREADABLE: {self.error}"
         return f"orphaned: the settings do not name it; name it, or drop it: `tidelake drop {self.name} --apply`"

@@ -1,4 +1,4 @@
-"""Which predicates a read accepts: expressions over the columns of the contents, and nothing else.
+"""Checks the predicate of a read: it accepts expressions over the columns of the contents, and nothing else.
 
 A read AS OF a time gives the same rows whenever it is repeated. So a predicate must not see a clock, a random number, a
 session, a file or a table, and must not call user-defined functions.
@@ -48,7 +48,7 @@ _WRITTEN_OUT = re.compile(r"""\w+\s*r?(['"])\s*[+-]?[0-9][^\\'"]*\1""", re.IGNOR
 """A date or time in digits. `date 'today'` becomes a date as well; only its text shows that it has no digits."""
 
 VARIABLE = "${"
-"""How Spark's substitution begins: `'${env:HOME}'` would become a text of this process's environment."""
+"""The start of Spark's substitution: `'${env:HOME}'` would become a text of this process's environment."""
 _REPLACED = "write a text that contains it as concat('$', '{…')"
 _FIX = "compare the columns with values that you write out; docs/reference/python.md says what a predicate may contain"
 
@@ -169,7 +169,7 @@ def _problems_of_meaning(spark: SparkSession, where: str, schema: StructType) ->
 
 
 def problems_of_plan(jvm: Any, session: Any, analyzed: Any) -> Iterator[str]:
-    """Yield each way in which something else than rows decides what an analyzed plan gives, without its subqueries."""
+    """Yield each reason why the result of an analyzed plan, without its subqueries, depends on more than rows."""
     rules = jvm.org.apache.spark.sql.catalyst.optimizer
     plan = rules.ReplaceExpressions.apply(analyzed)
     if not rules.ComputeCurrentTime.apply(plan).equals(plan):

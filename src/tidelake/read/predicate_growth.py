@@ -1,4 +1,4 @@
-"""How large the values of a predicate may become, compared with the row that it is evaluated for.
+"""Bounds the size of the values in a predicate, relative to the row that it is evaluated for.
 
 Each accepted function makes a value of bounded size, but nested calls may multiply: ten nested calls of `replace` turn
 one letter into gigabytes, and an `aggregate` that doubles a string has no bound at all. So the size of every value that
@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 TIMES_MAX = 1_000
-"""How many times larger than its row a value may be."""
+"""Maximum size of a value, as a multiple of the size of its row."""
 UNITS_MAX = 1_000_000
-"""How large a value that depends on no column may be."""
+"""Maximum size of a value that depends on no column."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -62,7 +62,7 @@ PARTS = _words(
 )
 """Functions whose result is an argument, or a part of one."""
 SUMS = _words("array array_append array_prepend array_union concat named_struct overlay struct")
-"""Functions whose result consists of their arguments."""
+"""Functions whose results are put together from their arguments."""
 SCALED: Mapping[str, float] = {
     **dict.fromkeys(("base64", "hex", "sentences", "split"), 2),
     **dict.fromkeys(("decode", "initcap", "lcase", "lower", "make_valid_utf8", "ucase", "upper"), 3),
@@ -71,7 +71,7 @@ SCALED: Mapping[str, float] = {
     **dict.fromkeys(("binary", "string"), 5),
     **dict.fromkeys(("date_format", "from_unixtime", "to_char", "to_json", "to_varchar"), 10),
 }
-"""How much larger the result of a function may be than all its arguments together."""
+"""Maximum size of a function's result beyond the total size of its arguments."""
 
 _OPERATORS_OF_PARTS = _words(
     "CaseWhen Collate StringTrim StringTrimLeft StringTrimRight Substring UnresolvedExtractValue"
@@ -135,7 +135,7 @@ class Size:
 
 @dataclass(frozen=True)
 class _Value:
-    """What is known about a part of a predicate: the size of its value, and of all values that are computed for it."""
+    """Bounds for a part of a predicate: the size of its value, and of all values that are computed for it."""
 
     size: Size
     peak: Size

@@ -1,4 +1,4 @@
-"""What a collection has published: the table, what it shows, and its number of rows; read without a JVM."""
+"""The published table of a collection, its state, and its number of rows; read without a JVM."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PublishedContents:
     publication: Publication
     table: Location
     shown: Published | None
-    """What the table shows; None while nothing of this collection has been written to it."""
+    """The state that the table shows; None until the collection is first published to it."""
     problem: str | None = None
     """Why the table cannot be read, or None."""
 

@@ -48,7 +48,7 @@ class CollectionStatus(StatusFacts):
 
     @property
     def verdict(self) -> Verdict:
-        """What is wrong, if anything, and whether somebody has to act."""
+        """The problem, if any, and whether somebody has to act."""
         return verdict_of(self)
 
     @property
@@ -112,7 +112,7 @@ def read_status(
     Args:
         collection: the collection.
         topics: its topics; if there are none, the lag is None.
-        stalled_after_s: for how long upper may stand still.
+        stalled_after_s: how long upper may go without moving.
         counts_waiting: whether unsealed rows may be read to find what upper waits for; if not, `waiting` is None.
         settings: its settings, which say how messages of a source with transactions are read; if None, as JSON.
 

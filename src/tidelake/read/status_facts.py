@@ -1,4 +1,4 @@
-"""The facts that the status of a collection consists of."""
+"""The facts in the status of a collection."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ class StatusFacts:
     retired_topics: dict[str, dict[int, int]] = field(default_factory=dict)
     """The next offset of each partition of the topics that were read once, and that the settings no longer name."""
     rows_left: int = 0
-    """Append-only: how many rows have ever left the contents by retention."""
+    """Append-only: the number of rows that have ever left the contents by retention."""
     left_at: int | None = None
     """Append-only: the last time at which rows have left; None if none ever has."""
 
     waiting: Waiting | None = None
-    """What the next seal would find; None if that is not known, or if there is nothing to seal."""
+    """The expected result of the next seal; None if it is unknown, or if there is nothing to seal."""
     upper_age_s: int = 0
-    """How long upper has stood still although it should move; 0 if it need not move."""
+    """How long upper has not moved although it should; 0 if it need not move."""
     stalled_after_s: int = 86_400
     """The `upper_age_s` from which the collection counts as stalled."""
 

@@ -1,7 +1,7 @@
 """Follows a collection: the contents AS OF a time, then the changes after it, as the collection advances.
 
-A subscription is built on `snapshot` and `changes` alone. Its token is a time: whoever knows the contents AS OF that
-time continues from there, whatever was merged in between. A hold at that time keeps compaction from passing it.
+A subscription is built on `snapshot` and `changes` alone. Its token is a time: a reader that knows the contents AS OF
+that time continues from there, whatever was merged in between. A hold at that time keeps compaction from passing it.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ ROWS_MAX = 1_000_000
 POLL_S = 1.0
 WAIT_S_MAX = 366 * 86_400.0
 _ENDED = (CapabilityExpired, CapabilityUnknown)
-"""How the hold of a subscription ends by itself. If many others ended after it, the entry has forgotten how."""
+"""The errors of a hold that expired. If many others ended after it, the entry no longer says that it expired."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What is known after a batch: all of every time through `through` was delivered, and nothing of a later one."""
+    """The progress after a batch: every time through `through` was delivered in full, and no part of a later one."""
 
     after: int | None
     """The last time before the batch; None if the batch is the snapshot."""
@@ -76,7 +76,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """What a subscription reads of each time; see `snapshot`."""
+    """The options with which a subscription reads each time; see `snapshot`."""
 
     columns: Sequence[str] = ()
     where: str | None = None
@@ -103,7 +103,7 @@ class Bounds:
             ArgumentRefused: one of them is out of its range.
         """
         if self.wait_s is not None and not (_is_number(self.wait_s) and 0 <= self.wait_s <= WAIT_S_MAX):
-            rule = "but must be between 0 and 31622400 seconds, or None to wait for ever"
+            rule = "but must be between 0 and 31622400 seconds, or None to wait forever"
             raise ArgumentRefused("wait_s", self.wait_s, rule, "give a number of seconds")
         if not (_is_number(self.poll_s) and 0.001 <= self.poll_s <= 86_400):
             raise ArgumentRefused("poll_s", self.poll_s, "but must be between 0.001 and 86400", "give a second or so")
@@ -119,7 +119,7 @@ class Subscription:
     Iterating ends when nothing new was sealed for `wait_s` seconds, when `until` is reached, or when the stream is
     closed; another loop continues where the last one ended. As a context manager, the subscription is closed at the
     end. It is for one thread, but any thread may close it. It stays with its collection if that is renamed, and never
-    goes on with another collection that gets its name.
+    continues with another collection that gets its name.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Subscription:
             yield batch
 
     def close(self) -> None:
-        """End the subscription, and let go of its hold. A capability that the caller gave stays as it is."""
+        """End the subscription, and release its hold. A capability that the caller gave stays as it is."""
         if self._closed.is_set():
             return
         self._closed.set()

@@ -23,7 +23,7 @@ def check_not_torn(tables: Mapping[str, tuple[Collection, OpenTable]], time: int
         time: the time.
 
     Raises:
-        SnapshotTorn: the time lies between such a snapshot and the next one.
+        SnapshotTorn: the time is between such a snapshot and the next one.
 
     Cost: nothing but values of the log, unless the tables have different snapshots.
     """

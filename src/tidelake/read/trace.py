@@ -216,7 +216,7 @@ class _Trace:
             record = self.topic.record_at(self.partition, self.offset)
         except SourceError as error:
             return None, f"the topic cannot be read: {error.fact}"
-        return record, "the topic has no message at this offset any more"
+        return record, "the topic no longer has a message at this offset"
 
     def _other_topic(self) -> str | None:
         """Return why the message is not from the topic that exists now; None if it is."""
@@ -358,7 +358,7 @@ class _Trace:
         return message
 
     def _remembered(self, stream: TracedStream, gone: str) -> Fate:
-        """Return what the small tables still say about a message that cannot be read any more."""
+        """Return what the small tables still say about a message that can no longer be read."""
         place = (self.stored.name, self.partition, self.offset)
         pending = stream.pending_rest(place)
         if pending is not None:

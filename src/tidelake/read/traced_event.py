@@ -1,4 +1,4 @@
-"""What a message of a collection with transactions says, for `tidelake trace`. Needs no JVM."""
+"""Decodes a message of a collection with transactions, for `tidelake trace`. Needs no JVM."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class TracedStream:
         return tuple(fates)
 
     def late_statements(self, place: Place) -> tuple[StatementFate, ...]:
-        """Return what became of the late statements of a message that cannot be read any more."""
+        """Return what became of the late statements of a message that can no longer be read."""
         fates = {}
         for row in self._late_rows(place):
             whole = (self._identity_of_row(row), row[TIME], row[DIFF])

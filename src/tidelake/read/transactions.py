@@ -55,5 +55,6 @@ def _fact_of(transaction: Transaction) -> str:
     ended = "" if transaction.ended_at_ms is None else f", committed at {iso_to_the_second(transaction.ended_at_ms)}"
     return (
         f"transaction {transaction.id}{ended}: {counted(transaction.events, 'event')} in this table, "
-        f"{transaction.events_in_all:,} in all; its END is in topic '{transaction.topic}', offset {transaction.offset}"
+        f"{transaction.events_in_all:,} in total; "
+        f"its END is in topic '{transaction.topic}', offset {transaction.offset}"
     )

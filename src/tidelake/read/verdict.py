@@ -1,4 +1,4 @@
-"""What a status means: the state of a collection in words, and whether somebody has to act."""
+"""The verdict of a status: the state of a collection in words, and whether somebody has to act."""
 
 from __future__ import annotations
 
@@ -156,9 +156,9 @@ def _published(status: StatusFacts) -> Iterator[Verdict]:
 
 
 def _in_order(status: StatusFacts) -> Verdict:
-    """Return the verdict of a collection that continues by itself."""
+    """Return the verdict of a collection that needs nobody to act."""
     if status.since is None:
-        definite = "but no time can be read any more"
+        definite = "but no time can be read"
     elif status.closed:
         definite = f"closed and definite at every time from {status.since} on"
     elif status.upper == status.since:

@@ -1,4 +1,4 @@
-"""What the next seal would find: the times that are complete but not sealed, and those that wait for updates.
+"""Predicts the next seal: the times that are complete but not sealed, and those that wait for updates.
 
 The answer comes from the pure ledger, as in a seal, but Arrow counts the rows, so no JVM is needed. Nothing is written.
 """
@@ -65,7 +65,7 @@ class WaitingTime:
 
 @dataclass(frozen=True)
 class Waiting:
-    """What is known about the times that are not sealed."""
+    """The facts about the times that are not sealed."""
 
     provable_upper: int | None
     """How far the stored facts prove the stream complete; None if they prove all of it."""

@@ -29,7 +29,7 @@ class WaitingEvent:
 
     @property
     def sentence(self) -> str:
-        """What the event waits for."""
+        """Why the event waits."""
         age = "" if self.age_s is None else f", for {duration(self.age_s)}"
         place = f"topic '{self.topic}', partition {self.partition}, offset {self.offset}"
         if self.transaction is None:

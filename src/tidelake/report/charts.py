@@ -23,7 +23,7 @@ THEMED = {"ink": INK, "muted": MUTED, "line": LINE, "sea": SEA, "past": PAST, "s
 """The variables of `report.css` that replace them."""
 
 NARROW, WIDE = 560, 1010
-"""Widths in pixels: of a chart that also fits a phone, and of one that has a whole page for itself."""
+"""Widths in pixels: of a chart that also fits a phone, and of a chart as wide as a page."""
 _HEIGHT = 190
 _BARS_MIN = 8
 """A chart has room for at least this many bars, so that a few bars are not drawn as wide blocks."""

@@ -1,4 +1,4 @@
-"""What the page of a collection shows, as plain values: the same in the page, in its JSON and in the history."""
+"""The facts on the page of a collection, as plain values: the same in the page, in its JSON and in the history."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CheckResult:
     level: Level
     """`calm` if it passed, else how severe the failure is."""
     sentence: str
-    """What was checked, with numbers."""
+    """The checks, with numbers."""
     is_blocking: bool = False
     evidence: list[str] = field(default_factory=list)
 
@@ -255,7 +255,7 @@ def _verdict(facts: Facts, status: CollectionStatus) -> str:
     if status.damaged:
         return f"{_DO_NOT_USE}: it is damaged. {_first_line(status.damaged)}."
     if facts.since is None:
-        return "This table cannot be read any more: its history was given up for good."
+        return "This table can no longer be read: its history was given up for good."
     if not facts.closed and not facts.upper:
         return "Nothing is sealed yet, so there is nothing to read."
     if facts.closed:

@@ -178,7 +178,7 @@ def _known_summaries(file: Location, present: bytes | None) -> dict[str, dict[st
         rows: list[Mapping[str, Any]] = json.loads(present)["collections"]
         return {row["name"]: dict(row) for row in rows if row["level"] in ORDER}
     except (ValueError, LookupError, TypeError) as error:
-        log.warning("the page of the lake starts anew", file=str(file), reason=str(error))
+        log.warning("the page of the lake starts over", file=str(file), reason=str(error))
         return {}
 
 

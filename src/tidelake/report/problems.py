@@ -30,7 +30,7 @@ class Problem:
     level: Level
     text: str
     commands: tuple[str, ...] = ()
-    """What to run, the best first. A part in capitals or `…` has to be filled in."""
+    """Commands to run, the best first. A part in capitals or `…` has to be filled in."""
 
 
 def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Problem]:
@@ -99,7 +99,7 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
     if status.published_problem is not None:
         text = (
             f"The table for other engines cannot be read: {status.published_problem}. Move its folder away, and "
-            "publish the contents anew."
+            "publish the contents again."
         )
         found.append(Problem("warning", text, (f"tidelake path {name}", f"tidelake current {name}")))
     missing = status.waiting.first_missing if status.waiting is not None else None
@@ -107,7 +107,7 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
         found.append(_waiting(status, name, missing))
     level = LEVELS[status.verdict.severity]
     if all(ORDER[problem.level] > ORDER[level] for problem in found):
-        # What the state says beyond these, such as an upper that stands still.
+        # What the state says beyond these, such as an upper that does not move.
         found.append(Problem(level, f"{_sentence(status.sentence)}.", (f"tidelake explain {name}",)))
     return sorted((problem for problem in found if problem.level != "calm"), key=lambda found: ORDER[found.level])
 

@@ -1,1 +1,1 @@
-"""What each error means to whoever has to act: its cause, what to do, and the commands for it."""
+"""The runbook: the cause of each error, what to do, and the commands for it."""

@@ -1,4 +1,4 @@
-"""What causes each error, and what to do about it. `tidelake.errors` has the facts and hints."""
+"""The cause of each error, and what to do about it. `tidelake.errors` has the facts and hints."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.TopicChanged: Entry(
         "The topic was deleted and created again, truncated, or restored from an older copy; or the settings name "
-        "another topic than before.",
+        "a different topic than before.",
         "Correct the topic or its name. If the new topic is the right one, accept it; what was not read before is "
         "lost.",
         (_STATUS, "tidelake resolve topic NAME --topic TOPIC --reason …"),
@@ -90,15 +90,15 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:OFFSET --reason …"),
     ),
     errors.SnapshotUnfinished: Entry(
-        "The connector was killed in the middle of a snapshot. When it began another one, the table had no rows any "
-        "more; or it was told to go on without a snapshot, so that nobody knows the rows that are missing.",
+        "The connector was killed in the middle of a snapshot. When it began another one, the table no longer had "
+        "rows; or it was configured to continue without a snapshot, so the missing rows are unknown.",
         "If the table was empty, discard the abandoned snapshot with the count 0. Otherwise let the connector take a "
-        "snapshot again: the abandoned one is then discarded by itself.",
+        "snapshot again: the abandoned snapshot is then discarded.",
         (_STATUS, "tidelake resolve count NAME --time LSN --count 0 --reason …"),
     ),
     errors.SnapshotRepeated: Entry(
         "The connector lost its offsets, or somebody asked for a snapshot, and the table has no primary key.",
-        "If the connector lost nothing before the snapshot, go on without it, with the count 0. Otherwise read the "
+        "If the connector lost nothing before the snapshot, continue without it, with the count 0. Otherwise read the "
         "topic into a new collection. Better: give the table a primary key.",
         (_STATUS, "tidelake resolve count NAME --time LSN --count 0 --reason …"),
     ),
@@ -163,7 +163,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.PublishedTopicRecreated: Entry(
         "The topic was deleted and created again, truncated, or restored from an older copy; or a folder was replaced.",
-        "Nothing was written. Publish to a new topic, or give up the old publication and begin anew in the empty one.",
+        "Nothing was written. Publish to a new topic, or give up the old publication and start over in the empty one.",
         ("tidelake publish NAME --to TOPIC --stop", "tidelake publish NAME --to TOPIC"),
     ),
     errors.PublishedTopicNotEmpty: Entry(
@@ -179,7 +179,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.PublishedTopicBehind: Entry(
         "The handles were restored from an older copy, which did not know the hold of the topic.",
-        "What the topic lacks cannot be read any more. Publish to a new topic, and give up the old one.",
+        "What the topic lacks can no longer be read. Publish to a new topic, and give up the old one.",
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
     ),
     errors.RegistryUnreachable: Entry(
@@ -233,7 +233,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.NameTaken: Entry(
         "The store has a collection of this name, or one is being created with it. The settings do not have to name "
         "it: `tidelake status` shows orphaned collections, too.",
-        "Choose another name. If the other collection is not needed any more, drop it, or give it another name.",
+        "Choose another name. If the other collection is no longer needed, drop it, or give it another name.",
         ("tidelake status", "tidelake rename NAME OTHER_NAME", "tidelake drop NAME"),
     ),
     errors.UnknownTopic: Entry(
@@ -269,14 +269,14 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake read NAME --where PREDICATE",),
     ),
     errors.QueryRefused: Entry(
-        "The query is not valid SQL, reads a table that is not a collection, or calls a function whose value something "
-        "else than the rows decides, such as the clock.",
+        "The query is not valid SQL, reads a table that is not a collection, or calls a function whose value depends "
+        "on more than the rows, such as on the clock.",
         "Correct the query: a SELECT over collections of the lake. Tidelake's guide about reading at a time says what "
         "it may contain.",
         ("tidelake sql QUERY",),
     ),
     errors.EngineRefused: Entry(
-        "DuckDB does not know what the rows of this collection mean, or Spark was not asked for.",
+        "DuckDB does not know what the rows of this collection mean, or Spark was not requested.",
         "Read the collection with Spark.",
         ("tidelake read NAME --engine spark",),
     ),
@@ -313,7 +313,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.UpperError: Entry(
         "Nothing proves yet that all statements up to this time have arrived, or the seal job did not run.",
-        "Wait, run seal, or read an earlier time. If upper stands still, look at what it waits for.",
+        "Wait, run seal, or read an earlier time. If upper does not move, look at what it waits for.",
         (_STATUS,),
     ),
     errors.KeysInError: Entry(
@@ -417,14 +417,14 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake holds NAME",),
     ),
     errors.SubscriptionLapsed: Entry(
-        "The consumer was stopped, or worked on one batch for longer than its lease; compaction went on meanwhile.",
+        "The consumer was stopped, or worked on one batch for longer than its lease; compaction continued meanwhile.",
         "Subscribe again with a snapshot, and replace what was delivered so far with it. Take a longer lease, or raise "
         "`keep`.",
         ("tidelake status NAME", "tidelake subscribe NAME --lease 1d"),
     ),
     # A commit did not happen, or perhaps did.
     errors.Conflict: Entry(
-        "Another process committed to the same table in the meantime. Steps try again by themselves, so the table "
+        "Another process committed to the same table in the meantime. Steps retry on their own, so the table "
         "must be very busy if this error remains.",
         "Run the step again. If it recurs, find out which other processes write to the collection.",
         (_STATUS,),
@@ -440,7 +440,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake fence NAME --writer WRITER"),
     ),
     errors.WriterFenced: Entry(
-        "The collection was handed to another writer with `tidelake fence`.",
+        "The collection was given to another writer with `tidelake fence`.",
         "Stop this writer, or let it in instead, which keeps out the other writer.",
         (_STATUS, "tidelake fence NAME --writer WRITER"),
     ),
@@ -458,7 +458,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.DamagedPublication: Entry(
         "Something else wrote to the published table, or a file of its log was lost.",
-        "The collection itself is not affected. Move the folder of the table elsewhere, and publish the contents anew.",
+        "The collection itself is not affected. Move the table's folder elsewhere, and publish the contents again.",
         ("tidelake path NAME", "tidelake current NAME"),
     ),
     errors.DamagedFiles: Entry(
@@ -485,8 +485,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.StoreUnreachable: Entry(
         "The network or the object store is down or overloaded, or the endpoint is wrong.",
-        "Nothing is lost: each commit is there or not, and the next run finds out. Check the network, then `endpoint`, "
-        "`allow_http` and `ca_file` in the `s3:` block.",
+        "Nothing is lost: each commit either exists or does not, and the next run finds out. Check the network, then "
+        "`endpoint`, `allow_http` and `ca_file` in the `s3:` block.",
         (_STATUS, _DOCTOR),
     ),
     errors.BucketMissing: Entry(
@@ -529,7 +529,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.TookTooLong: Entry(
         "A large backlog, a slow disk or network, or something that hangs: a broker, a file system, a library.",
         "What was committed stays. Look at the log for the last thing that happened; run the collection alone to see "
-        "whether it goes on, and raise `collection_limit_s` if it only needs more time.",
+        "whether it progresses, and raise `collection_limit_s` if it only needs more time.",
         ("tail -n 100 .logs/spark.log", "tidelake run orders", _STATUS),
     ),
     errors.BlockingCheckFailed: Entry(

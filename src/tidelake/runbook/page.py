@@ -188,7 +188,7 @@ _BY_KIND: dict[str, object] = {"int": 7, "str": "…", "object": "…", "_Time":
 
 @dataclass(frozen=True)
 class ErrorPage:
-    """What a person should know about an error."""
+    """The runbook's entry for an error."""
 
     name: str
     """The name of its class, which logs and reports show."""
@@ -278,7 +278,7 @@ def find_page(name: str) -> ErrorPage:
     if found is not None:
         return page_of(found)
     close = [named[plain].__name__ for plain in get_close_matches(_plain(name), named, n=3)]
-    hint = f"perhaps {' or '.join(close)}" if close else "`tidelake errors` lists them"
+    hint = f"did you mean {' or '.join(close)}?" if close else "`tidelake errors` lists them"
     raise OptionRefused(f"there is no error '{name}'", hint)
 
 

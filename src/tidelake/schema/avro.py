@@ -38,7 +38,7 @@ PROGRESS: dict[str, Any] = {
 
 
 def cdcv2_schema(record_schema: Any) -> list[Any]:
-    """Return the protocol's schema for a record schema, which is given by itself or inside a whole CDCv2 schema.
+    """Return the protocol's schema for a record schema, which is given alone or inside a whole CDCv2 schema.
 
     Raises:
         SchemaRefused: a collection cannot hold the record.
@@ -62,7 +62,7 @@ def cdcv2_schema(record_schema: Any) -> list[Any]:
 
 
 def record_schema_of(schema: Any) -> dict[str, Any]:
-    """Return the checked record schema of `data`, given by itself or inside a whole CDCv2 schema.
+    """Return the checked record schema of `data`, given alone or inside a whole CDCv2 schema.
 
     Raises:
         SchemaRefused: the schema is neither a record nor a CDCv2 schema, or a collection cannot hold the record.
@@ -114,7 +114,7 @@ def _is_named(schema: dict[str, Any], name: str) -> bool:
 
 
 def _field_types(record: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """Return the names and types of a record's fields, without documentation and the like."""
+    """Return the names and types of a record's fields, without documentation and other attributes."""
     fields = record.get("fields")
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
         return []

@@ -95,7 +95,7 @@ def landing_record(record_schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def declared_row(schema: Any) -> dict[str, Any]:
-    """Return the record of a row, given by itself or inside the record of a change event, in `before` and `after`.
+    """Return the record of a row, given alone or inside the record of a change event, in `before` and `after`.
 
     Raises:
         SchemaRefused: the schema is neither the record of a row nor that of a change event.

@@ -22,7 +22,7 @@ _WAITING_NAMED_MAX = 20
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the ledger concludes from the announced and the counted updates."""
+    """The ledger's conclusions from the announced and the counted updates."""
 
     frontier: Antichain
     """Every time before it is proven."""

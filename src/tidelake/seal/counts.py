@@ -1,4 +1,4 @@
-"""What is stored at open times: the type that passes through a seal, from counting to the proof and the commit."""
+"""The counts at open times: the type that passes through a seal, from counting to the proof and the commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TimeCount:
-    """What is stored at one open time."""
+    """The counts at one open time."""
 
     distinct: int
     """The number of distinct statements, without discarded statements."""
@@ -33,7 +33,7 @@ class TimeCount:
 
 @dataclass
 class OpenCounts:
-    """What is stored at all open times."""
+    """The counts at all open times."""
 
     rows: int = 0
     by_time: dict[int, TimeCount] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a seal notes in `proofs/`: what was compared at each time, and each contradiction once."""
+"""The rows that a seal adds to `proofs/`: the counts compared at each time, and each contradiction once."""
 
 from __future__ import annotations
 

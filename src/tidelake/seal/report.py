@@ -1,4 +1,4 @@
-"""What a seal reports."""
+"""The report of a seal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelake.store.retention import Departure
 
 @dataclass
 class SealReport:
-    """What one seal proved and what it waits for."""
+    """The times that one seal proved, and what it waits for."""
 
     lower: int
     upper: int

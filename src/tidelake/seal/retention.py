@@ -42,15 +42,15 @@ class Written:
     files: list[RunFile]
     departure: Departure | None
     values: dict[str, int]
-    """What the commit sets in any case."""
+    """The values that the commit always sets."""
 
 
 def due_cutoff(collection: Collection, table: OpenTable, rule: RowRetention) -> int | None:
     """Return the point in time before which rows leave now, in milliseconds since 1970; None if nothing is due.
 
     It is the earlier of two clocks, this machine's and the store's, minus the duration of the rule, so a clock that is
-    ahead lets nothing leave early. For each column, it never moves back, and old rows are looked for again only once it
-    has moved by a step.
+    ahead lets nothing leave early. For each column, it never moves back, and old rows are searched for again only once
+    it has moved by a step.
 
     Cost: nothing if it is not due; otherwise the clock of the store is read.
     """

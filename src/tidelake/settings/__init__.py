@@ -1,1 +1,1 @@
-"""What a user wrote in `collections.yaml`."""
+"""The settings in `collections.yaml`, as the user wrote them."""

@@ -31,7 +31,7 @@ STALLED_AFTER_S = 86_400
 
 @dataclass(frozen=True)
 class CollectionSpec:
-    """What the store needs to create a collection, or to check that settings fit an existing one.
+    """Everything that the store needs to create a collection, or to check that settings fit an existing one.
 
     Args:
         record_schema: the columns of the table; empty if the settings have no schema.
@@ -60,7 +60,7 @@ class CollectionSettings(Frozen):
     framing: str
     """How completeness and copies are detected; fixed once the collection exists."""
     envelope: str
-    """What a statement means; fixed once the collection exists."""
+    """The meaning of a statement; fixed once the collection exists."""
     topics: tuple[str, ...]
     """The names of the topics. A table with transactions has one with its events; all others may have several."""
     topics_folder: FolderPlace
@@ -111,7 +111,7 @@ class CollectionSettings(Frozen):
     """The topic that Dagster publishes the collection to, as CDCv2: see [Publishing](../guides/publishing.md)."""
 
     expectations: tuple[OwnExpectation, ...] = ()
-    """What is expected of the contents, besides the checks that every collection has."""
+    """The expectations of the contents, in addition to the checks of every collection."""
 
     READ_APART: ClassVar[frozenset[str]] = frozenset(
         {"family", "envelope", "topic", "schema", "schema_ids", "key", "expectations", "keep_rows"}

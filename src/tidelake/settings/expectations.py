@@ -37,7 +37,7 @@ class OwnExpectation(Frozen):
     """Whether downstream assets stop if it is not met."""
     severity: Severity = "critical"
     text: str
-    """What is expected, as part of a sentence."""
+    """The expectation, as part of a sentence."""
     place: str
     """The file and line, for errors that only the library can find."""
     field: str

@@ -63,7 +63,7 @@ class Settings(Frozen):
     alerts: Secret | None = None
     """The place of the URL of the webhook that alerts go to; if None, no alerts are sent."""
     parallel: int = 1
-    """How many collections the jobs work on at a time."""
+    """Maximum number of collections that the jobs work on at a time."""
     collection_limit_s: int | None = None
     """How long the jobs may work on one collection in a run; None means as long as it takes."""
 

@@ -115,12 +115,12 @@ def canonical_uri(text: str) -> str:
     names = [segment for segment in segments if segment]
     for name in names:
         if name in (".", "..") or not _SEGMENT.fullmatch(name):
-            raise ValueError(f"has other characters than letters, digits and `._=+-` in the name {name!r}")
+            raise ValueError(f"has characters other than letters, digits and `._=+-` in the name {name!r}")
     return "/".join([f"{scheme.lower()}://{bucket}", *names])
 
 
 class ObjectStores(Frozen):
-    """What the settings say about all object stores."""
+    """The settings for all object stores."""
 
     s3: S3Settings = S3Settings()
     allows_untested: bool = False

@@ -11,7 +11,7 @@ from tidelake.settings.source import is_path_text
 
 
 class PublishSettings(Frozen):
-    """What the first publisher of a topic commits; later changes of these settings are refused, except to `shards`."""
+    """The settings that the first publisher of a topic commits; later changes are refused, except to `shards`."""
 
     to: str
     """The name of the topic: in Kafka, or of a folder below `topics`."""

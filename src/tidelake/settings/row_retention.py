@@ -24,7 +24,7 @@ class RowRetention(Frozen):
     column: str
     """The column that states it, or `_time`. A row without a value stays."""
     kind: Literal["timestamp", "date", "number"]
-    """What the column holds: timestamps, days, or numbers of units since 1970."""
+    """The contents of the column: timestamps, days, or numbers of units since 1970."""
     unit_us: int = 1
     """Number of microseconds in a unit of a number."""
     duration: timedelta
@@ -37,7 +37,7 @@ class RowRetention(Frozen):
 
     @property
     def step_ms(self) -> int:
-        """How far the cut-off must move before old rows are looked for again: 1 % of the duration, at most a day."""
+        """How far the cut-off must move before old rows are searched for again: 1 % of the duration, at most a day."""
         return min(max(self.duration_ms // 100, 1), _DAY_MS)
 
     def first_kept(self, cutoff_ms: int) -> int:
@@ -73,7 +73,7 @@ def read_row_retention(
     """
     if envelope != "append_only":
         place.fail(
-            f"is not allowed for the envelope '{envelope}', whose source says itself which rows leave",
+            f"is not allowed for the envelope '{envelope}', whose source states which rows leave",
             "only append-only collections keep rows for a while",
         )
     if not isinstance(place.value, dict):

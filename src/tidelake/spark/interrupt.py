@@ -21,7 +21,7 @@ STATUS = 130
 """The exit status of an interrupted command."""
 _LINE = "interrupted: what was committed stays, and the next run continues from there\n"
 _UNWIND_S = 1.0
-"""How long the command may take to end by itself, which removes its temporary files."""
+"""How long the command may take to end on its own, which removes its temporary files."""
 _JVM_END_S = 0.5
 """How long the JVM may take to end after that."""
 _SHOW_CURSOR = b"\x1b[?25h"
@@ -47,7 +47,7 @@ def interruptible() -> Iterator[None]:
 
     The first Ctrl-C ends the JVM and raises KeyboardInterrupt. If the block has not ended after a second, because a
     library does not return, the process ends anyway. A second Ctrl-C ends it at once. Nothing is half-written: a commit
-    is there or it is not, however the process ends.
+    either exists or does not, however the process ends.
 
     Outside the main thread, and if Ctrl-C is ignored, as in a background job, nothing is changed.
     """

@@ -39,7 +39,7 @@ def read(location: Location, bytes_max: int | None = None) -> bytes:
 
     Raises:
         FileNotFoundError: it is absent.
-        ValueError: it is larger than `bytes_max`; nothing of it was kept in memory.
+        ValueError: it is larger than `bytes_max`; none of it was kept in memory.
     """
     return _backend(location).read(location, bytes_max)
 
@@ -49,7 +49,7 @@ def open_file(location: Location, size: int | None = None) -> pa.NativeFile:
 
     Args:
         location: the blob.
-        size: its size, if a listing has shown it. Then an object store needs one request less, and one in all for a
+        size: its size, if a listing has shown it. Then an object store needs one request fewer, and only one for a
             blob of at most 256 KiB.
 
     Raises:

@@ -45,7 +45,7 @@ class LocalDisk:
         return open(str(location), "rb")
 
     def create(self, location: Location, data: bytes) -> None:
-        """Write to another name, sync, and link. Of several callers, the link succeeds for exactly one."""
+        """Write to another name, sync, and link. If there are several callers, the link succeeds for exactly one."""
         path = location.local
         path.parent.mkdir(parents=True, exist_ok=True)
         for attempts_left in reversed(range(_CREATE_ATTEMPTS_MAX)):

@@ -37,7 +37,7 @@ _CREATE_WAITS_S = (0.0, 0.1, 0.4, 1.6, 6.4)
 
 
 class Objects:
-    """An object store; `blobs` documents each method. What the store acknowledges is durable.
+    """An object store; `blobs` documents each method. Acknowledged writes are durable.
 
     Errors of a remote store are `StoreUnreadable`: the store does not answer, has no such bucket, or refuses access.
     obstore repeats requests, except those whose outcome is unknown.

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _HEADER_BYTES = 256
-"""How many bytes are read first; a header is longer only if it states long bounds."""
+"""Number of bytes that are read first; a header is longer only if it states long bounds."""
 _HEADER_BYTES_MAX = 1 << 24
 _COMPRESSED_BYTES = 3
 """The field of a header that states how many bytes follow it."""

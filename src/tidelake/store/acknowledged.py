@@ -1,4 +1,4 @@
-"""Which entries and checkpoints of a table's log were acknowledged: each of them has a marker.
+"""Markers state which entries and checkpoints of a table's log were acknowledged.
 
 `_acked/<version>-<SHA-256 of the entry>.json` holds a copy of the entry. The copy is durable before the commit returns.
 So an entry that is missing or differs from its marker is damage, and can be restored from the copy; only an entry

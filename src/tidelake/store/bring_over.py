@@ -1,4 +1,4 @@
-"""Upgrades older tables to the newest format, so that no process of an earlier release can work on them any more.
+"""Upgrades older tables to the newest format, so that processes of earlier releases can no longer work on them.
 
 The commit that upgrades a table sets a property that every earlier release refuses. The catalog comes first, as every
 process opens it first; the tables of a collection follow before anything else is committed to them. There is no way

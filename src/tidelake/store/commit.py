@@ -251,12 +251,12 @@ class OpenTable:
 
         Args:
             values: what to set alongside `seq`; no value may be lower than the table's.
-            adds: files that lie in the table's folder under `_run=<run>/`.
+            adds: files in the table's folder, under `_run=<run>/`.
             removes: names of live runs that this commit removes.
             epoch: the writer's epoch, if the table has one.
 
         Raises:
-            Conflict: another commit came first, or a run to remove is not live any more. Start over from fresh state.
+            Conflict: another commit came first, or a run to remove is no longer live. Start over from fresh state.
             RunSwept: a file's run began below the sweep floor. Write it again, as a new run.
             Fenced: the table's epoch is no longer the writer's. Stop.
             Indeterminate: it is unknown whether this commit was written. Open the table again, then decide.
@@ -409,13 +409,13 @@ class OpenTable:
                 fact = f"version {version} was acknowledged before, but its entry was lost"
                 raise DamagedLog(str(self.path), fact)
             acknowledge_entry(self.path, version, text)
-        except StoreUnreachable as error:  # whoever opens the table next acknowledges the entry
+        except StoreUnreachable as error:  # the next process to open the table acknowledges the entry
             raise Indeterminate(str(self.path), version, nonce, error.fact) from error
         reach("commit.after_marker", self.path.name)
         remember(self.path, self._followed.followed_by(version, digest, text))
 
     def _check_same_files(self, table: DeltaTable) -> None:
-        """Refuse to commit if delta-rs has read other files from the log than those that were verified.
+        """Refuse to commit if delta-rs has read files from the log that were not verified.
 
         Raises:
             DamagedLog: a checkpoint or an entry has changed since it was verified.

@@ -27,7 +27,7 @@ _SEQ = re.compile(r"([0-9]{1,18})-")
 
 @dataclass(frozen=True)
 class Note:
-    """What the notes say about a folder."""
+    """The notes about a folder."""
 
     at_s: float
     """When it was noted last, by the store's clock."""

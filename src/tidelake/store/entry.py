@@ -19,7 +19,7 @@ from tidelake.store.state import CLOSED, SINCE, UPPER
 
 
 class Sighting(BaseModel):
-    """What an observer has seen of a lease: the beat, and the store's clock just after it was read."""
+    """An observation of a lease: the beat, and the store's clock just after it was read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,7 +28,7 @@ class Sighting(BaseModel):
 
 
 class Hold(BaseModel):
-    """A reader's side of a capability: who may use it, and until when."""
+    """A reader's side of a capability: its user and its end."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -90,7 +90,7 @@ class EarlierName(BaseModel):
 
 
 class Dropped(BaseModel):
-    """The end of a collection; the entry stays forever, so that its id is never taken for another collection."""
+    """The end of a collection; the entry stays forever, so that its id is never mistaken for another collection."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -174,7 +174,7 @@ class Entry(BaseModel):
     renaming: Renaming | None = Field(default=None, exclude_if=lambda renaming: renaming is None)
     """The name that it is about to get; until then, it has its earlier name."""
     dropped: Dropped | None = Field(default=None, exclude_if=lambda dropped: dropped is None)
-    """Set if it was dropped: nobody can read it any more, and its name is free."""
+    """Set if it was dropped: it can no longer be read, and its name is free."""
     published_topics: tuple[PublishedTopic, ...] = Field(default=(), exclude_if=lambda topics: not topics)
     """The topics that it is published to as CDCv2."""
     tables_format: int = Field(default=0, exclude_if=lambda number: number == 0)

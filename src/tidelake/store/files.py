@@ -39,7 +39,7 @@ WHOLE_DIGEST = "sha256_whole"
 HEADERS_DIGEST = "sha256_headers"
 """The field with the digest of the page headers of a larger file. A file in an object store has none."""
 _TAIL_BYTES = 1 << 14
-"""How many bytes at the end of a file are read first, to find its footer."""
+"""Number of bytes at the end of a file that are read first, to find its footer."""
 _CHUNK_BYTES = 1 << 20
 _THREADS = 2
 """The number of files that are hashed at the same time."""

@@ -105,13 +105,8 @@ def newest(path: Location) -> Followed:
 
     Cost: on a disk, what `settle` costs. In an object store, one listing, and a request for each new entry.
     """
-    if path.is_local:
-        return Followed(settle(path))
-    found, to_show, seen = _kept.get(path), _suggested_to_show.pop(path), _suggested.pop(path)
-    if found is not None:
-        followed = _follow(path, found)
-    else:
-        followed = None if to_show is None else _proven(path, to_show)
+    seen = _suggested.pop(path)
+    followed = None if path.is_local else _caught_up(path)
     if followed is None:
         forget(path)
         followed = Followed(settle(path, seen=None if seen is None else seen.tip))
@@ -139,18 +134,18 @@ def last_seen(path: Location) -> Followed | None:
 
 
 def is_followed(path: Location) -> bool:
-    """Return whether this process follows a log, or was told what it may be."""
+    """Return whether this process follows a log, or has a suggestion for it."""
     return any(logs.get(path) is not None for logs in (_kept, _suggested, _suggested_to_show))
 
 
 def suggest(path: Location, tip: Tip, *, follows: bool) -> None:
-    """Tell what a log in an object store may be; what the markers do not prove is read when the log is opened.
+    """Suggest the contents of a log in an object store. Opening the log reads whatever the markers do not prove.
 
     Args:
         path: the table's folder.
         tip: the log, which nobody has verified.
         follows: whether the log is followed from there, with one listing, if the markers prove it. If not, it is opened
-            afresh, which also shows that an entry is missing.
+            from scratch, which also shows that an entry is missing.
     """
     (_suggested_to_show if follows else _suggested).put(path, Followed(tip))
 
@@ -173,27 +168,34 @@ def forget_all() -> None:
         logs.clear()
 
 
-def _follow(path: Location, followed: Followed) -> Followed | None:
+def _caught_up(path: Location) -> Followed | None:
     """Return a log with the entries that were acknowledged since; None if it must be opened from scratch."""
-    tip = followed.tip
-    markers = read_markers(path, tip.version)
-    return None if markers.entries.get(tip.version) != tip.digest else _continued(path, followed, markers)
-
-
-def _proven(path: Location, suggested: Followed) -> Followed | None:
-    """Return a suggested log, with the entries that were acknowledged since, if the markers prove all of it."""
-    tip = suggested.tip
-    texts = tip.numbered()
-    has_checkpoint = tip.checkpoint is not None
-    if min(texts) > (tip.checkpoint_version + 1 if has_checkpoint else 0):
+    verified, suggested = _kept.get(path), _suggested_to_show.pop(path)
+    followed = verified or suggested
+    if followed is None or (verified is None and not _has_no_gap(followed.tip)):
         return None
-    markers = read_markers(path, tip.checkpoint_version if has_checkpoint else 0)
+    tip = followed.tip
+    markers = read_markers(path, tip.version if verified is not None else _first_of(tip))
+    is_proven = markers.entries.get(tip.version) == tip.digest if verified is not None else _prove(markers, tip)
+    return _continued(path, followed, markers) if is_proven else None
+
+
+def _first_of(tip: Tip) -> int:
+    """Return the first version that a log's state is made from."""
+    return 0 if tip.checkpoint is None else tip.checkpoint_version
+
+
+def _has_no_gap(tip: Tip) -> bool:
+    """Return whether a log has every entry from its first version on, or from the version after its checkpoint."""
+    return min(tip.numbered()) <= _first_of(tip) + (tip.checkpoint is not None)
+
+
+def _prove(markers: Markers, tip: Tip) -> bool:
+    """Return whether markers name the SHA-256 of the checkpoint and of each entry of a suggested log."""
     stated = markers.checkpoints.get(tip.checkpoint_version, ())
     if tip.checkpoint is not None and digest_of(tip.checkpoint) not in stated:
-        return None
-    if any(markers.entries.get(version) != digest_of(text) for version, text in texts.items()):
-        return None
-    return _continued(path, suggested, markers)
+        return False
+    return all(markers.entries.get(version) == digest_of(text) for version, text in tip.numbered().items())
 
 
 def _continued(path: Location, followed: Followed, markers: Markers) -> Followed | None:

@@ -2,7 +2,7 @@
 
 Format 2 comes with markers (`acknowledged`), digests and sweep floors, which earlier releases neither write nor check.
 Earlier releases do not check the format either, but they refuse a table with `delta.setTransactionRetentionDuration`.
-Formats 3 and 4 are the catalog's alone. Format 3 has publications, which earlier releases would take for collections;
+Formats 3 and 4 are the catalog's alone. Format 3 has publications, which earlier releases would take as collections;
 in format 4, names and collections have logs of their own. Format 5 is for the handles of collections that were ever
 held, renamed or dropped, and for updates from which rows have left by retention, which earlier releases do not know.
 Earlier releases refuse the later format. See docs/decisions/format.md.
@@ -20,7 +20,7 @@ HANDLES_VERSION = NEWEST_VERSION = 5
 RETENTION_VERSION = 5
 """The format of `updates/` from the first row on that leaves by retention: earlier releases would call it damaged."""
 DIVIDED = "divided"
-"""The value of a catalog that says that it has no rows any more: all of them were copied to names and collections."""
+"""The value of a catalog that states that it no longer has rows: all of them were copied to names and collections."""
 REFUSED_PROPERTY = "delta.setTransactionRetentionDuration"
 """Every release before format 2 refuses a table with this property, whatever its value, before any read or write."""
 REFUSED_VALUE = "interval 36500 days"

@@ -29,7 +29,6 @@ from tidelake.store.files import DIGEST
 from tidelake.store.followed import Followed, is_followed, last_seen, suggest
 from tidelake.store.layout import Store
 from tidelake.store.notices import warn
-from tidelake.store.publication import folder_of_name
 from tidelake.store.put_files import bytes_of, note_bytes
 from tidelake.store.table_log import LOG, Tip, checkpoint_path, entry_path, version_of
 
@@ -38,18 +37,18 @@ _BYTES_MAX = 4 << 20
 _FILE_BYTES_MAX = 64 << 10
 """Maximum size of a small file."""
 _PACKED_BYTES_MAX = 2 * _BYTES_MAX
-"""The size of the largest blob that is read. What is written is smaller, as it is compressed."""
+"""The size of the largest blob that is read. Those that are written are smaller, as they are compressed."""
 _COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """The methods that are read; `zipfile` unpacks the others without a bound."""
 _NOT_A_HEAD_START = (
     *(ValueError, KeyError, EOFError, OSError, NotImplementedError, RuntimeError),
     *(zipfile.BadZipFile, zlib.error, struct.error),
 )
-"""What is raised by bytes that are not a head start."""
+"""The errors that bytes other than a head start raise."""
 _CHECKPOINT = ".checkpoint.parquet"
 
 _saved: dict[Location, frozenset[tuple[Location, str | None]]] = {}
-"""What the blobs hold that this process has read or written: each log with the SHA-256 of its newest entry."""
+"""The contents of the blobs that this process has read or written: each log with the SHA-256 of its newest entry."""
 _lock = Lock()
 
 
@@ -59,15 +58,15 @@ def use_head_start(store: Store, name: str, *, follows: bool = False) -> None:
     Args:
         store: the store; nothing is read if it is on a disk.
         name: the name of the collection.
-        follows: whether each log is followed from where the blob ends, with one request; callers that only show what is
-            there need no more. If not, the log is also listed, as when it is opened from scratch.
+        follows: whether each log is followed from where the blob ends, with one request; callers that only show the
+            state need nothing else. If not, the log is also listed, as when it is opened from scratch.
     """
-    if store.root.is_local or is_followed(store.names / folder_of_name(name)):
+    if store.root.is_local or is_followed(store.log_of_name(name)):
         return
-    blob = _blob(store, name)
+    blob = store.head_start(name)
     try:
         data = blobs.read(blob, _PACKED_BYTES_MAX)
-    except (FileNotFoundError, TidelakeError, ValueError):  # who opens the collection next says what is wrong
+    except (FileNotFoundError, TidelakeError, ValueError):  # opening the collection reports it
         return
     try:
         tips, files = _sorted(_unpack(store.root, data))
@@ -89,13 +88,13 @@ def leave_head_start(collection: Collection) -> None:
     if store.root.is_local:
         return
     tables = (
-        store.names / folder_of_name(collection.name),
+        store.log_of_name(collection.name),
         store.catalog,
         collection.paths.handles,
         *collection.tables,
     )
     known = {table: followed for table in tables if (followed := last_seen(table)) is not None}
-    blob = _blob(store, collection.name)
+    blob = store.head_start(collection.name)
     tips = {table: followed.tip for table, followed in known.items()}
     with _lock:
         if not known or _saved.get(blob) == _ends(tips):
@@ -112,7 +111,7 @@ def drop_head_start(store: Store, name: str) -> None:
     """Delete the head start of a name that a collection had: it holds rows. Nothing is done on a disk."""
     if store.root.is_local:
         return
-    blob = _blob(store, name)
+    blob = store.head_start(name)
     with _lock:
         _saved.pop(blob, None)
     try:
@@ -128,12 +127,8 @@ def sweep_head_starts(store: Store, names: Iterable[str]) -> None:
     """
     if store.root.is_local:
         return
-    kept = {_blob(store, name) for name in names}
+    kept = {store.head_start(name) for name in names}
     blobs.delete_all(blob.location for blob in blobs.list_folder(store.head_starts).blobs if blob.location not in kept)
-
-
-def _blob(store: Store, name: str) -> Location:
-    return store.head_starts / f"{folder_of_name(name)}.zip"
 
 
 def _note_saved(blob: Location, tips: dict[Location, Tip]) -> None:
@@ -184,7 +179,7 @@ def _small_files(known: dict[Location, Followed]) -> Iterable[tuple[Location, by
 def _live_files(followed: Followed) -> dict[str, dict[str, Any]]:
     try:
         return followed.state.files
-    except (ValueError, KeyError, TypeError, OSError, pa.ArrowException):  # the step has said what is wrong
+    except (ValueError, KeyError, TypeError, OSError, pa.ArrowException):  # the step has reported it
         return {}
 
 

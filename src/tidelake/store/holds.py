@@ -37,12 +37,12 @@ _UNSHOWN = ("Cc", "Cs")
 HOLDS_MAX = 1_000
 """Maximum number of holds of one collection: each commit to the handles writes all of them."""
 ENDED_MAX = 64
-"""How many ended capabilities an entry remembers, so that errors can say how they ended."""
+"""Maximum number of ended capabilities that an entry remembers, so that errors can say how they ended."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """The right to use a hold: whoever has its token is its holder."""
+    """The right to use a hold: the holder is whoever has its token."""
 
     collection_id: str
     id: str
@@ -81,7 +81,7 @@ class Token:
 
     @property
     def secret_hash(self) -> str:
-        """What the store keeps of the secret."""
+        """The part of the secret that the store keeps."""
         return sha256(self.secret.encode()).hexdigest()
 
 
@@ -110,7 +110,7 @@ def acquire(entry: Entry, token: Token, at: int, lease_ms: int, purpose: str, no
         raise SinceError(at, entry.since)
     if sum(capability.kind == "read" for capability in entry.capabilities) >= HOLDS_MAX:
         rule = f"but '{entry.name}' already has as many holds as a collection may have"
-        raise ArgumentRefused("holds", HOLDS_MAX, rule, "release holds that nobody needs any more")
+        raise ArgumentRefused("holds", HOLDS_MAX, rule, "release holds that are no longer needed")
     hold = Hold(
         secret_hash=token.secret_hash, purpose=purpose, lease_ms=lease_ms, acquired_at_ms=now_ms, renewed_at_ms=now_ms
     )
@@ -124,7 +124,7 @@ def find(entry: Entry, token: Token) -> tuple[Capability, Hold]:
     Raises:
         CapabilityForeign: it belongs to another collection.
         CapabilityExpired, CapabilityDropped: it has ended.
-        CapabilityUnknown: there is no such hold, and none that ended lately.
+        CapabilityUnknown: there is no such hold, and none that ended recently.
         CapabilityTaken: another holder has taken it over.
     """
     if token.collection_id != entry.id:

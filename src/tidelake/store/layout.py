@@ -29,6 +29,7 @@ import pyarrow as pa
 from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, Place
+from tidelake.store.publication import folder_of_name
 
 RUN = "_run"
 TIME = "_time"
@@ -91,8 +92,8 @@ recount that agreed: its range is `[lower, upper)`, and `diff_sum` is the sum of
 published at `_time`), `late_count` (a late progress statement that contradicts the proofs of one or more times:
 `counted` says how many, and `_time` is the first), `compacted` (see `proof_log.COMPACTED`) or `retention` (see
 `store.retention`: `counted` rows that state a moment before `upper`, in milliseconds, left at `_time`; `announced` is
-how many have left in all, and `lower` is the time at which some left before). For the late kinds, `detail` is JSON: the
-place, and what was stated and published."""
+how many have left in total, and `lower` is the time at which some left before). For the late kinds, `detail` is JSON:
+the place, and what was stated and published."""
 
 BINDINGS_SCHEMA = pa.schema(
     [
@@ -229,7 +230,7 @@ class CollectionPaths:
 
     @property
     def current(self) -> Location:
-        """The contents that earlier versions published. The table is not rebuilt any more; nobody deletes it."""
+        """The contents that earlier versions published. The table is no longer rebuilt; nobody deletes it."""
         return self.root / "current"
 
 
@@ -270,6 +271,14 @@ class Store:
     def head_starts(self) -> Location:
         """The folder of what new processes begin with, in object stores; it can be deleted at any time."""
         return self.root / "head_starts"
+
+    def log_of_name(self, name: str) -> Location:
+        """Return the folder of the log that binds a name to a collection."""
+        return self.names / folder_of_name(name)
+
+    def head_start(self, name: str) -> Location:
+        """Return the blob that a new process begins with when it opens the collection of a name."""
+        return self.head_starts / f"{folder_of_name(name)}.zip"
 
     def publication(self, folder: str) -> Location:
         """Return the location of published contents, by the folder of their publication."""

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 Actions = Iterable[dict[str, dict[str, Any]]]
 Step = tuple[str, str, Any]
-"""What an action changes: the kind of the action, the path or name that it concerns, and what it says about that."""
+"""The change that an action makes: the kind of the action, the path or name that it concerns, and the details."""
 
 _CACHED_BYTES_MAX = 1 << 16
 """Entries up to this size are parsed once in a process. Hardly any is larger."""

@@ -39,7 +39,7 @@ _NOTE_VERSIONS_MAX = 100
 
 
 class Published(BaseModel):
-    """What a publication's table shows, as its newest commit states in its commit info."""
+    """The state that a publication's table shows, as the commit info of its newest commit states it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -71,7 +71,7 @@ class Published(BaseModel):
 
 
 class Look(NamedTuple):
-    """What a publication's table shows, and whether another engine has written to it since."""
+    """The state that a publication's table shows, and whether another engine has written to it since."""
 
     shown: Published | None
     changed_by: str | None
@@ -179,7 +179,7 @@ def empty_published(table: Location) -> bool:
     except DamagedTable as error:
         raise DamagedPublication(error.table, error.detail) from error
     if before.version() != version:
-        raise Conflict(str(table), version + 1, f"version {before.version()} is there already")
+        raise Conflict(str(table), version + 1, f"version {before.version()} already exists")
     live = {file.path: file.size for file in live_files(before)}
     if not live:
         return False

@@ -35,7 +35,7 @@ def find_topic(entry: Entry, source: str, topic: str) -> PublishedTopic:
 
 
 def begin(entry: Entry, first: PublishedTopic) -> Entry:
-    """Add a topic and its hold; if the topic is there already, the entry stays as it is.
+    """Add a topic and its hold; if it is already there, the entry stays as it is.
 
     Raises:
         ArgumentRefused: the number of shards is out of its range.
@@ -61,7 +61,7 @@ def follow(entry: Entry, id: str, frontier: int, closed: bool, offsets: Mapping[
     Two publishers may call this in any order, because the greater frontier and the greater offsets are always true.
 
     Raises:
-        PublishedTopicUnknown: nobody publishes to the topic any more.
+        PublishedTopicUnknown: nobody publishes to the topic.
     """
     before = _find(entry, id)
     merged = {
@@ -88,7 +88,7 @@ def reshard(entry: Entry, id: str, shards: int) -> Entry:
 
     Raises:
         ArgumentRefused: the number is out of its range.
-        PublishedTopicUnknown: nobody publishes to the topic any more.
+        PublishedTopicUnknown: nobody publishes to the topic.
     """
     check_shards(shards)
     return _replace(entry, _find(entry, id).model_copy(update={"shards": shards}))
@@ -98,7 +98,7 @@ def end(entry: Entry, id: str) -> Entry:
     """Remove a topic and its hold. What the topic states stays true.
 
     Raises:
-        PublishedTopicUnknown: nobody publishes to the topic any more.
+        PublishedTopicUnknown: nobody publishes to the topic.
     """
     _find(entry, id)
     return entry.model_copy(

@@ -42,13 +42,13 @@ class Departure:
 
     @property
     def sentence(self) -> str:
-        """What happened, for a person."""
+        """The event, in words."""
         rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
         return f"{rows} with `{self.column}` before {iso_to_the_second(self.cutoff_ms)} left the contents"
 
     @property
     def values(self) -> dict[str, int]:
-        """What the commit that lets the rows leave sets."""
+        """The values that the commit of a departure of rows sets."""
         return {LEFT_AT: self.time, ROWS_LEFT: self.total, FORMAT: RETENTION_VERSION}
 
     @property

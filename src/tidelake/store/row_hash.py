@@ -171,7 +171,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
     )
 
 
-# --- nested values, each by itself -----------------------------------------------------------------------------------
+# --- nested values, one at a time -----------------------------------------------------------------------------------
 
 
 def _fold_with_shape(value: Any, kind: pa.DataType, seed: int) -> int:

@@ -128,7 +128,7 @@ class StagedRows:
         except DamagedTable as error:
             raise DamagedPublication(error.table, error.detail) from error
         if table.version() != self.version:
-            raise Conflict(str(self.table), self.version + 1, f"version {table.version()} is there already")
+            raise Conflict(str(self.table), self.version + 1, f"version {table.version()} already exists")
         return table
 
     def _needs_more_than(self, before: DeltaTable) -> bool:

@@ -32,7 +32,7 @@ HAS_LATE = "has_late"
 LEFT_AT = "left_at"
 """Append-only: the last time at which rows have left the contents by retention; see `store.retention`."""
 ROWS_LEFT = "rows_left"
-"""Append-only: how many rows have ever left by retention."""
+"""Append-only: the number of rows that have ever left by retention."""
 LENGTHS_INSUFFICIENT = "searches"
 """CDCv2: 1 after a tick whose messages were all good although their lengths did not prove it; see `decode.lengths`."""
 

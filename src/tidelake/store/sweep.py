@@ -16,7 +16,6 @@ from tidelake.store.dead_notes import long_dead, notes_of
 from tidelake.store.failpoints import reach
 from tidelake.store.files import discard_run
 from tidelake.store.layout import RUN, Store, begun_at
-from tidelake.store.publication import folder_of_name
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 from tidelake.store.table_log import LOG
 
@@ -66,7 +65,7 @@ def dead_runs(table: Location, retention_s: float = RETENTION_S, pinned_seq: int
 
 
 def pinned_bytes(table: Location, pinned_seq: int) -> int:
-    """Return the size of the runs that are in no version of a table any more, and stay because of a pin.
+    """Return the size of the runs that are no longer in any version of a table, but stay because of a pin.
 
     Runs that no sweep has noted yet are not counted: they stay in any case. Nothing is written.
 
@@ -127,7 +126,7 @@ def sweep_names(store: Store, names: Iterable[str], retention_s: float = RETENTI
     """
     if not store.root.is_local:
         return
-    logs = [store.names / folder_of_name(name) for name in names]
+    logs = [store.log_of_name(name) for name in names]
     folders = [store.bound_names, *(log / below for log in logs for below in (LOG, ACKED))]
     delete_unfinished(
         (blob for folder in folders for blob in blobs.list_folder(folder).blobs),
@@ -143,7 +142,7 @@ def delete_unfinished(left: Iterable[Blob], horizon_s: float) -> None:
 
 
 def _give_up(table: Location, runs: Sequence[str]) -> list[str]:
-    """Raise the sweep floor above these runs; return those that no log names and no commit can name any more."""
+    """Raise the sweep floor above these runs; return those that no log names and no commit can name."""
     if not runs:
         return []
 

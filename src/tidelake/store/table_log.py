@@ -44,8 +44,8 @@ SEQ = "seq"
 BEFORE = "before"
 """The field of an entry's `commitInfo` that states the SHA-256 of the entry before it; empty in the first entry."""
 _CROWDED_S = 10.0
-"""The minimum age of entries that are deleted because there are many later ones. By then, whoever listed them has read
-them, or lists the log once more."""
+"""The minimum age of entries that are deleted because there are many later ones. By then, processes that listed them
+have read them, or list the log once more."""
 RETENTION_S = 6 * 3600
 """How long entries stay even if there are two later checkpoints: a reader may be about to read them."""
 
@@ -286,7 +286,7 @@ def _settle(path: Location, takes_over: bool, seen: Tip | None = None) -> Tip:
         _set_aside(path, stray)
     is_earlier = _is_of_earlier_release(path, markers, written, versions)
     if is_earlier:
-        markers = Markers()  # an upgrade was interrupted, and the earlier release went on committing
+        markers = Markers()  # an upgrade was interrupted, and the earlier release kept committing
     acknowledged = markers.newest  # once: it is the greatest of all markers
     marks = takes_over if is_earlier else bool(markers.entries)  # nothing is written to a log that lost its markers
     start, checkpoint = _verified_checkpoint(path, written, markers, versions, marks, seen)

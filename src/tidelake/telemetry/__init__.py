@@ -1,1 +1,1 @@
-"""What monitoring reads: metrics of the lake and of each step, traces, and logs."""
+"""Data for monitoring: metrics of the lake and of each step, traces, and logs."""

@@ -1,4 +1,4 @@
-"""What a step on a collection reports to monitoring: how long it took, what it counted, and whether it failed.
+"""Reports a step on a collection to monitoring: how long it took, what it counted, and whether it failed.
 
 `observed` marks the function of a step. Without a listener, a step costs one more read of its table's log.
 """
@@ -61,7 +61,7 @@ COUNTS: dict[str, dict[str, str]] = {
         "files_rewritten": "files_rewritten",
     },
 }
-"""What each step counts, by name, and where its report has the number, or a list of that length."""
+"""The counts of each step, by name, and where its report has the number, or a list of that length."""
 
 TEXTS: dict[str, str] = {
     "ticks": "Ticks of ingest that read messages.",
@@ -85,7 +85,7 @@ TEXTS: dict[str, str] = {
     "rows_changed": "Rows of the contents that came or went, and that were applied to the published table.",
     "files_rewritten": "Files of the published table that were replaced.",
 }
-"""What each count means."""
+"""The meaning of each count."""
 
 
 @dataclass(frozen=True)

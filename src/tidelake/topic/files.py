@@ -56,7 +56,7 @@ _remote: dict[tuple[Location, object], _File] = {}
 """The indexes of files in object stores, for all topics of the process: reading a file again takes requests."""
 _REMOTE_MAX = 50_000
 _READERS = 16
-"""How many files of an object store are indexed at a time."""
+"""Maximum number of files of an object store that are indexed at a time."""
 
 
 class FileTopic:
@@ -68,6 +68,17 @@ class FileTopic:
         self.name = self.folder.name
         self.identity = None
         self._indexed: dict[tuple[Location, object], _File] = {} if self.folder.is_local else _remote
+
+    def check_exists(self) -> None:
+        """Refuse a topic whose folder is missing; in an object store, one with nothing below it.
+
+        Raises:
+            FolderMissing: there is no such folder.
+            StoreUnreadable: the object store does not answer.
+        """
+        is_missing = not blobs.is_folder(self.folder) if self.folder.is_local else blobs.is_empty(self.folder)
+        if is_missing:
+            raise FolderMissing(self.name, str(self.folder))
 
     def end_offsets(self) -> dict[int, int]:
         """Return the offset that the next message will have, by partition.
@@ -371,7 +382,7 @@ def open_listed(path: Location, size: int | None = None) -> pa.NativeFile:
     """Open a Parquet file of a topic that a listing has shown; `size` as for `blobs.open_file`.
 
     Raises:
-        MalformedTopic: it is not there any more.
+        MalformedTopic: it no longer exists.
     """
     try:
         return blobs.open_file(path, size)

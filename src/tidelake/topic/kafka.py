@@ -46,6 +46,10 @@ class KafkaTopic:
         self.identity = accepted[-1].identity or None if accepted else None
         self._starts = accepted[-1].starts if accepted else {}
 
+    def check_exists(self) -> None:
+        """Refuse a topic that does not exist; raises as `end_offsets` does."""
+        self.cluster.topic(self.topic)
+
     def end_offsets(self) -> dict[int, int]:
         """Return the offset after the last committed record, by partition.
 

@@ -35,7 +35,7 @@ _FIX = (
 def write_recorded_file(path: Location, table: pa.Table, covered: dict[int, Interval], identity: int | None) -> None:
     """Write messages and state which offsets they cover. An existing file is not replaced.
 
-    In: the columns of `TOPIC_SCHEMA`; every message lies within `covered`.
+    In: the columns of `TOPIC_SCHEMA`; every message is within `covered`.
 
     Raises:
         FileExistsError: there is a file of this name.

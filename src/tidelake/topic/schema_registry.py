@@ -73,7 +73,7 @@ class SchemaRegistry:
         return {entry["id"]: entry["schema"] for entry in registered}
 
     def register(self, subject: str, schema: Any) -> int:
-        """Register an Avro schema under a subject, and return its id; a schema that is there already keeps its id.
+        """Register an Avro schema under a subject, and return its id; a schema that is already registered keeps its id.
 
         Raises:
             RegistryUnreachable: the registry did not answer, or refused the schema.

@@ -59,6 +59,16 @@ class Topic(Protocol):
     def identity(self) -> int | None:
         """The identity of the topic that an operator accepted under this name, or None."""
 
+    def check_exists(self) -> None:
+        """Refuse a topic that does not exist.
+
+        Raises:
+            FolderMissing, TopicMissing: it does not exist.
+            TopicUnreachable, StoreUnreadable: its brokers or its object store do not answer.
+
+        Cost: one request to an object store, three to Kafka.
+        """
+
     def end_offsets(self) -> dict[int, int]:
         """Return the offset that the next message will have, by partition."""
 

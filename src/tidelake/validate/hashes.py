@@ -55,7 +55,7 @@ class TimeHash:
 
     times: Halves
     contents: Halves | None
-    """What the time adds to the contents; None if diffs are not summed."""
+    """The contribution of the time to the contents; None if diffs are not summed."""
 
 
 def time_hashes(recounted: Iterable[Mapping[str, Any]]) -> dict[int, TimeHash]:

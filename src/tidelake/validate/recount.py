@@ -151,7 +151,7 @@ def _recount_keyed(sealed: DataFrame, collection: Collection, form: Form) -> lis
 
 
 def _left(collection: Collection, effect: Column, recounted: Column) -> list[Column]:
-    """Return the aggregates for `_left_of`; none if statements may take rows away.
+    """Return the aggregates for `_left_of`; none if statements may remove rows.
 
     Args:
         collection: the collection.

@@ -58,7 +58,7 @@ _EVIDENCE_MAX = 10
 
 @dataclass
 class ValidateReport:
-    """What one validation compared."""
+    """The result of one validation."""
 
     lower: int
     upper: int
@@ -85,9 +85,9 @@ class ValidateReport:
     contents_as_of: int | None = None
     """The time of the contents, if diffs are not summed."""
     rows_left: int = 0
-    """How many rows have left the contents by recorded retention at the times of the range."""
+    """Number of rows that have left the contents by recorded retention at the times of the range."""
     hash_mismatches: list[str] = field(default_factory=list)
-    """What no longer has the hash that it had when it was written or validated; `mismatches` includes these."""
+    """Rows and times whose hash has changed since it was recorded; `mismatches` includes these."""
     readable_beyond_upper: int = 0
     """Number of reads at or after upper that were answered, although they should have been refused."""
     below_zero: int | None = None
@@ -290,7 +290,7 @@ def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, f
 
 @dataclass(frozen=True)
 class _Hashed:
-    """What a validation hashes."""
+    """The rows that a validation hashes."""
 
     table: OpenTable
     form: Form

@@ -14,7 +14,7 @@ from tests.lakes.held import HeldLake
 
 PROCESSES = 8
 _SLEEP_MAX_S = 0.8
-"""For how long a process stands still: longer than the short leases."""
+"""How long a process is stopped: longer than the short leases."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Run:
         self.processes = [Process(number) for number in range(PROCESSES)]
 
     def until(self, operations: int, seconds_max: float) -> int:
-        """Let the processes make this number of calls, or go on for this long; return how many they made."""
+        """Let the processes make this number of calls, or run for this long; return how many they made."""
         end = time.monotonic() + seconds_max
         for process in self.processes:
             self._start(process)
@@ -99,7 +99,7 @@ class Run:
         process.lives += 1
 
     def _wake(self) -> None:
-        """Wake those whose time has come."""
+        """Wake the processes that are due."""
         now = time.monotonic()
         for process in self.processes:
             if process.wakes_at is not None and process.wakes_at <= now:

@@ -1,4 +1,4 @@
-"""What a process of a history does: calls at random.
+"""The work of a process of a history: random calls.
 
 Most of them need no JVM; a process with a session also reads through Spark, and merges.
 """
@@ -44,7 +44,7 @@ class Process(Holder):
     follower: Follower | None = None
 
     def live(self) -> None:
-        """Make calls until the order to stop is there."""
+        """Make calls until the order to stop arrives."""
         stop = Path(self.order["stop"])
         actions = self._actions()
         while not stop.exists():

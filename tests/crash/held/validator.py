@@ -35,7 +35,7 @@ class HistoryBroken(AssertionError):
 
 
 class Rising:
-    """What calls have seen of a frontier that never moves back."""
+    """Bounds for a frontier that never moves back, from the calls that have seen it."""
 
     def __init__(self, seen: Iterable[tuple[int, int, Call]]) -> None:
         """Take `(moment, value, call)`: the frontier had reached the value at that moment, as that call says."""
@@ -53,7 +53,7 @@ class Rising:
 
 @dataclass
 class Life:
-    """What is known of one capability."""
+    """The known state of one capability."""
 
     id: str
     made: Call

@@ -1,4 +1,4 @@
-"""What a check of `tidelake doctor` finds."""
+"""The findings of `tidelake doctor`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Finding:
     """One line of the report."""
 
     check: str
-    """What was checked, such as `java`, or `topic orders`."""
+    """The subject of the check, such as `java`, or `topic orders`."""
     level: Level
     fact: str
     hint: str | None = None

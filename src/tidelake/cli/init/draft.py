@@ -26,12 +26,12 @@ class Draft:
 
     block: dict[str, Any]
     remarks: list[str] = field(default_factory=list)
-    """What was found, and what a person should check, each as a sentence without the final period."""
+    """Findings and things to check, each as a sentence without the final period."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user has chosen; None leaves a choice to the samples."""
+    """The user's choices; None leaves a choice to the samples."""
 
     envelope: str | None = None
     key: tuple[str, ...] = ()

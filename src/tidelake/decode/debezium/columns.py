@@ -87,7 +87,7 @@ OPERATION = "_operation"
 """string. The event's operation if it changes a row or the table, `broken` if only its transaction can be read; else
 null. Only if the shape has transactions."""
 WAITING = "_waiting"
-"""struct. For an event that waits for the END of its transaction: what has to be known of it; else null."""
+"""struct. For an event that waits for the END of its transaction: the facts that are needed later; else null."""
 SNAPSHOT_PLACE = "_snapshot_place"
 """bigint. The place in the log of the snapshot that an event belongs to; null if it belongs to none."""
 PROCESSED_MS = "_processed_ms"
