@@ -1,11 +1,17 @@
-"""The seeds of a sweep and its time limit, and the command that repeats a failed case."""
+"""What belongs to a sweep, its seeds and its time limit, and the command that repeats a failed case."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.lakes.scripts import Case
 
 STARTED = time.monotonic()
 _FIRST = "tests/services/"
@@ -44,3 +50,43 @@ def sweep_order(tests: Sequence[str]) -> list[str]:
         return not name.startswith(_FIRST), hashlib.sha256(f"{seeds().start} {name}".encode()).digest()
 
     return sorted(tests, key=place)
+
+
+def swept(
+    values: Iterable[Any],
+    everyday: Collection[Any],
+    ids: Callable[[Any], str] | None = None,
+    *,
+    unpack: bool = False,
+) -> list[Any]:
+    """Values to parametrise a test by: those in `everyday` run every day, and all others only in sweeps.
+
+    Args:
+        values: all values.
+        everyday: those that together have each property which the values combine; at least one.
+        ids: the name of a value; by default pytest names it.
+        unpack: whether each value is a tuple for several parameters.
+    """
+    values = list(values)
+    if not everyday or any(value not in values for value in everyday):
+        raise ValueError(f"every day must run some of {values}, not {everyday}")
+    return [
+        pytest.param(
+            *(value if unpack else [value]),
+            id=ids(value) if ids else None,
+            marks=() if value in everyday else pytest.mark.sweep,
+        )
+        for value in values
+    ]
+
+
+def some_of_each_kind(cases: Iterable[Case]) -> list[Any]:
+    """Cases to parametrise a test by: the first of each kind and every third case run every day, the rest in sweeps.
+
+    The kind of a case is what its title says before the colon.
+    """
+    cases = list(cases)
+    first: dict[str, Case] = {}
+    for case in cases:
+        first.setdefault(case.title.partition(":")[0], case)
+    return swept(cases, [*first.values(), *cases[::3]], ids=lambda case: case.title)

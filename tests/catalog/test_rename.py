@@ -12,6 +12,7 @@ import pytest
 from tests.expectations.reports import settings
 from tests.lakes.places import store_root
 from tests.stops import stop_at
+from tests.sweeps import swept
 from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.handles import read_handles
 from tidelake.catalog.name_log import NameLog
@@ -166,7 +167,7 @@ RACES = {
 }
 
 
-@pytest.mark.parametrize("race", RACES)
+@pytest.mark.parametrize("race", swept(RACES, ["one name for two"]))
 def test_races_of_processes_have_one_winner(tmp_path: Path, race: str) -> None:
     catalog = Catalog(Store(tmp_path))
     ids = {catalog.open_or_create(replace(SPEC, name=name)).entry.id for name in "ab"}

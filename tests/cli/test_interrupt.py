@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.cli.commands import TIDELAKE
 from tests.lakes.lake import Lake, progress, updates
+from tests.sweeps import swept
 
 ENDS_WITHIN_S = 2.0
 LINE = "interrupted: what was committed stays, and the next run continues from there\n"
@@ -60,7 +61,11 @@ def test_outside_of_a_command_nothing_changes() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("command", [[*TIDELAKE, "run"], [sys.executable, "-m", "jobs.ingest"]], ids=["run", "job"])
+@pytest.mark.parametrize(
+    "command",
+    swept([[*TIDELAKE, "run"], [sys.executable, "-m", "jobs.ingest"]], [[*TIDELAKE, "run"]]),
+    ids=["run", "job"],
+)
 def test_ctrl_c_during_an_ingest_ends_the_process_and_loses_nothing(
     tmp_path: Path, spark: SparkSession, command: list[str]
 ) -> None:

@@ -158,11 +158,18 @@ def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_killed_command_that_is_resumed_has_printed_each_time_once(lake: Lake, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "ends",
+    [[signal.SIGKILL], pytest.param([signal.SIGKILL, signal.SIGTERM, signal.SIGINT], marks=pytest.mark.sweep)],
+    ids=["killed", "killed, stopped and interrupted"],
+)
+def test_a_killed_command_that_is_resumed_has_printed_each_time_once(
+    lake: Lake, tmp_path: Path, ends: list[signal.Signals]
+) -> None:
     stream: list[str] = []
     token: int | None = None
     upper = TIMES + 2
-    for end in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+    for end in ends:
         options = ["--as-of", "0"] if token is None else ["--after", str(token)]
         file = tmp_path / f"{end}.jsonl"
         command = [*TIDELAKE, "subscribe", NAME, *options, "--wait", "1h", "--json", "--config", str(lake.file)]

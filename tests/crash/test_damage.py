@@ -17,13 +17,14 @@ from pyspark.sql import SparkSession
 from tests.crash.questions import STEPS, Reader, Refused, go_on
 from tests.lakes.damage import CATALOG, CURRENT, Damaged, Damager, by_kind
 from tests.lakes.whole_store import COLLECTIONS, WholeStore
-from tests.sweeps import seeds
+from tests.sweeps import seeds, swept
 from tidelake.protocol.binding import Binding
 
 pytestmark = pytest.mark.spark
 
+EVERYDAY = ("plain", "debezium_summed", "closed", "raw_upsert_avro", "raw_append_only_json")
 EVERYDAY_CASES, SWEEP_CASES = 25, 25
-"""For each of the twelve collections; ten seeds of a sweep are 3,000 cases."""
+"""For each collection: five of them every day, and all twelve in sweeps; ten seeds of a sweep are 3,000 cases."""
 GOES_ON_EVERY = 12
 READS_AGAIN_EVERY = 10
 """The everyday cases in which Spark reads contents again even if nothing that the read depends on has changed."""
@@ -160,7 +161,7 @@ def undamaged(
     return cache(lambda name: Undamaged(whole, spark, tmp_path_factory.mktemp("undamaged"), name))
 
 
-@pytest.mark.parametrize("name", COLLECTIONS)
+@pytest.mark.parametrize("name", swept(COLLECTIONS, EVERYDAY))
 def test_whatever_is_damaged_no_wrong_answer_is_given(
     undamaged: Callable[[str], Undamaged], spark: SparkSession, tmp_path: Path, name: str
 ) -> None:

@@ -154,6 +154,7 @@ def check_raw_history(
     assert not life.lake.validate(full=True).damaged, history.happened
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("form", ["debezium without a key"])
 def test_a_history_of_kills_and_races_leaves_no_trace(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, form: str

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.lakes.transaction_lake import TransactionLake, end, event, snapshot_row
 from tests.stops import stop_at
+from tests.sweeps import swept
 from tidelake.read.snapshot import snapshot
 from tidelake.store.failpoints import TRANSACTION_FAILPOINTS
 from tidelake.store.transactions import read_transactions
@@ -23,9 +24,10 @@ _STOPS = (
     "commit.after_call.updates",
     "seal.after_proofs",
 )
+_EVERYDAY = (*TRANSACTION_FAILPOINTS[:1], "ingest.after_write", "commit.after_call.updates", "seal.after_proofs")
 
 
-@pytest.mark.parametrize("place", _STOPS)
+@pytest.mark.parametrize("place", swept(_STOPS, _EVERYDAY))
 def test_a_tick_that_stops_is_repeated(tmp_path: Path, spark: SparkSession, place: str) -> None:
     lake = TransactionLake(tmp_path, spark)
     lake.events(snapshot_row((1, 10), 30, "last"), event("7", 1, (1, 10), (1, 11), 40))

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.lakes.lake import Lake, encode, progress, updates
+from tests.sweeps import swept
 from tidelake.read.snapshot import snapshot
 from tidelake.store import base
 from tidelake.store.state import SINCE, UPPER
@@ -45,7 +46,7 @@ def answers(lake: Lake, **more: Any) -> dict[int, list[tuple[Any, ...]]]:
     return {at: sorted((tuple(row) for row in rows.collect()), key=repr) for at, rows in read.items()}
 
 
-@pytest.mark.parametrize("family", ["plain", "upsert"])
+@pytest.mark.parametrize("family", swept(["plain", "upsert"], ["plain"]))
 def test_reads_with_a_base_equal_reads_of_all_rows(
     tmp_path: Path, spark: SparkSession, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,7 +79,7 @@ def test_the_base_is_not_shuffled(tmp_path: Path, spark: SparkSession, capsys: p
     assert "Exchange" not in above_base
 
 
-@pytest.mark.parametrize("family", ["plain", "upsert"])
+@pytest.mark.parametrize("family", swept(["plain", "upsert"], ["upsert"]))
 def test_a_base_without_later_rows_is_read_directly(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str], family: str
 ) -> None:

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
     ("capture", "table"),
     [
         ("snapshots", "people"),
-        ("steady", "people"),
+        pytest.param("steady", "people", marks=pytest.mark.sweep),
         *(pytest.param(capture, "papers", marks=pytest.mark.sweep) for capture in ("snapshots", "steady")),
     ],
 )

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tests.lakes.change_events import EVENT, events, progress, row
 from tests.lakes.lake import NAME, Lake, encode
 from tests.model.histories import history
+from tests.sweeps import swept
 from tidelake.errors import ConfigurationError
 from tidelake.model.events import Event
 from tidelake.read.snapshot import snapshot
@@ -244,8 +245,9 @@ def test_a_time_that_leaves_a_key_with_two_rows_waits_until_one_event_is_discard
 
 
 @pytest.mark.sweep  # test_generated_streams.py has a case outside the sweeps
-@pytest.mark.parametrize("key", ["id", None])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    ("seed", "key"), swept([(1, "id"), (1, None), (2, "id"), (2, None)], [(1, "id"), (2, None)], unpack=True)
+)
 def test_a_mangled_history_ends_up_with_the_databases_contents_whatever_is_merged(
     tmp_path: Path, spark: SparkSession, seed: int, key: str | None
 ) -> None:

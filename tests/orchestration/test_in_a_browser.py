@@ -10,13 +10,14 @@ from pyspark.sql import SparkSession
 from tests.browser import CHROMIUM, NO_CHROMIUM, Browser, browser
 from tests.lakes.shop import Shop
 from tests.orchestration.ui import DagsterUi, webserver
+from tests.sweeps import swept
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM),
     pytest.mark.spark,
     pytest.mark.slow,
 ]
-THEMES = pytest.mark.parametrize("theme", ["light", "dark"])
+THEMES = pytest.mark.parametrize("theme", swept(["light", "dark"], ["light"]))
 PHONE = (390, 844)
 
 

@@ -66,7 +66,7 @@ def check_stream(root: Path, spark: SparkSession, form: str, rng: Random, size: 
     return ways
 
 
-@pytest.mark.parametrize("form", ["sum", "debezium with a key"])
+@pytest.mark.parametrize("form", ["sum"])
 def test_the_published_table_of_a_generated_stream_is_the_model_after_every_tick(
     tmp_path: Path, spark: SparkSession, form: str
 ) -> None:

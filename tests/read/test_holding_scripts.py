@@ -12,6 +12,7 @@ from tests.lakes.held import HeldLake
 from tests.lakes.holding_scripts import MemoryShelf, Script, StoreShelf
 from tests.lakes.places import Stores
 from tests.lakes.scripts import Case, read_cases
+from tests.sweeps import some_of_each_kind
 from tidelake.storage import blobs
 
 HOLDING, FOLLOWING = list(read_cases("holding")), list(read_cases("following"))
@@ -49,7 +50,7 @@ def test_a_store_gives_the_answers_written_in_a_script_about_holds(shelf: StoreS
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("case", FOLLOWING, ids=[case.title for case in FOLLOWING])
+@pytest.mark.parametrize("case", some_of_each_kind(FOLLOWING))
 def test_a_store_gives_the_answers_written_in_a_script_about_reads(
     shelf: StoreShelf, spark: SparkSession, case: Case
 ) -> None:

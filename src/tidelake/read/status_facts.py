@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidelake.read.waiting import Waiting
+if TYPE_CHECKING:
+    from tidelake.read.waiting import Waiting
 
 
 @dataclass
