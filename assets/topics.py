@@ -73,7 +73,12 @@ def build_topics(names: Names, collections: Iterable[CollectionSettings]) -> lis
     def observe(context: AssetExecutionContext) -> Iterator[ObserveResult]:
         from tidelake.errors import TidelakeError
 
-        settings: Settings = getattr(context.resources, names.resource).settings
+        lake: Settings = getattr(context.resources, names.resource).settings
+        selected = set(context.selected_asset_keys)
+        readers = tuple(each.name for each in lake.collections if not selected.isdisjoint(names.topics(each)))
+        if not readers:
+            return
+        settings = lake.only(readers)
         looks = look_at_lake(settings)
         seen: dict[AssetKey, TopicState] = {}
         for collection in settings.collections:
@@ -84,7 +89,7 @@ def build_topics(names: Names, collections: Iterable[CollectionSettings]) -> lis
             for key, state in zip(names.topics(collection), states, strict=True):
                 if key not in seen or seen[key].unread < state.unread:  # the slowest reader counts
                     seen[key] = state
-        for key in context.selected_asset_keys:
+        for key in selected:
             if key in seen:
                 event = observation(key, seen[key])
                 yield ObserveResult(asset_key=key, metadata=event.metadata, data_version=DataVersion(seen[key].version))

@@ -11,6 +11,7 @@ from dagster import (
     AssetsDefinition,
     AssetSpec,
     Definitions,
+    ExecutorDefinition,
     FilesystemIOManager,
     MetadataValue,
     in_process_executor,
@@ -65,7 +66,8 @@ To use another file, set `TIDELAKE_CONFIG` to its path.
 def build_location(environment: Environment) -> Definitions:
     """Build all assets, checks, jobs, schedules and sensors of the collections that the environment names.
 
-    A collection whose block is invalid is shown with its error; the others load and run.
+    A collection whose block is invalid is shown with its error; the others load and run. If the environment names a
+    share of the collections, the location has only these. A share may be empty.
 
     Raises:
         ConfigurationError: a variable, or something in `collections.yaml` outside the collections' blocks, is invalid.
@@ -77,11 +79,15 @@ def build_location(environment: Environment) -> Definitions:
 
 
 def _location(environment: Environment, loaded: LoadedSettings) -> Definitions:
-    settings = loaded.settings
-    names, collections = Names(settings.lake), settings.collections
-    invalid = refused_keys(names, loaded.refused, [collection.name for collection in collections])
-    for error in loaded.refused.values():
-        log.error("a collection is left out: %s", error)
+    names, share = Names(loaded.settings.lake), environment.share
+    shown = refused_keys(names, loaded.refused, [collection.name for collection in loaded.settings.collections])
+    invalid = {name: key for name, key in shown.items() if share.has(name)}
+    collections = share.of(names, loaded.settings.collections)
+    if not (collections or invalid):
+        return Definitions(sensors=build_sensors(environment), executor=_executor(environment))
+    settings = loaded.settings.model_copy(update={"collections": tuple(collections)})
+    for name in invalid:
+        log.error("a collection is left out: %s", loaded.refused[name])
     defs = Definitions(
         assets=[
             *build_topics(names, collections),
@@ -103,7 +109,7 @@ def _location(environment: Environment, loaded: LoadedSettings) -> Definitions:
             names.options: RunOptions(),
             names.handover: FilesystemIOManager(),
         },
-        executor=in_process_executor if environment.owns_location else None,
+        executor=_executor(environment),
         metadata={
             "lake": settings.lake,
             "collections.yaml": MetadataValue.path(str(environment.config_file)),
@@ -117,6 +123,11 @@ def _location(environment: Environment, loaded: LoadedSettings) -> Definitions:
         alerts = build_alerts_sensor(environment, settings, settings.alerts, keys, jobs)
         defs = Definitions.merge(defs, Definitions(sensors=[alerts]))
     return Definitions.merge(defs, build_jobs(names, environment, collections, list(invalid.values())))
+
+
+def _executor(environment: Environment) -> ExecutorDefinition | None:
+    """Return the executor of the location; None if somebody else's project decides."""
+    return in_process_executor if environment.owns_location else None
 
 
 def _selections(names: Names, collections: Sequence[CollectionSettings]) -> dict[str, Callable[[], Selection]]:

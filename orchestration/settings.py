@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from orchestration.shares import Share
 from tidelake.errors import ConfigurationError
 from tidelake.spark.installation import CHECKOUT
 
@@ -24,6 +25,7 @@ VARIABLES: dict[str, str] = {
     "TIDELAKE_CURRENT_CRON": "when to rebuild the `current` tables; by default every hour",
     "TIDELAKE_NIGHTLY_CRON": "when to validate and compact everything; by default at 02:30 UTC",
     "TIDELAKE_PARALLEL_RUNS": "into how many runs a schedule divides the collections, each with a JVM; by default 1",
+    "TIDELAKE_SHARE": "the share of the collections that this code location has, such as `2/10`; by default all",
     "TIDELAKE_LOG_FORMAT": "`json` makes each log line of a job a JSON object; by default it is text",
     "TIDELAKE_LOG_FILE": "a file to which jobs append their log lines, in addition to standard error",
     "TIDELAKE_METRICS_FOLDER": "an existing folder in which each step leaves its last outcome, for node_exporter",
@@ -46,6 +48,8 @@ class Environment(BaseModel):
     nightly_cron: str = "30 2 * * *"
     parallel_runs: int = 1
     """Into how many runs a schedule divides the collections."""
+    share: Share = Share()
+    """Which of the collections the code location has."""
     prefix: str = ""
     """The prefix of the names of jobs, schedules and sensors, if they share a code location with others."""
 
@@ -88,6 +92,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
             f"TIDELAKE_PARALLEL_RUNS is {parallel!r}, which is not a number of runs",
             "write a whole number, 1 or more",
         )
+    share = Share.read(present.get("TIDELAKE_SHARE", "1/1"))
     crons = {field: present[name] for field, name in CRON_VARIABLES.items() if name in present}
     return Environment(
         config_file=Path(present.get("TIDELAKE_CONFIG", DEFAULT_CONFIG)).absolute(),
@@ -95,6 +100,8 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         spark_master=present.get("TIDELAKE_SPARK_MASTER"),
         schedules=schedules,
         parallel_runs=int(parallel),
+        share=share,
+        prefix=share.prefix,
         **crons,
     )
 

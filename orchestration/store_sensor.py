@@ -22,6 +22,7 @@ from dagster import (
 from assets.metadata import listed
 from assets.names import Names
 from orchestration.settings import Environment
+from orchestration.shares import Share
 from tidelake.errors import TidelakeError
 from tidelake.settings.lake import Settings
 
@@ -66,7 +67,7 @@ def build_store_sensor(names: Names, environment: Environment, settings: Setting
     )
     def watch_store(context: SensorEvaluationContext) -> SensorResult:
         before: dict[str, str] = json.loads(context.cursor or "{}")
-        found, problems = _look(names, settings)
+        found, problems = _look(names, settings, environment.share)
         now = {finding.key.to_user_string(): "; ".join(finding.sentences) for finding in found}
         events = []
         for finding in found:
@@ -87,7 +88,7 @@ def build_store_sensor(names: Names, environment: Environment, settings: Setting
     return watch_store
 
 
-def _look(names: Names, settings: Settings) -> tuple[list[_Finding], list[str]]:
+def _look(names: Names, settings: Settings, share: Share) -> tuple[list[_Finding], list[str]]:
     """Return what was found, and what could not be read."""
     from tidelake.catalog.catalog import Catalog
     from tidelake.read.holding import held_too_long
@@ -98,6 +99,8 @@ def _look(names: Names, settings: Settings) -> tuple[list[_Finding], list[str]]:
     found, problems = [], []
     known = {*settings.names, *(collection.name for collection in settings.collections)}
     for orphaned in read_orphaned(store, known):
+        if not share.has(orphaned.name):
+            continue
         if orphaned.error is not None:
             problems.append(f"{orphaned.name}: {orphaned.sentence}")
         else:

@@ -19,6 +19,7 @@ TOKEN = re.compile(r"[0-9a-f]{32}\.[0-9a-f]{16}\.[0-9a-f]{32}")
 _NAMES = (
     *("append-only", "debezium", "following-changes", "holding-a-time", "keeping-and-forgetting"),
     *("moving-a-collection", "publishing", "reading-at-a-time", "several-tables", "transactions", "upsert"),
+    "thousands-of-tables",
 )
 GUIDES = [PROJECT / "docs" / "guides" / f"{name}.md" for name in _NAMES]
 

@@ -83,7 +83,7 @@ def _open(paths: CollectionPaths) -> OpenTable:
 
 
 def _read(paths: CollectionPaths, table: OpenTable) -> Entry:
-    documents = read_rows(paths.handles, table.files(), ENTRIES_SCHEMA)["document"].to_pylist()
+    documents = read_rows(paths.handles, table.files(), ENTRIES_SCHEMA, ["document"])["document"].to_pylist()
     if len(documents) != 1:
         raise DamagedTable(str(paths.handles), f"it has {len(documents)} rows instead of one")
     entry = Entry.model_validate_json(documents[0])

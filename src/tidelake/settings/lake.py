@@ -94,7 +94,10 @@ class Settings(Frozen):
         """
         if not names:
             return self
-        return self.model_copy(update={"collections": tuple(self.collection(name) for name in names)})
+        known = {collection.name: collection for collection in self.collections}
+        return self.model_copy(
+            update={"collections": tuple(known.get(name) or self.collection(name) for name in names)}
+        )
 
 
 def load_settings(file: Path) -> Settings:

@@ -14,6 +14,8 @@ UNFINISHED = "_unfinished-"
 """Prefix of blobs and folders that are still being written. Leftovers are swept."""
 HIDDEN = (".", "_")
 """Prefixes of names that readers of topics and tables skip."""
+_NO_SEGMENTS = frozenset(("", ".", ".."))
+"""What a path must not have between two slashes."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -40,7 +42,8 @@ class Location:
         Raises:
             ValueError: a segment is empty, `.` or `..`, or holds a NUL.
         """
-        if any(segment in ("", ".", "..") for segment in below.split("/")) or "\0" in below:
+        segments = below.split("/") if "/" in below else (below,)
+        if not _NO_SEGMENTS.isdisjoint(segments) or "\0" in below:
             raise ValueError(f"not a path below {self}: {below!r}")
         return Location(self.root, f"{self.path}/{below}" if self.path else below, self.is_read_only)
 

@@ -273,8 +273,8 @@ def _settle(path: Location, takes_over: bool, seen: Tip | None = None) -> Tip:
     names = blobs.list_names(path / LOG)
     written = _matching(path, _CHECKPOINT, names)
     versions = _versions_in(names)
-    if path.is_local or (written and version_of(written[-1]) > max(versions, default=-1)):
-        versions = _versions(path)  # last: an entry is there before any checkpoint that sums it up
+    if written and (path.is_local or version_of(written[-1]) > max(versions, default=-1)):
+        versions = _versions(path)  # again: an entry is there before any checkpoint that sums it up
     newest = versions[-1] if versions else -1
     if markers.newest > newest:
         raise DamagedLog(str(path), f"version {markers.newest} was acknowledged, but its entry is missing")
