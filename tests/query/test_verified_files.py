@@ -97,6 +97,15 @@ def test_a_file_is_left_to_arrow_if_a_column_is_missing_or_has_another_type(tabl
     assert not is_readable(location, file, pa.schema([("id", pa.float64())]))
 
 
+def test_a_file_is_left_to_arrow_if_its_path_is_a_pattern(table: Path, tmp_path: Path) -> None:
+    file = described(table)
+    for folder, expected in (("plain", True), ("[ab]", False), ("a*", False)):
+        copy = tmp_path / folder / file.path
+        copy.parent.mkdir(parents=True)
+        copy.write_bytes((table / file.path).read_bytes())
+        assert is_readable(Location(str(tmp_path / folder)), file, SCHEMA) is expected
+
+
 def test_duckdb_opens_no_other_file(table: Path, tmp_path: Path) -> None:
     file = described(table)
     other = tmp_path / "other.parquet"

@@ -14,6 +14,9 @@ from tidelake.storage.location import Location
 from tidelake.storage.page_headers import check_pages
 from tidelake.store.files import HASHED_BYTES_MAX, RunFile, damage_named, open_verified, read_footer
 
+_PATTERN = frozenset("*?[{")
+"""A path with one of these means several files in DuckDB."""
+
 
 class VerifiedFiles:
     """Columns of some files of a table in a folder on this machine; each file `is_readable`.
@@ -58,7 +61,8 @@ def path_of(table: Location, file: RunFile) -> str:
 
 def may_be_read(table: Location, file: RunFile) -> bool:
     """Return whether DuckDB may be able to read a file itself; see `is_readable`."""
-    return table.is_local and file.bytes > HASHED_BYTES_MAX and file.headers_digest is not None
+    is_large = table.is_local and file.bytes > HASHED_BYTES_MAX and file.headers_digest is not None
+    return is_large and not _PATTERN & set(path_of(table, file))
 
 
 def is_readable(table: Location, file: RunFile, schema: pa.Schema) -> bool:
