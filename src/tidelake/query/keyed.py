@@ -34,21 +34,25 @@ class KeyedForm(Form):
         every = reads.rows(needed, at, files=base)
         if not later:
             return once_each(every, columns, where)
-        newest, keys = self._newest_of_few(reads, reads.rows([*needed, TIME, DIFF], at, files=later), needed)
+        newest, keys = self._newest_of_few(reads, reads.numbered([*needed, TIME, DIFF], at, later), needed)
         others = f"SELECT b.* FROM ({every}) b ANTI JOIN {keys} f ON {matched('b', 'f', self.key)}"
         return " UNION ALL ".join(once_each(part, columns, where) for part in (newest, others))
 
     def _newest_of_few(self, reads: Reads, rows: str, columns: Sequence[str]) -> tuple[str, str]:
         """Return the newest row of each key as a query, and the relation that has all keys.
 
+        Args:
+            reads: how to read stored rows.
+            rows: a query with the columns, _time, _diff and _number.
+            columns: the columns to return.
+
         Whole rows are kept, and only their numbers are compared: `newest_rows` has to pack each row and unpack it.
         """
-        few = reads.keep(f"SELECT *, row_number() OVER () AS _number FROM ({rows})")
-        newest = f"SELECT {names_of(self.key)}, arg_max(_number, {RANK}) AS _newest FROM {few} GROUP BY"
+        newest = f"SELECT {names_of(self.key)}, arg_max(_number, {RANK}) AS _newest FROM ({rows}) GROUP BY"
         keys = reads.keep(f"{newest} {names_of(self.key)}")
-        taken = f"SELECT {names_of(columns)} FROM {few} r"
-        is_newest = f"(SELECT count(*) FROM {few}) = (SELECT count(*) FROM {keys})"
-        if not reads.engine.scalar(f"SELECT {is_newest}"):
+        taken = f"SELECT {names_of(columns)} FROM ({rows}) r"
+        are_newest = f"(SELECT count(*) FROM ({rows})) = (SELECT count(*) FROM {keys})"
+        if not reads.engine.scalar(f"SELECT {are_newest}"):
             taken += f" SEMI JOIN {keys} k ON r._number = k._newest"
         return f"{taken} WHERE {DIFF} > 0", keys
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tidelake.protocol.order import INT64_MAX
@@ -80,25 +81,39 @@ class Reads:
             files: the files to read; by default all that may have such a row.
         """
         chosen = self.live(after, through) if files is None else files
-        self.files.update(chosen)
-        bounds = []
-        if any(file.reach[1] > through for file in chosen):
-            bounds.append(f"{TIME} <= {through}")
-        if any(file.reach[0] <= after for file in chosen):
-            bounds.append(f"{TIME} > {after}")
-        needed = list(dict.fromkeys([*columns, TIME])) if bounds else list(columns)
-        stored = self.schema()
-        schema = pa.schema([stored.field(name) for name in needed])
-        within = range(after + 1, min(through, INT64_MAX) + 1)
+        schema, where, within = self._plan(columns, through, after, chosen)
         relations = []
         large = {file: None for file in chosen if is_readable(self.table.path, file, schema)}
         if large:
-            relations.append(self.engine.add_files(VerifiedFiles(self.table.path, list(large), needed)))
+            relations.append(self.engine.add_files(VerifiedFiles(self.table.path, list(large), schema.names)))
         others = [file for file in chosen if file not in large]
         if others or not large:
             relations.append(self.engine.add_rows(StoredRows(self.table.path, others, schema, within)))
-        where = f" WHERE {' AND '.join(bounds)}" if bounds else ""
         return " UNION ALL ".join(f"SELECT {names_of(columns)} FROM {relation}{where}" for relation in relations)
+
+    def numbered(self, columns: Sequence[str], through: int, files: Sequence[RunFile]) -> str:
+        """Read few rows into memory, and return a query for those up to a time: these columns, and their `_number`."""
+        schema, where, within = self._plan(columns, through, -1, files)
+        rows = StoredRows(self.table.path, files, schema, within).read_all()
+        name = f"_numbered_{self.collection.entry.id}_{next(self._kept)}"
+        self.engine.add_table(name, rows.append_column("_number", pa.array(np.arange(rows.num_rows))))
+        return f"SELECT {names_of([*columns, '_number'])} FROM {quoted(name)}{where}"
+
+    def _plan(
+        self, columns: Sequence[str], through: int, after: int, files: Sequence[RunFile]
+    ) -> tuple[pa.Schema, str, range]:
+        """Return the columns to read, the condition on their times, and the times, and note the files."""
+        self.files.update(files)
+        bounds = []
+        if any(file.reach[1] > through for file in files):
+            bounds.append(f"{TIME} <= {through}")
+        if any(file.reach[0] <= after for file in files):
+            bounds.append(f"{TIME} > {after}")
+        needed = list(dict.fromkeys([*columns, TIME])) if bounds else list(columns)
+        stored = self.schema()
+        where = f" WHERE {' AND '.join(bounds)}" if bounds else ""
+        within = range(after + 1, min(through, INT64_MAX) + 1)
+        return pa.schema([stored.field(name) for name in needed]), where, within
 
     def keep(self, query: str) -> str:
         """Run a query with few rows, keep them, and return the name of the relation."""
