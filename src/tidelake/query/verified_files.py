@@ -43,7 +43,7 @@ class VerifiedFiles:
         Raises:
             DamagedTable: a file is not what was committed.
 
-        Cost: the compressed bytes of the columns; 0.4 s for each GiB of the page cache.
+        Cost: the compressed bytes of the columns, and the page headers of all; 35 ms for 27 MB in the page cache.
         """
         for file in self.files:
             with damage_named(self.table, file), open_verified(self.table, file) as source:
