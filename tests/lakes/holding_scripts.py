@@ -184,12 +184,12 @@ class StoreShelf:
     def changes(self, after: int | None, through: int | None) -> Updates:
         return _triples(self._collection.changes(self._session, after, through).updates)
 
-    def subscribe(self, **arguments: Any) -> Subscription:
+    def subscribe(self, **arguments: Any) -> Subscription[Any]:
         lease_s = arguments.pop("lease_s")
         lease = None if lease_s is None else timedelta(seconds=lease_s)
         return self._collection.subscribe(self._session, lease=lease, **arguments)
 
-    def next(self, subscription: Subscription) -> tuple[int | None, int, Updates] | None:
+    def next(self, subscription: Subscription[Any]) -> tuple[int | None, int, Updates] | None:
         batch = subscription.next()
         if batch is None:
             return None

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tidelake.query.answer import Answer
 from tidelake.read.changes import Changes, changes
 from tidelake.read.subscription import Batch
 from tidelake.store.entry import Collection
@@ -17,10 +18,11 @@ Rows = Mapping[str, int]
 Updates = dict[tuple[str, int], int]
 
 
-def updates_of(found: Changes | Batch, text: Callable[[dict[str, Any]], str]) -> Updates:
+def updates_of(found: Changes | Batch[Any], text: Callable[[dict[str, Any]], str]) -> Updates:
     """The diff of each row and time; `updates` must be consolidated. `text` names a row by its data."""
     updates: Updates = {}
-    for row in found.updates.toArrow().to_pylist():
+    rows = found.updates.table() if isinstance(found.updates, Answer) else found.updates.toArrow()
+    for row in rows.to_pylist():
         time, diff = row.pop("_time"), row.pop("_diff")
         place = text(row), time
         assert diff != 0, place

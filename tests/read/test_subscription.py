@@ -40,9 +40,11 @@ from tidelake.errors import (
 )
 from tidelake.lake import LakeCollection
 from tidelake.model.positioned import contents
-from tidelake.read import subscription as followed
+from tidelake.read import spark_source
 from tidelake.read.holding import acquire
-from tidelake.read.subscription import Batch, Bounds, Selection, Subscription, subscribe, whole_times
+from tidelake.read.source import Selection
+from tidelake.read.spark_source import SparkSource
+from tidelake.read.subscription import Batch, Bounds, Subscription, subscribe, whole_times
 from tidelake.store import holds
 from tidelake.store.files import RunFile
 from tidelake.store.holds import oldest_pin
@@ -57,11 +59,13 @@ def sweep_unpinned(paths: CollectionPaths) -> int:
 
 
 class Follower:
-    """A consumer that is killed at random and resumes from its token."""
+    """A consumer that is killed at random and resumes from its token, with either engine."""
 
-    def __init__(self, begin: Callable[[int | None], Subscription], rng: Random, text: Callable[[dict[str, Any]], str]):
+    def __init__(
+        self, begin: Callable[[int | None], Subscription[Any]], rng: Random, text: Callable[[dict[str, Any]], str]
+    ):
         self.begin, self.rng, self.text = begin, rng, text
-        self.subscription: Subscription | None = None
+        self.subscription: Subscription[Any] | None = None
         self.delivered: Updates = {}
         self.start: int | None = None
         self.token: int | None = None
@@ -84,7 +88,7 @@ class Follower:
             self.subscription = None
         return True
 
-    def keep(self, batch: Batch, found: Updates) -> None:
+    def keep(self, batch: Batch[Any], found: Updates) -> None:
         after, through = batch.progress.after, batch.progress.through
         assert after == self.token
         if after is None:
@@ -112,8 +116,10 @@ def check_stream(root: Path, spark: SparkSession, form: str, seed: str, size: tu
     tide = Tide(root, spark, form, rng, size, ("all", 0, 3))
     first = LakeCollection(open_lake(tide.lake.file), open_lake(tide.lake.file).settings.collection(NAME))
 
-    def begin(token: int | None) -> Subscription:
-        return first.subscribe(spark, token, snapshot=token is None, rows_max=rng.choice((1, 1_000_000)))
+    def begin(token: int | None) -> Subscription[Any]:
+        return first.subscribe(
+            rng.choice((spark, None)), token, snapshot=token is None, rows_max=rng.choice((1, 1_000_000))
+        )
 
     def meanwhile() -> None:
         if rng.random() < 0.6:
@@ -157,9 +163,9 @@ def check_source(root: Path, spark: SparkSession, seed: str, length: int) -> Non
     ticks = Ticks(rng, random_source(rng, 2, length), 40)
     catalog = Catalog(table.collection.paths.store)
 
-    def begin(token: int | None) -> Subscription:
+    def begin(token: int | None) -> Subscription[Any]:
         chosen, bounds = Selection(skip_errors=True), Bounds(rows_max=rng.choice((1, 1_000_000)))
-        return subscribe(spark, catalog, "people", token, token is None, chosen, bounds, None, None, "")
+        return subscribe(SparkSource(spark), catalog, "people", token, token is None, chosen, bounds, None, None, "")
 
     follower = Follower(begin, rng, repr)
     while not ticks.done:
@@ -206,8 +212,10 @@ def check_ticks(root: Path, spark: SparkSession, kind: str, seed: str, ticks: in
     ticking = TICKING[kind](root, spark, rng, keep=rng.choice(("all", 0)), **more)
     collection = collection_of(ticking.lake)
 
-    def begin(token: int | None) -> Subscription:
-        return collection.subscribe(spark, token, snapshot=token is None, rows_max=rng.choice((1, 1_000_000)))
+    def begin(token: int | None) -> Subscription[Any]:
+        return collection.subscribe(
+            rng.choice((spark, None)), token, snapshot=token is None, rows_max=rng.choice((1, 1_000_000))
+        )
 
     follower = Follower(begin, rng, repr)
     for _ in range(ticks):
@@ -265,7 +273,7 @@ def collection_of(lake: Lake, **more: Any) -> LakeCollection:
     return open_lake(lake.file, **more).collection(NAME)
 
 
-def ids(batch: Batch | None) -> list[tuple[int, int, int]]:
+def ids(batch: Batch[Any] | None) -> list[tuple[int, int, int]]:
     assert batch is not None
     return sorted((row["_time"], row["id"], row["_diff"]) for row in batch.updates.collect())
 
@@ -427,14 +435,14 @@ def test_a_lease_that_ended_long_ago_ends_a_subscription_as_any_other(
 
 def test_a_batch_whose_rows_a_merge_moves_is_not_empty(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     subscription = collection_of(lake).subscribe(lake.spark, as_of=1, snapshot=False, until=2, lease=None)
-    reading = followed.changes
+    reading = spark_source.changes
 
     def overtaken(*arguments: Any, **more: Any) -> Any:
         found = reading(*arguments, **more)
         lake.compact()  # moves since, and the row at time 2, to time 3
         return found
 
-    monkeypatch.setattr(followed, "changes", overtaken)
+    monkeypatch.setattr(spark_source, "changes", overtaken)
     batch = subscription.next()
     assert ids(batch) == [(2, 2, 1)]
     assert batch is not None and not batch.progress.is_empty

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from tidelake import open_lake
-from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument, SkipErrorsOption, WhereOption
+from tidelake.cli.engine import chosen_engine, starting_spark
+from tidelake.cli.options import (
+    CONFIG,
+    ConfigOption,
+    EngineOption,
+    JsonOption,
+    NameArgument,
+    SkipErrorsOption,
+    WhereOption,
+)
 from tidelake.cli.render import printable, say
 from tidelake.cli.rows import names_in, spark_errors, with_bytes
 from tidelake.cli.times import check_not_negative, read_time, seconds_of, shown_time
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidelake.lake import LakeCollection
+    from tidelake.query.answer import Answer
     from tidelake.read.subscription import Progress, Subscription
 
 _TERMINATED = 128 + signal.SIGTERM
@@ -79,6 +89,7 @@ def subscribe(
         bool, typer.Option("--no-hold", help="Write nothing to the store: compaction may forget what was not read yet.")
     ] = False,
     skip_errors: SkipErrorsOption = False,
+    engine: EngineOption = None,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
@@ -87,8 +98,6 @@ def subscribe(
     With --json, the lines are a recorded stream, which `tidelake replay` reads. A time is complete once a line with
     `progress` says so. Continue an ended stream with `--after`: the last complete time is its last `upper` minus 1.
     """
-    from tidelake.spark.session import LOG, start_session
-
     _check_together(as_of, after, no_snapshot, hold, no_hold)
     from tidelake.store.holds import LEASE_MS_MAX  # imported late: it takes as long as the rest of the command line
 
@@ -104,10 +113,9 @@ def subscribe(
     held = None if hold is None else collection.capability(hold)
     if held is not None:
         say(f"the hold's new token: {held.token}")
-    say(f"starting Spark, which logs to {LOG} …")
-    session = start_session(jar_sets=collection.lake.settings.jar_sets)
-    with _terminable(), spark_errors("subscribe", name, where):
-        subscription = collection.subscribe(
+    session = None if chosen_engine(collection, engine) == "duckdb" else starting_spark(collection)
+    with _terminable(), nullcontext() if session is None else spark_errors("subscribe", name, where):
+        subscription: Subscription[Any] = collection.subscribe(
             session,
             start,
             after is None and hold is None and not no_snapshot,
@@ -146,7 +154,7 @@ def _check_together(as_of: str | None, after: str | None, no_snapshot: bool, hol
 
 def _print_all(
     collection: LakeCollection,
-    subscription: Subscription,
+    subscription: Subscription[Any],
     lower: int,
     limit: int | None,
     as_json: bool,
@@ -187,22 +195,46 @@ def _print_time(time: int, lines: Iterator[str], as_json: bool) -> bool:
 
 
 def _rows_of(
-    collection: LakeCollection, updates: DataFrame, progress: Progress
+    collection: LakeCollection, updates: DataFrame | Answer, progress: Progress
 ) -> Iterator[tuple[int, dict[str, Any], int]]:
     """Yield the updates in order as `(time, data, diff)`; bytes become `{"b64": …}`."""
+    if progress.is_empty:
+        return
+    from tidelake.query.answer import Answer
+    from tidelake.store.layout import DIFF, TIME
+
+    kinds = {column.name: column.type for column in collection.columns}
+    if isinstance(updates, Answer):
+        rows = _rows_of_answer(collection, updates)
+    else:
+        rows = _rows_of_frame(updates)
+    for row in rows:
+        time, diff = row.pop(TIME), row.pop(DIFF)
+        yield time, with_bytes(row, kinds, lambda text: {"b64": text}), diff
+
+
+def _rows_of_answer(collection: LakeCollection, updates: Answer) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa
+
+    from tidelake.query.values import json_rows
+    from tidelake.store.layout import TIME
+
+    columns = collection.columns
+    for batch in updates.batches([TIME, *(name for name in updates.columns if name != TIME)]):
+        yield from json_rows(pa.Table.from_batches([batch]), columns)
+
+
+def _rows_of_frame(updates: DataFrame) -> Iterator[dict[str, Any]]:
     from pyspark.sql import functions as F
 
     from tidelake.decode.landing import ROW_TEXT
     from tidelake.protocol.json_values import parse
     from tidelake.store.layout import DIFF, TIME
 
-    if progress.is_empty:
-        return
-    kinds = {column.name: column.type for column in collection.columns}
     names = [f"`{name}`" for name in updates.columns if name not in (TIME, DIFF)]
     text = F.to_json(F.struct(*names), ROW_TEXT).alias("_data")
     for row in updates.select(TIME, text, DIFF).orderBy(TIME, "_data", DIFF).toLocalIterator():
-        yield row[0], with_bytes(parse(row[1]), kinds, lambda text: {"b64": text}), row[2]
+        yield {**parse(row[1]), TIME: row[0], DIFF: row[2]}
 
 
 @contextmanager

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, overload
 
 from tidelake.lake.base import StoredCollection, engine_errors
 from tidelake.schema.columns import Column
 from tidelake.store.commit import OpenTable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from typing import Unpack
 
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidelake.query.answer import Answer
     from tidelake.query.contents import Contents, Updates
     from tidelake.query.contents import Difference as RowDifference
     from tidelake.read.changes import Changes
@@ -23,6 +26,18 @@ if TYPE_CHECKING:
 
 LEASE = timedelta(hours=1)
 """How long a capability lives after each call, by default."""
+
+
+class Following(TypedDict, total=False):
+    """The further arguments of `LakeCollection.subscribe`."""
+
+    wait_s: float | None
+    poll_s: float
+    until: int | None
+    rows_max: int
+    lease: timedelta | None
+    capability: ReadCapability | None
+    purpose: str
 
 
 class Reads(StoredCollection):
@@ -207,9 +222,35 @@ class Reads(StoredCollection):
 
         return changes(spark, self._stored(), after, through, columns, where, skip_errors)
 
+    # --- followed by either engine -----------------------------------------------------------------------------------
+
+    @overload
     def subscribe(
         self,
         spark: SparkSession,
+        as_of: int | None = None,
+        snapshot: bool = True,
+        columns: Sequence[str] = (),
+        where: str | None = None,
+        skip_errors: bool = False,
+        **more: Unpack[Following],
+    ) -> Subscription[DataFrame]: ...
+
+    @overload
+    def subscribe(
+        self,
+        spark: None = None,
+        as_of: int | None = None,
+        snapshot: bool = True,
+        columns: Sequence[str] = (),
+        where: str | None = None,
+        skip_errors: bool = False,
+        **more: Unpack[Following],
+    ) -> Subscription[Answer]: ...
+
+    def subscribe(
+        self,
+        spark: SparkSession | None = None,
         as_of: int | None = None,
         snapshot: bool = True,
         columns: Sequence[str] = (),
@@ -223,21 +264,22 @@ class Reads(StoredCollection):
         lease: timedelta | None = LEASE,
         capability: ReadCapability | None = None,
         purpose: str = "a subscription",
-    ) -> Subscription:
+    ) -> Subscription[DataFrame] | Subscription[Answer]:
         """Follow the collection: its contents AS OF a time, then the changes, one complete time after another.
 
-        Each batch is a pair of `updates`, a frame with the columns, `_time` and `_diff`, and `progress`, whose
-        `through` is the token: `subscribe(as_of=token, snapshot=False)` continues after this batch. A hold follows the
-        subscription, so that compaction does not pass it, and sweeps leave the files that it reads. A lake that is
-        read-only holds nothing.
+        Each batch is a pair of `updates`, which have the columns, `_time` and `_diff`, and `progress`, whose `through`
+        is the token: `subscribe(as_of=token, snapshot=False)` continues after this batch, with either engine. A hold
+        follows the subscription, so that compaction does not pass it, and sweeps leave the files that it reads. A lake
+        that is read-only holds nothing.
 
         Args:
-            spark: the session, as for `snapshot`.
+            spark: the session, as for `snapshot`; `updates` are frames. Without one, DuckDB reads, no JVM is started,
+                and `updates.table()` gives an Arrow table, `updates.reader()` a stream.
             as_of: the time of the snapshot, or the token; by default the `since` of `capability`, or the last time that
                 can be read. If it is not sealed yet, the first batch waits for it.
             snapshot: whether the first batch is the contents AS OF that time.
             columns: the columns to read; empty means all. Diffs of rows that are equal in these columns are summed.
-            where: a predicate, as for `snapshot`; other rows are left out.
+            where: a predicate, as for `snapshot` or `rows`; other rows are left out.
             skip_errors: treat keys in error as keys without a row: their rows are retracted.
             wait_s: how long to wait for the next batch, in seconds; None means forever.
             poll_s: how often to look whether anything was sealed.
@@ -251,17 +293,24 @@ class Reads(StoredCollection):
             ArgumentRefused: an argument is out of its range.
             SinceError: `as_of` is not at or after `since`.
             UpperError: nothing is sealed yet, so there is no last time to begin after.
+            EngineRefused: without a session, the envelope is from another package.
 
-        Cost: a commit to the collection's handles; for each batch, another one and what `changes` costs.
+        Cost: a commit to the collection's handles; for each batch, another one and what `changes` or `updates` costs.
         """
-        from tidelake.read.subscription import Bounds, Selection, subscribe
+        from tidelake.read.source import Selection
+        from tidelake.read.subscription import Bounds, subscribe
 
         selection, bounds = Selection(columns, where, skip_errors), Bounds(wait_s, poll_s, until, rows_max)
         held = None if self.lake.read_only else lease
+        about = (self._catalog, self.name, as_of, snapshot, selection, bounds, held, capability, purpose)
         with engine_errors():
-            return subscribe(
-                spark, self._catalog, self.name, as_of, snapshot, selection, bounds, held, capability, purpose
-            )
+            if spark is None:
+                from tidelake.query.duckdb_source import DuckDBSource
+
+                return subscribe(DuckDBSource.of(self._stored()), *about)
+            from tidelake.read.spark_source import SparkSource
+
+            return subscribe(SparkSource(spark), *about)
 
     # --- what can be read --------------------------------------------------------------------------------------------
 

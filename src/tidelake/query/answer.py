@@ -22,10 +22,14 @@ class Answer:
         schema: the columns and their types.
         name: the collection, for errors.
         where: the predicate in the query, which may fail on the data.
+        order: the column by which `reader` and `table` sort the rows, unless they are asked for another order.
     """
 
-    def __init__(self, engine: Engine, query: str, schema: pa.Schema, name: str, where: str | None = None) -> None:
+    def __init__(
+        self, engine: Engine, query: str, schema: pa.Schema, name: str, where: str | None = None, order: str = ""
+    ) -> None:
         self.engine, self.query, self.schema, self.name, self.where = engine, query, schema, name, where
+        self._order = f" ORDER BY {quoted(order)}" if order else ""
 
     @property
     def columns(self) -> list[str]:
@@ -44,10 +48,7 @@ class Answer:
             PredicateRefused: the predicate fails on the data.
             StepFailed: the read failed.
         """
-        order = ""
-        if in_order:
-            keys = (key for field in self.schema for key in order_of(quoted(field.name), field.type))
-            order = f" ORDER BY {', '.join(keys)}"
+        order = self._by(self.schema.names) if in_order else self._order
         most = "" if limit is None else f" LIMIT {limit}"
         with failures(self.name, self.where):
             return self.engine.table(f"SELECT * FROM ({self.query}){order}{most}").cast(self.schema)
@@ -55,7 +56,21 @@ class Answer:
     def reader(self) -> pa.RecordBatchReader:
         """Read the rows as a stream of batches; row order means nothing. Until it starts, raises what `table` does."""
         with failures(self.name, self.where):
-            return self.engine.reader(self.query).cast(self.schema)
+            return self.engine.reader(f"SELECT * FROM ({self.query}){self._order}").cast(self.schema)
+
+    def batches(self, order: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Read the rows in order of these columns, a batch at a time. Raises what `table` does, at any batch.
+
+        Cost: DuckDB sorts the rows, and writes to a temporary folder those for which there is no memory.
+        """
+        with failures(self.name, self.where):
+            for batch in self.engine.batches(f"SELECT * FROM ({self.query}){self._by(order)}"):
+                yield from pa.Table.from_batches([batch]).cast(self.schema).to_batches()
+
+    def _by(self, columns: Sequence[str]) -> str:
+        kinds = {field.name: field.type for field in self.schema}
+        keys = (key for name in columns for key in order_of(quoted(name), kinds[name]))
+        return f" ORDER BY {', '.join(keys)}"
 
     def count(self) -> int:
         """Count the rows. Raises what `table` does."""
@@ -83,8 +98,11 @@ def failures(name: str, where: str | None) -> Iterator[None]:
     """
     try:
         yield
-    except duckdb.Error as error:
-        is_of_data = isinstance(error, duckdb.DataError | duckdb.InvalidInputException)
+    except (duckdb.Error, pa.ArrowException) as error:
+        # A stream raises errors of Arrow's, which do not say what kind of error it was.
+        is_of_data = not isinstance(error, duckdb.Error) or isinstance(
+            error, duckdb.DataError | duckdb.InvalidInputException
+        )
         if where is not None and is_of_data:
             fix = "write a predicate that is true or false for every row"
             raise PredicateRefused(where, f"fails: {first_line(error)}", fix) from error

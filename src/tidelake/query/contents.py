@@ -16,7 +16,7 @@ from tidelake.query.form import Form
 from tidelake.query.forms import contents_types, form_of
 from tidelake.query.keyed import updates_of_states
 from tidelake.query.names import names_of
-from tidelake.query.reads import Reads, Where
+from tidelake.query.reads import Reads, Where, engine_for
 from tidelake.query.sums import add_up
 from tidelake.query.values import json_rows, json_text
 from tidelake.read.asked import columns_asked, readable
@@ -106,7 +106,7 @@ def contents(
     at = times.time(as_of)
     form = form_of(collection, table)
     selected = columns_asked(collection, [field.name for field in form.fields], columns)
-    engine = Engine()
+    engine = engine_for([table])
     reads = Reads(engine, collection, table)
     condition = checked_where(engine, form, where)
     with failures(collection.name, where):
@@ -135,7 +135,7 @@ def difference(
     for time in (first, last):
         times.time(time)
         selected = columns_asked(collection, names, columns)
-    engine = Engine()
+    engine = engine_for([table])
     reads = Reads(engine, collection, table)
     condition = checked_where(engine, form, where)
     with failures(collection.name, where):
@@ -170,15 +170,16 @@ def updates(
     columns: Sequence[str] = (),
     where: str | None = None,
     skip_errors: bool = False,
+    table: OpenTable | None = None,
 ) -> Updates:
     """Read the changes of a range of times; see `LakeCollection.updates`."""
-    table = OpenTable(collection.paths.updates)
+    table = table if table is not None else OpenTable(collection.paths.updates)
     times = readable(collection, table)
     end = times.range(after, through)
     form = form_of(collection, table)
     names = [field.name for field in form.fields]
     selected = columns_asked(collection, names, columns)
-    engine = Engine()
+    engine = engine_for([table])
     reads = Reads(engine, collection, table)
     condition = checked_where(engine, form, where)
     start = times.since if after is None else after

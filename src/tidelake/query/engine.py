@@ -1,8 +1,8 @@
-"""A DuckDB database in this process for one read: it sees the rows that are added to it, and nothing else."""
+"""A DuckDB database in this process for one read: it sees the rows and files that it is given, and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from shutil import rmtree
@@ -15,36 +15,46 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
+from tidelake.errors import DamagedTable
+from tidelake.query.names import listed, text
 from tidelake.query.stored_rows import StoredRows
+from tidelake.query.verified_files import VerifiedFiles
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 T = TypeVar("T")
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    "enable_external_access": False,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     # A name in SQL is never a variable of this process.
     "python_enable_replacements": False,
 }
 
+_BATCH_ROWS = 10_000
 _INEXPRESSIBLE = frozenset(("bignum", "bit", "geometry", "time with time zone", "variant"))
 
 
 class Engine:
-    """An empty in-memory database. `close`, the end of the object, or Ctrl-C frees its memory and its spilled rows."""
+    """An empty in-memory database. `close`, the end of the object, or Ctrl-C frees its memory and its spilled rows.
 
-    def __init__(self) -> None:
+    Args:
+        paths: the files that it may open; all others are refused.
+    """
+
+    def __init__(self, paths: Sequence[str] = ()) -> None:
         spilled = mkdtemp(prefix="tidelake-")
         self._end = finalize(self, rmtree, spilled, ignore_errors=True)
         self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": spilled})
         # DuckDB does not know the size of a stream, so it would hash the base instead of the few rows that it is joined
         # with. Without this optimizer, it hashes the right side of each join, as written.
         keeps_sides = "disabled_optimizers = 'build_side_probe_side'"
-        for setting in ("TimeZone = 'UTC'", keeps_sides, "lock_configuration = true"):
+        allowed = f"allowed_paths = [{listed(map(text, paths))}]"
+        closed = ("enable_external_access = false", "lock_configuration = true")
+        for setting in ("TimeZone = 'UTC'", keeps_sides, allowed, *closed):
             self.connection.execute(f"SET {setting}")
         self._rows: list[StoredRows] = []
+        self._files: dict[str, VerifiedFiles] = {}
 
     def add_rows(self, rows: StoredRows) -> str:
         """Make stored rows readable, and return the name of the relation."""
@@ -53,13 +63,18 @@ class Engine:
         self.connection.register(name, rows)
         return name
 
+    def add_files(self, files: VerifiedFiles) -> str:
+        """Make files readable, and return them as a relation; each query that reads them verifies them first."""
+        self._files[files.relation] = files
+        return files.relation
+
     def add_table(self, name: str, rows: pa.Table) -> None:
         """Make an in-memory table readable under a name."""
         self.connection.register(name, rows)
 
     def run(self, statement: str) -> None:
         """Run a statement of Tidelake's own."""
-        with self._failures():
+        with self._failures(statement):
             self._interruptible(lambda: self.connection.execute(statement))
 
     def table(self, query: str) -> pa.Table:
@@ -69,12 +84,12 @@ class Engine:
             DamagedTable: a file is not what was committed, or cannot be read.
             duckdb.Error: the query failed.
         """
-        with self._failures():
+        with self._failures(query):
             return self._interruptible(lambda: self.connection.sql(query).to_arrow_table())
 
     def inexpressible(self, query: str) -> tuple[str, str] | None:
         """Find a column whose type has no counterpart in Arrow, which would give its bytes: the name and the type."""
-        with self._failures():
+        with self._failures(query):
             found = self.connection.sql(query)
         return next(
             (
@@ -88,8 +103,15 @@ class Engine:
 
     def reader(self, query: str) -> pa.RecordBatchReader:
         """Run a query, and return its rows as a stream; a failure while it is being read raises an error of Arrow's."""
-        with self._failures():
+        with self._failures(query):
             return self.connection.sql(query).to_arrow_reader()
+
+    def batches(self, query: str) -> Iterator[pa.RecordBatch]:
+        """Run a query, and return its rows a batch at a time; raises what `table` does, or an error of Arrow's."""
+        with self._failures(query):
+            reader = self._interruptible(lambda: self.connection.sql(query).to_arrow_reader(_BATCH_ROWS))
+            while (batch := self._interruptible(lambda: next(reader, None))) is not None:
+                yield batch
 
     def scalar(self, query: str) -> object:
         """Run a query that returns a single value."""
@@ -107,14 +129,14 @@ class Engine:
         self.close()
 
     def _interruptible(self, work: Callable[[], T]) -> T:
-        """Do something that Ctrl-C ends: DuckDB itself would first come to the end of the query."""
+        """Do something that Ctrl-C or SIGTERM ends: DuckDB itself would first come to the end of the query."""
         if current_thread() is not main_thread():
             return work()
         with ThreadPoolExecutor(1) as pool:
             task = pool.submit(work)
             try:
                 return task.result()
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, SystemExit):
                 while not task.done():
                     self.connection.interrupt()
                     wait([task], timeout=0.05)  # it may not have begun when it was interrupted
@@ -122,16 +144,23 @@ class Engine:
                 raise
 
     @contextmanager
-    def _failures(self) -> Iterator[None]:
-        """Raise what ended a stream of stored rows instead of DuckDB's error about it."""
+    def _failures(self, query: str) -> Iterator[None]:
+        """Verify the files of a query, and raise what is wrong with stored rows instead of DuckDB's error about it."""
+        read = [files for relation, files in self._files.items() if relation in query]
+        for files in read:
+            files.verify()
         for rows in self._rows:
             rows.failure = None
         try:
             yield
-        except duckdb.Error as error:
+        except (duckdb.Error, pa.ArrowException) as error:
             for rows in self._rows:
                 if rows.failure is not None:
                     raise rows.failure from error
+            for files in self._files.values():
+                file = files.file_at(str(error))
+                if file is not None:
+                    raise DamagedTable(str(files.table), f"the file {file.path} cannot be read: {error}") from error
             raise
 
 

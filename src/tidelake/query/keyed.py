@@ -28,19 +28,33 @@ class KeyedForm(Form):
         """Take the newest row of each key. A predicate applies to it, so it comes after the newest row is known."""
         base, later = reads.divided(at)
         needed = self.needed([*self.key, *columns], where)
-        parts = []
-        if later or not base:
+        if not base:
             rows = reads.rows([*needed, TIME, DIFF], at, files=later)
-            parts.append(newest_rows(rows, self.key, self.chosen(needed)))
-        if base:
-            every = reads.rows(needed, at, files=base)
-            if later:
-                keys = reads.keep(
-                    f"SELECT DISTINCT {names_of(self.key)} FROM ({reads.rows(self.key, at, files=later)})"
-                )
-                every = f"SELECT b.* FROM ({every}) b ANTI JOIN {keys} f ON {matched('b', 'f', self.key)}"
-            parts.append(every)
-        return " UNION ALL ".join(once_each(part, columns, where) for part in parts)
+            return once_each(newest_rows(rows, self.key, self.chosen(needed)), columns, where)
+        every = reads.rows(needed, at, files=base)
+        if not later:
+            return once_each(every, columns, where)
+        newest, keys = self._newest_of_few(reads, reads.numbered([*needed, TIME, DIFF], at, later), needed)
+        others = f"SELECT b.* FROM ({every}) b ANTI JOIN {keys} f ON {matched('b', 'f', self.key)}"
+        return " UNION ALL ".join(once_each(part, columns, where) for part in (newest, others))
+
+    def _newest_of_few(self, reads: Reads, rows: str, columns: Sequence[str]) -> tuple[str, str]:
+        """Return the newest row of each key as a query, and the relation that has all keys.
+
+        Args:
+            reads: how to read stored rows.
+            rows: a query with the columns, _time, _diff and _number.
+            columns: the columns to return.
+
+        Whole rows are kept, and only their numbers are compared: `newest_rows` has to pack each row and unpack it.
+        """
+        newest = f"SELECT {names_of(self.key)}, arg_max(_number, {RANK}) AS _newest FROM ({rows}) GROUP BY"
+        keys = reads.keep(f"{newest} {names_of(self.key)}")
+        taken = f"SELECT {names_of(columns)} FROM ({rows}) r"
+        are_newest = f"(SELECT count(*) FROM ({rows})) = (SELECT count(*) FROM {keys})"
+        if not reads.engine.scalar(f"SELECT {are_newest}"):
+            taken += f" SEMI JOIN {keys} k ON r._number = k._newest"
+        return f"{taken} WHERE {DIFF} > 0", keys
 
     def row_updates(self, reads: Reads, after: int, through: int) -> str | None:
         """Return None: a statement does not say which row it replaces."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tidelake.protocol.order import INT64_MAX
 from tidelake.query.engine import Engine
 from tidelake.query.names import names_of, quoted
 from tidelake.query.stored_rows import StoredRows
+from tidelake.query.verified_files import VerifiedFiles, is_readable, may_be_read, path_of
 from tidelake.store.base import split_base
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
-from tidelake.store.files import RunFile
-from tidelake.store.layout import RUN, TIME
+from tidelake.store.files import RunFile, read_footer
+from tidelake.store.layout import DIFF, RUN, TIME
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,19 @@ class Reads:
         has_all_columns = len(self.collection.updates_schema()) == len(self.table.schema())
         return split_base(files) if has_all_columns else ([], files)
 
+    def diffs(self, files: Sequence[RunFile]) -> tuple[int, int] | None:
+        """Return the least and the greatest diff that files can have; None if their footers do not state it."""
+        bounds: list[Any] = []
+        for file in files:
+            footer = read_footer(self.table.path, file)
+            for number in range(footer.num_row_groups):
+                group = footer.row_group(number)
+                chunks = (group.column(place) for place in range(footer.num_columns))
+                bounds.extend(chunk.statistics for chunk in chunks if chunk.path_in_schema == DIFF)
+        if not bounds or any(bound is None or not bound.has_min_max for bound in bounds):
+            return None
+        return min(bound.min for bound in bounds), max(bound.max for bound in bounds)
+
     def rows(
         self, columns: Sequence[str], through: int, after: int = -1, files: Sequence[RunFile] | None = None
     ) -> str:
@@ -65,22 +81,52 @@ class Reads:
             files: the files to read; by default all that may have such a row.
         """
         chosen = self.live(after, through) if files is None else files
-        self.files.update(chosen)
+        schema, where, within = self._plan(columns, through, after, chosen)
+        relations = []
+        large = {file: None for file in chosen if is_readable(self.table.path, file, schema)}
+        if large:
+            relations.append(self.engine.add_files(VerifiedFiles(self.table.path, list(large), schema.names)))
+        others = [file for file in chosen if file not in large]
+        if others or not large:
+            relations.append(self.engine.add_rows(StoredRows(self.table.path, others, schema, within)))
+        return " UNION ALL ".join(f"SELECT {names_of(columns)} FROM {relation}{where}" for relation in relations)
+
+    def numbered(self, columns: Sequence[str], through: int, files: Sequence[RunFile]) -> str:
+        """Read few rows into memory, and return a query for those up to a time: these columns, and their `_number`."""
+        schema, where, within = self._plan(columns, through, -1, files)
+        rows = StoredRows(self.table.path, files, schema, within).read_all()
+        name = f"_numbered_{self.collection.entry.id}_{next(self._kept)}"
+        self.engine.add_table(name, rows.append_column("_number", pa.array(np.arange(rows.num_rows))))
+        return f"SELECT {names_of([*columns, '_number'])} FROM {quoted(name)}{where}"
+
+    def _plan(
+        self, columns: Sequence[str], through: int, after: int, files: Sequence[RunFile]
+    ) -> tuple[pa.Schema, str, range]:
+        """Return the columns to read, the condition on their times, and the times, and note the files."""
+        self.files.update(files)
         bounds = []
-        if any(file.reach[1] > through for file in chosen):
+        if any(file.reach[1] > through for file in files):
             bounds.append(f"{TIME} <= {through}")
-        if any(file.reach[0] <= after for file in chosen):
+        if any(file.reach[0] <= after for file in files):
             bounds.append(f"{TIME} > {after}")
         needed = list(dict.fromkeys([*columns, TIME])) if bounds else list(columns)
         stored = self.schema()
-        schema = pa.schema([stored.field(name) for name in needed])
-        within = range(after + 1, min(through, INT64_MAX) + 1)
-        name = self.engine.add_rows(StoredRows(self.table.path, chosen, schema, within))
         where = f" WHERE {' AND '.join(bounds)}" if bounds else ""
-        return f"SELECT {names_of(columns)} FROM {name}{where}"
+        within = range(after + 1, min(through, INT64_MAX) + 1)
+        return pa.schema([stored.field(name) for name in needed]), where, within
 
     def keep(self, query: str) -> str:
         """Run a query with few rows, keep them, and return the name of the relation."""
         name = f"_kept_{self.collection.entry.id}_{next(self._kept)}"
         self.engine.run(f"CREATE TEMP TABLE {quoted(name)} AS {query}")
         return quoted(name)
+
+
+def engine_for(tables: Iterable[OpenTable]) -> Engine:
+    """Return a database that may read the files of these tables.
+
+    Cost: the log of each table.
+    """
+    return Engine(
+        [path_of(table.path, file) for table in tables for file in table.files() if may_be_read(table.path, file)]
+    )

@@ -19,7 +19,7 @@ from tidelake.query.engine import Engine
 from tidelake.query.form import Form
 from tidelake.query.forms import form_of
 from tidelake.query.names import names_of, quoted
-from tidelake.query.reads import Reads
+from tidelake.query.reads import Reads, engine_for
 from tidelake.read.moment import Moment
 from tidelake.store.layout import DIFF
 
@@ -116,10 +116,10 @@ def answer(query: Query, moment: Moment | None, skip_errors: bool = False) -> Qu
 
     Cost: the needed columns of the files of each collection that has rows at or before the time.
     """
-    with Engine() as engine:
-        for name in dict.fromkeys(query.collections.values()):
+    members = {name: moment.member(name) for name in query.collections.values()} if moment is not None else {}
+    with engine_for(member.table for member in members.values()) as engine:
+        for name, member in members.items():
             assert moment is not None
-            member = moment.member(name)
             reads = Reads(engine, member.collection, member.table)
             form = form_of(member.collection, member.table)
             if not skip_errors:

@@ -40,6 +40,14 @@ class StoredRows:
         reader = pa.RecordBatchReader.from_batches(self.schema, self._batches())
         return reader.__arrow_c_stream__(requested_schema)
 
+    def read_all(self) -> pa.Table:
+        """Read all rows into memory.
+
+        Raises:
+            DamagedTable: a file is not what was committed, or cannot be read.
+        """
+        return pa.Table.from_batches(self._batches(), self.schema)
+
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
             for file in self.files:

@@ -11,10 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from threading import Event
-from typing import Any, NamedTuple
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from typing import Generic, NamedTuple, TypeVar
 
 from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.handles import read_handles
@@ -33,16 +30,16 @@ from tidelake.errors import (
 from tidelake.protocol.iso_times import MintedTime
 from tidelake.protocol.order import INT64_MAX
 from tidelake.read.asked import last_time
-from tidelake.read.changes import changes
 from tidelake.read.holding import ReadCapability, acquire
-from tidelake.read.snapshot import snapshot
+from tidelake.read.source import Selection, Source
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile
 from tidelake.store.holds import check_time
-from tidelake.store.layout import DIFF, TIME
 from tidelake.store.state import CLOSED, UPPER
 
+T = TypeVar("T")
+"""What an engine returns: a DataFrame of Spark's, or an Answer of DuckDB's."""
 ROWS_MAX = 1_000_000
 """The maximum number of stored rows that the changes in one batch come from, unless a single time has more."""
 POLL_S = 1.0
@@ -65,26 +62,13 @@ class Progress:
     """Whether the batch certainly has no updates: only the times have advanced."""
 
 
-class Batch(NamedTuple):
+class Batch(NamedTuple, Generic[T]):
     """The updates of one or more complete times, and the progress after them."""
 
-    updates: DataFrame
+    updates: T
     """The requested columns, `_time` and `_diff`, consolidated as `changes` does it and in the order of `_time`. The
-    snapshot has the time of its contents. The frame may be evaluated until the next batch is asked for."""
+    snapshot has the time of its contents. They may be evaluated until the next batch is asked for."""
     progress: Progress
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The options with which a subscription reads each time; see `snapshot`."""
-
-    columns: Sequence[str] = ()
-    where: str | None = None
-    skip_errors: bool = False
-
-    def as_arguments(self) -> dict[str, Any]:
-        """Return the arguments of `snapshot` and `changes`."""
-        return {"columns": self.columns, "where": self.where, "skip_errors": self.skip_errors}
 
 
 @dataclass(frozen=True)
@@ -113,7 +97,7 @@ class Bounds:
             check_time("until", self.until)
 
 
-class Subscription:
+class Subscription(Generic[T]):
     """The batches of a collection, one after the other: complete times, in order, each exactly once.
 
     Iterating ends when nothing new was sealed for `wait_s` seconds, when `until` is reached, or when the stream is
@@ -124,7 +108,7 @@ class Subscription:
 
     def __init__(
         self,
-        spark: SparkSession,
+        source: Source[T],
         catalog: Catalog,
         collection: Collection,
         start: int,
@@ -135,7 +119,7 @@ class Subscription:
         owns: bool,
     ) -> None:
         """Take what `subscribe` has checked."""
-        self._spark, self._catalog = spark, catalog
+        self._source, self._catalog = source, catalog
         self._name, self._paths = collection.name, collection.paths
         self._selection, self._bounds = selection, bounds
         self._capability, self._owns = capability, owns
@@ -158,7 +142,7 @@ class Subscription:
         """Whether no further batch can come: the stream is closed, `until` is reached, or `close` was called."""
         return self._is_over or self._closed.is_set()
 
-    def next(self) -> Batch | None:
+    def next(self) -> Batch[T] | None:
         """Wait for the next batch and return it; None if there is none after `wait_s` seconds, or none can come.
 
         This call marks the previous batch as processed: the hold moves to its last time.
@@ -172,6 +156,7 @@ class Subscription:
             UnknownCollection: the collection was dropped.
             UnknownColumn, PredicateRefused: as for `snapshot`.
         """
+        self._source.release()
         waits = self._bounds.wait_s
         end_s = INT64_MAX if waits is None else clock.monotonic() + waits
         while not self.is_complete:
@@ -193,7 +178,7 @@ class Subscription:
             self._let_go()
         return None
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Batch[T]]:
         while (batch := self.next()) is not None:
             yield batch
 
@@ -208,18 +193,19 @@ class Subscription:
             except _ENDED:
                 return
 
-    def __enter__(self) -> Subscription:
+    def __enter__(self) -> Subscription[T]:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+        self._source.release()  # not in `close`, which another thread may call while this one reads a batch
 
     def __repr__(self) -> str:
         return f"Subscription({self._name!r}, token={self._through})"
 
     # --- one step
 
-    def _advance(self) -> Batch | None:
+    def _advance(self) -> Batch[T] | None:
         """Return the next batch, if anything is sealed after the token."""
         table = OpenTable(self._collection().paths.updates)
         upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
@@ -242,29 +228,32 @@ class Subscription:
         self._hold_at(table.seq)
         return self._changes(target, closed and target >= last)
 
-    def _snapshot(self, closed: bool) -> Batch:
-        found = snapshot(self._spark, self._collection(), self._through, **self._selection.as_arguments())
-        names = [name for name in found.contents.columns if name != DIFF]
-        at = F.lit(self._through).cast("bigint").alias(TIME)
-        updates = found.contents.select(*(f"`{name}`" for name in names), at, DIFF)
+    def _snapshot(self, closed: bool) -> Batch[T]:
+        updates = self._source.contents(self._collection(), self._through, self._selection)
         self._needs_snapshot, self._is_over = False, closed
         return Batch(updates, Progress(None, self._through, closed, False))
 
-    def _changes(self, through: int, closed: bool) -> Batch:
-        after, collection, asked = self._through, self._collection(), self._selection.as_arguments()
+    def _changes(self, through: int, closed: bool) -> Batch[T]:
+        after, collection = self._through, self._collection()
         # One version for both: without a hold, a merge may move the rows of this batch to a later time.
-        asked["table"] = table = OpenTable(collection.paths.updates)
+        table = OpenTable(collection.paths.updates)
+
+        def is_empty() -> bool:
+            return not any(file.reach[0] <= through and file.reach[1] > after for file in table.files())
+
+        def read() -> T:
+            in_order = not is_empty() and through > after + 1
+            return self._source.changes(collection, table, after, through, self._selection, in_order)
+
         try:
-            found = changes(self._spark, collection, after, through, **asked)
+            updates = read()
         except KeysInError as error:
             if not after < error.as_of - 1 < through:
                 raise
             through, closed = error.as_of - 1, False  # the times before the error are good
-            found = changes(self._spark, collection, after, through, **asked)
-        is_empty = not any(file.reach[0] <= through and file.reach[1] > after for file in table.files())
-        updates = found.updates if is_empty or through == after + 1 else found.updates.orderBy(TIME)
+            updates = read()
         self._through, self._is_over = through, closed
-        return Batch(updates, Progress(after, through, closed, is_empty))
+        return Batch(updates, Progress(after, through, closed, is_empty()))
 
     def _collection(self) -> Collection:
         """Return the collection as it is now; its name may belong to another one.
@@ -329,7 +318,7 @@ class Subscription:
 
 
 def subscribe(
-    spark: SparkSession,
+    source: Source[T],
     catalog: Catalog,
     name: str,
     as_of: int | None,
@@ -339,7 +328,7 @@ def subscribe(
     lease: timedelta | None,
     capability: ReadCapability | None,
     purpose: str,
-) -> Subscription:
+) -> Subscription[T]:
     """Begin a subscription; `LakeCollection.subscribe` says what the arguments mean and what is raised."""
     bounds.check()
     if as_of is not None:
@@ -352,7 +341,7 @@ def subscribe(
             raise ArgumentRefused("as_of", as_of, rule, "leave it out: the capability says where to continue")
         start = capability.since if as_of is None else as_of
         _check_end(start, takes_snapshot, bounds)
-        return Subscription(spark, catalog, collection, start, takes_snapshot, selection, bounds, capability, False)
+        return Subscription(source, catalog, collection, start, takes_snapshot, selection, bounds, capability, False)
     table = OpenTable(collection.paths.updates)
     since, upper, closed = collection.readable_range(table)
     if as_of is None and not takes_snapshot and not upper and not closed:
@@ -361,10 +350,10 @@ def subscribe(
     _check_end(start, takes_snapshot, bounds)
     if lease is not None:
         held = acquire(catalog, collection, as_of, lease, purpose)
-        return Subscription(spark, catalog, collection, held.since, takes_snapshot, selection, bounds, held, True)
+        return Subscription(source, catalog, collection, held.since, takes_snapshot, selection, bounds, held, True)
     if not since or start < since[0]:
         raise SinceError(start, since)
-    return Subscription(spark, catalog, collection, start, takes_snapshot, selection, bounds, None, False)
+    return Subscription(source, catalog, collection, start, takes_snapshot, selection, bounds, None, False)
 
 
 def _check_end(start: int, takes_snapshot: bool, bounds: Bounds) -> None:

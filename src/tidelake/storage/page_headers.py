@@ -7,8 +7,9 @@ page has or how they are decoded. The log states a digest of all headers of a la
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from hashlib import sha256
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,15 +17,15 @@ import pyarrow.parquet as pq
 _HEADER_BYTES = 256
 """Number of bytes that are read first; a header is longer only if it states long bounds."""
 _HEADER_BYTES_MAX = 1 << 24
-_COMPRESSED_BYTES = 3
-"""The field of a header that states how many bytes follow it."""
+_COMPRESSED_BYTES, _CHECKSUM = 3, 4
+"""The fields of a header that state how many bytes follow it, and their CRC-32."""
 
 # Thrift's compact protocol, in which the headers are written.
 _BOOLEANS, _BYTE, _VARINTS, _DOUBLE, _BINARY, _STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, 12
 _NESTED_MAX = 8
 _NUMBER = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
 _USUAL = re.compile(
-    rb"\x15%(n)s\x15%(n)s\x15(%(n)s)\x15%(n)s"
+    rb"\x15%(n)s\x15%(n)s\x15(%(n)s)\x15(%(n)s)"
     rb"(?:\x1c\x15%(n)s\x15%(n)s\x15%(n)s\x15%(n)s(?:\x1c\x00)?|\x3c\x15%(n)s\x15%(n)s[\x11\x12]?)\x00\x00"
     % {b"n": _NUMBER}
 )
@@ -60,10 +61,56 @@ def headers_of(source: pa.NativeFile) -> Iterator[tuple[int, bytes]]:
         row_group = metadata.row_group(group)
         for column in range(metadata.num_columns):
             chunk = row_group.column(column)
-            start = chunk.data_page_offset
-            if chunk.dictionary_page_offset:
-                start = min(start, chunk.dictionary_page_offset)
+            start = _start_of(chunk)
             yield from _headers_of_chunk(source, start, start + chunk.total_compressed_size)
+
+
+def check_pages(source: pa.NativeFile, columns: Collection[str]) -> None:
+    """Compare the pages of these columns with their checksums, as Arrow does when it decodes them.
+
+    Args:
+        source: a Parquet file whose footer and page headers can be trusted.
+        columns: the names of columns without nested values; the pages of others are not read.
+
+    Raises:
+        ValueError: a page is not what was written.
+
+    Cost: the compressed bytes of these columns, one chunk in memory at a time.
+    """
+    metadata = pq.read_metadata(source)
+    for group in range(metadata.num_row_groups):
+        row_group = metadata.row_group(group)
+        for column in range(metadata.num_columns):
+            chunk = row_group.column(column)
+            if chunk.path_in_schema in columns:
+                start = _start_of(chunk)
+                _check_chunk(source.read_at(chunk.total_compressed_size, start), start)
+
+
+def _check_chunk(data: bytes, start: int) -> None:
+    pages, position = memoryview(data), 0
+    while position < len(data):
+        length, follows, checksum = _page(data[position : position + _HEADER_BYTES], data, position)
+        end = position + length + follows
+        if end > len(data) or (checksum is not None and crc32(pages[position + length : end]) != checksum):
+            raise ValueError(f"the page at byte {start + position} does not have its checksum")
+        position = end
+
+
+def _page(head: bytes, data: bytes, position: int) -> tuple[int, int, int | None]:
+    """Return the length of a page's header, the number of bytes that follow it, and their checksum."""
+    try:
+        return _measure(head)
+    except IndexError:  # the header is longer than that
+        try:
+            return _measure(data[position : position + _HEADER_BYTES_MAX])
+        except IndexError:
+            raise ValueError("a page header is cut off") from None
+
+
+def _start_of(chunk: pq.ColumnChunkMetaData) -> int:
+    start: int = chunk.data_page_offset
+    return min(start, chunk.dictionary_page_offset) if chunk.dictionary_page_offset else start
 
 
 def _headers_of_chunk(source: pa.NativeFile, position: int, end: int) -> Iterator[tuple[int, bytes]]:
@@ -72,7 +119,7 @@ def _headers_of_chunk(source: pa.NativeFile, position: int, end: int) -> Iterato
         while True:
             data = source.read_at(min(size, end - position), position)
             try:
-                length, follows = _measure(data)
+                length, follows, _ = _measure(data)
             except IndexError:  # the header is longer than what was read
                 if size >= min(end - position, _HEADER_BYTES_MAX):
                     raise ValueError(f"the page header at byte {position} is cut off") from None
@@ -85,8 +132,8 @@ def _headers_of_chunk(source: pa.NativeFile, position: int, end: int) -> Iterato
         raise ValueError(f"the pages that should end at byte {end} end at byte {position}")
 
 
-def _measure(data: bytes) -> tuple[int, int]:
-    """Return the length of the header that these bytes begin with, and the number of bytes that follow it.
+def _measure(data: bytes) -> tuple[int, int, int | None]:
+    """Return the length of the header that these bytes begin with, the number of bytes after it, and their CRC-32.
 
     Raises:
         IndexError: the header continues after these bytes.
@@ -96,18 +143,26 @@ def _measure(data: bytes) -> tuple[int, int]:
     if usual is not None:
         number, _ = _varint(usual[1], 0)
         if number & 1 == 0:
-            return usual.end(), number >> 1
-    at, field, follows = 0, 0, -1
+            return usual.end(), number >> 1, _signed(_varint(usual[2], 0)[0])
+    at, field, follows, checksum = 0, 0, -1, None
     while data[at]:
         at, field, kind = _field(data, at, field)
-        if field == _COMPRESSED_BYTES and kind in _VARINTS:
+        if field in (_COMPRESSED_BYTES, _CHECKSUM) and kind in _VARINTS:
             number, at = _varint(data, at)
-            follows = number >> 1 if number & 1 == 0 else -1
+            if field == _CHECKSUM:
+                checksum = _signed(number)
+            else:
+                follows = number >> 1 if number & 1 == 0 else -1
         else:
             at = _skip(data, at, kind, 0)
     if follows < 0:
         raise ValueError("a page header does not state the size of its page")
-    return at + 1, follows
+    return at + 1, follows, checksum
+
+
+def _signed(zigzag: int) -> int:
+    """Return a CRC-32, which a header states as a signed number, as it is computed."""
+    return ((zigzag >> 1) ^ -(zigzag & 1)) & 0xFFFF_FFFF
 
 
 def _field(data: bytes, at: int, before: int) -> tuple[int, int, int]:

@@ -34,7 +34,7 @@ class Follower:
     who: str
     held: ReadCapability
     through: int | None = None
-    subscription: Subscription | None = None
+    subscription: Subscription[Any] | None = None
 
 
 @dataclass
