@@ -24,7 +24,7 @@ SEAL, APPEND, COMMIT = "seal without copies", "Spark-Delta append of 1,000 rows"
 IN_ORDER, REVERSED = "in order", "reversed"
 BARE, COLD, IMPORT, STATUS = "bare session and first job", "ingest to the first commit", "import", "status"
 READ = "read of four rows"
-_READ_ROWS = 4
+_TABLE_ROWS = 10_000
 DIFFERENTIAL_S_MAX = 240.0
 _BARE = """
 from pyspark.sql import SparkSession
@@ -131,10 +131,11 @@ def measure_start(bench: Bench, updates: int) -> Samples:
     small_ticks(bench, lake, root, 0)
     config = str(root / "collections.yaml")
 
-    other, few = bench.folder("start-read"), Stream(_READ_ROWS, "plain")
+    other, stream = bench.folder("start-read"), Stream(_TABLE_ROWS, "plain")
     sealed = Lake(bench.spark, other, {"plain": "plain"})
-    write_bulk(bench.spark, sealed.topic("plain"), few.rows, few.state(), few.state_updates_per_time, "state")
+    write_bulk(bench.spark, sealed.topic("plain"), stream.rows, stream.state(), stream.state_updates_per_time, "state")
     sealed.tick("plain")
+    four_rows = ["read", "plain", "--where", "id < 4", "--config", str(other / "collections.yaml")]
 
     def ingest_from_nothing(number: int) -> Measured:
         shutil.rmtree(lake.store)
@@ -148,9 +149,7 @@ def measure_start(bench: Bench, updates: int) -> Samples:
         COLD: ingest_from_nothing,
         IMPORT: lambda number: _started(["-c", "import tidelake, tidelake.cli"], root),
         STATUS: status,
-        READ: lambda number: _started(
-            ["-m", "tidelake.cli", "read", "plain", "--config", str(other / "collections.yaml")], other
-        ),
+        READ: lambda number: _started(["-m", "tidelake.cli", *four_rows], other),
     }
     return bench.interleave(turns)
 
