@@ -20,6 +20,7 @@ from tests.crash.harness import Nursery
 from tests.services.bank_reads import BankReads
 from tests.services.pipeline import Pipeline
 from tests.sweeps import seeds
+from tidelake import open_lake
 from tidelake.catalog.catalog import Catalog
 from tidelake.read.snapshot import snapshot
 from tidelake.store.commit import OpenTable
@@ -71,6 +72,8 @@ class BankPipeline(Pipeline):
             if last is not None and last < min(uppers):
                 break
             time.sleep(run)
+        else:
+            raise AssertionError(f"after {_RUNS} runs: {uppers}, not past {last}; {open_lake(self.file).status()}")
         for moment in self.source.moments:
             at = times[moment["transaction"]]
             assert {table: self.rows_at(table, at) for table in BANK} == moment["rows"], moment["mark"]
