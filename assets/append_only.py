@@ -12,7 +12,7 @@ APPEND_ONLY = Family(
     name="append_only",
     statement="A statement adds its data `diff` times.",
     refusal=(
-        "A statement whose diff is not positive is quarantined, and its time stays unsealed until there is a decision."
+        "A statement whose diff is not positive is quarantined, and its time stays unsealed until an operator decides."
     ),
 )
 

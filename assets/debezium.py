@@ -16,8 +16,8 @@ DEBEZIUM = Family(
     ),
     refusal=(
         "An event is quarantined if it has neither row, or if its diff is not positive. Two rows for one key at "
-        "one logical time violate the envelope's rules. In all these cases, the time stays unsealed until there is a "
-        "decision."
+        "one logical time violate the envelope's rules. In all these cases, the time stays unsealed until an "
+        "operator decides."
     ),
 )
 

@@ -44,9 +44,9 @@ def changes_between(
     skip_errors: bool = False,
     from_scratch: bool = False,
 ) -> ChangesSince:
-    """Return what has changed in a collection since the asset that is being materialized was last materialized.
+    """Return the changes of a collection since the asset that is being materialized was last materialized.
 
-    If the collection was dropped, and another one has its name now, the changes begin with the contents of that one.
+    If the collection was dropped, and another one now has its name, the changes begin with the contents of that one.
 
     Args:
         context: the context of the asset.
@@ -65,14 +65,14 @@ def changes_between(
     prefix = f"tidelake/{collection.lake.settings.lake}/{collection.name}"
     key, id_key, id = f"{prefix}/through", f"{prefix}/id", collection.id
     noted = _noted(context, key, id_key)
-    is_same = noted[id_key] in (None, id)  # assets of earlier releases have noted no id
+    is_same = noted[id_key] in (None, id)  # assets of earlier releases have not noted an id
     after = None if from_scratch or noted[key] is None or not is_same else int(str(noted[key]))
     found = collection.changes(spark, after, columns=columns, where=where, skip_errors=skip_errors)
     return ChangesSince(after, found.through, found.updates, {key: found.through, id_key: id})
 
 
 def _noted(context: AssetExecutionContext, *keys: str) -> dict[str, object]:
-    """Return what the last materialization has noted under these keys; None if it has not."""
+    """Return the last materialization's metadata under these keys; None for a key that it does not have."""
     event = context.instance.get_latest_materialization_event(context.asset_key)
     materialization = None if event is None else event.asset_materialization
     metadata = {} if materialization is None else materialization.metadata

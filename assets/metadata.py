@@ -26,7 +26,7 @@ _LISTED_MAX = 20
 
 
 def ingest_metadata(ingested: IngestReport, seconds: float) -> Metadata:
-    """Return what a run has read, and where it went; counts are of messages unless their names say otherwise."""
+    """Return the numbers of an ingest; they count messages unless their names say otherwise."""
     metadata: Metadata = {
         "messages": ingested.messages,
         "statements_read": ingested.updates_read,
@@ -52,7 +52,7 @@ def ingest_metadata(ingested: IngestReport, seconds: float) -> Metadata:
 
 
 def seal_metadata(sealed: SealReport, seconds: float) -> Metadata:
-    """Return what a run has sealed, and what it waits for."""
+    """Return the numbers of a seal, and the times that it waits for."""
     metadata: Metadata = {
         "times_sealed": sealed.times_sealed,
         "copies_cancelled": sealed.copies_cancelled,
@@ -84,7 +84,7 @@ def _waiting_time(time: int, announced: int | None, counted: int) -> str:
 def status_metadata(
     collection: Collection, settings: CollectionSettings, status: CollectionStatus, upper: int
 ) -> Metadata:
-    """Return where a collection stands after a run.
+    """Return the state of a collection after a run.
 
     Args:
         collection: the collection.

@@ -31,7 +31,7 @@ def build_published(names: Names, settings: CollectionSettings, shared: Attribut
         metadata={"topic": topic, "source": settings.publish.source},
         description=(
             f"The collection as CDCv2 in the topic `{topic}`: consolidated updates, and progress with their number. "
-            "Only what is sealed is stated, and what the topic has already is not stated again."
+            "Only sealed updates are stated, and nothing that the topic already has is stated again."
         ),
         output_required=False,
         **shared,

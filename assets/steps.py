@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tidelake.store.entry import Collection
 
 WORTH_A_RETRY = (TopicUnreachable, RegistryUnreachable, Conflict, Indeterminate)
-"""The errors that may not recur. All others would recur, so a step that raises them is not retried."""
+"""Transient errors: a retry may succeed. All others would recur, so a step that raises them is not retried."""
 STOPPED = "ingest_stopped"
 """The metadata key that says why the last ingest stopped before the end of its topics."""
 Numbers = dict[str, Any]
@@ -69,7 +69,7 @@ class Lake(Protocol):
         """
 
     def wanted_tables(self, rebuild: bool, is_published: Callable[[str], bool]) -> "Mapping[str, Wanted]":
-        """Return what the run publishes of each collection; the first call chooses the times for all of the run."""
+        """Return the table to publish for each collection; the first call chooses the times for the whole run."""
 
     def open(self, name: str) -> "Collection":
         """Check the settings of a collection against its topics and the store, and open or create the collection.
@@ -146,7 +146,7 @@ def build_ingest(names: Names, settings: CollectionSettings, description: str) -
 
 
 def topic_inputs(settings: CollectionSettings) -> list[str]:
-    """Return the names of the inputs that stand for a collection's topics, in their order."""
+    """Return the names of the inputs that stand for a collection's topics, in order."""
     return [f"topic_{number}" for number in range(len(settings.topics))]
 
 
@@ -165,7 +165,7 @@ def _ingest(context: OpExecutionContext, names: Names, name: str) -> Numbers:
     except SourceError as error:
         if isinstance(error, WORTH_A_RETRY) and context.retry_number < options.retries:
             raise
-        stopped = error  # a problem with the topic stops only ingest: seal continues with what was committed
+        stopped = error  # a problem with the topic stops only ingest: seal continues with the committed rows
         context.log.error(f"ingest stopped: {error}")
     numbers = ingest_metadata(ingested, clock.monotonic() - started)
     if stopped is not None:
@@ -175,7 +175,7 @@ def _ingest(context: OpExecutionContext, names: Names, name: str) -> Numbers:
 
 
 def _run_ms(context: OpExecutionContext) -> int | None:
-    """Return when the run began, in milliseconds since 1970: the time of all its collections on one timeline."""
+    """Return the start of the run, in milliseconds since 1970: the time of all its collections on one timeline."""
     record = context.instance.get_run_record_by_id(context.run_id)
     return None if record is None or record.start_time is None else int(record.start_time * 1000)
 
@@ -246,7 +246,7 @@ def _seal(context: OpExecutionContext, names: Names, name: str) -> tuple[Metadat
 
 
 def compact_now(context: OpExecutionContext, names: Names, name: str, full: bool) -> Metadata:
-    """Move `since` as the retention rule says, and merge runs; return what was merged.
+    """Move `since` as the retention rule says, and merge runs; return the numbers of the compaction.
 
     Raises:
         TidelakeError: nothing may be merged, or another process has committed.

@@ -1,4 +1,4 @@
-"""Sends the events of the jobs to the log of the run, as they happen."""
+"""Sends job events to the run's log, as they happen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEYWORDS = ("exc_info", "stack_info")
 
 @contextmanager
 def events_sent_to(log: logging.Logger) -> Iterator[None]:
-    """Send all events that are logged inside the block to one logger, at their level, then restore the former log."""
+    """Send all events that are logged inside the block to one logger, at their level, then restore the previous log."""
     configured, before = structlog.is_configured(), structlog.get_config()
     structlog.configure(
         processors=[_as_text],

@@ -174,7 +174,7 @@ def look_at_lake(settings: Settings) -> "dict[str, list[TopicState] | TidelakeEr
 
 
 def observation(key: AssetKey, state: TopicState, lag_s: float | None = None) -> AssetObservation:
-    """Return what is known about a topic as an event of its asset.
+    """Return the state of a topic as an event of its asset.
 
     Args:
         key: the key of the topic.

@@ -1,4 +1,4 @@
-"""A run that stays: how long after their arrival rows are sealed, and whether memory grows."""
+"""A lingering run: the time from a message's arrival until its rows are sealed, and whether memory grows."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _WEIGHED = 20
 
 
 def measure_linger(bench: Bench, seconds: int) -> Samples:
-    """Let messages arrive in four topics in turn, and measure each arrival until its last row is sealed.
+    """Send messages to four topics in turn, and measure the time from each arrival until its last row is sealed.
 
     The arrivals of the first half minute create the collections and warm up; they do not count.
     """
-    bench.say(f"a run that stays for {seconds:,} s")
+    bench.say(f"a run that lingers for {seconds:,} s")
     root = bench.folder("linger")
     names = [f"table_{number}" for number in range(_COLLECTIONS)]
     lake = Lake(bench.spark, root, dict.fromkeys(names, "upsert"))

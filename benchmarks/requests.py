@@ -1,4 +1,4 @@
-"""Requests to an object store: how many does a tick take, a seal and a status, and does that grow?"""
+"""Requests to an object store: how many a tick, a seal and a status take, and whether that grows."""
 
 from __future__ import annotations
 

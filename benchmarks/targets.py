@@ -72,7 +72,7 @@ OF_TIME = Row("reading 1 % of the times", "bytes of a full scan", "at most 3 % o
 MANY = Row("1,000 ticks, with compaction between them", "median tick", "none over 2×; few runs, a short log", "many")
 TABLES = Row("tick over 200 collections, several at a time", "one at a time; MERGE on each table", "1.6×; 4×", "tables")
 LINGER = Row(
-    "a run that stays", "a message's arrival in its topic", "sealed in at most 3 s at the median; flat memory", "linger"
+    "a lingering run", "a message's arrival in its topic", "sealed in at most 3 s at the median; flat memory", "linger"
 )
 CATALOG = Row(
     "finding and changing a collection in a store of many",

@@ -1,4 +1,4 @@
-"""Dagster's checks: a validation reports an asset check of a collection for each expectation; merges come after it.
+"""Dagster's checks: a validation reports an asset check of a collection for each expectation, before any merge.
 
 The step `validate` recounts once and reports all checks of a collection. A blocking check that fails stops what is
 downstream of the collection: the step `compact`, `current`, and users' own assets. `compact` merges if the options of
@@ -278,7 +278,7 @@ def _topic_complete(context: OpExecutionContext, key: AssetKey, topics: _Topics)
 
 
 def _updates_arrive(key: AssetKey, status: "CollectionStatus") -> AssetCheckResult:
-    """Judge whether upper waits for updates that will not come by themselves, or for a seal that does not happen."""
+    """Judge whether upper waits for updates that will not arrive on their own, or for a seal that does not happen."""
     missing = next((found for found in problems_of(status) if found.kind in (UPDATES_MISSING, NOT_SEALED)), None)
     first = None if status.waiting is None else status.waiting.first_missing
     metadata: dict[str, Any] = {"updates_missing": 0 if first is None else first.missing}

@@ -19,7 +19,7 @@ RESULTS_KEPT = 30
 
 @dataclass(frozen=True)
 class Notes:
-    """The text that the page of a result has in addition to the library's."""
+    """The text that a result's page has in addition to the library's."""
 
     decided: list[str] = field(default_factory=list)
     """A sentence for each time that was sealed by decision."""

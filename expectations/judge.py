@@ -69,7 +69,7 @@ def judge(
         frame: a frame of pandas, see `result_frame`, or a frame of Spark with the contents of a collection.
         suite: the expectations.
         place: the folder of the Data Docs, on a disk or in an object store; if None, nothing is written.
-        notes: what the page of this result says in addition.
+        notes: further text for the page of this result.
         results_kept: maximum number of results of this suite, including this one.
         values_shown: maximum number of values that a result shows for an expectation that is not met.
 

@@ -60,8 +60,8 @@ def judge_collection(
         report: the result of the validation.
         status: the state of the collection after the validation.
         data_docs: the folder of the reports.
-        facts: what the report says, if the validation was full. Then the contents are judged, and Data Docs are
-            written; else the user's own expectations keep the verdict of the last full validation.
+        facts: the contents of the report, if the validation was full. Then the contents are judged, and Data Docs are
+            written; otherwise, the user's own expectations keep the verdict of the last full validation.
         writes_docs: whether Data Docs are written after a full validation.
 
     Raises:

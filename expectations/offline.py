@@ -118,7 +118,7 @@ def make_readable_offline(data_docs: Path, suite: str) -> None:
 
 
 def render_index(results: Sequence[Result]) -> str:
-    """Return the index of these results, in their order."""
+    """Return the index of these results, in order."""
     rows = [
         _ROW.format(
             icon=result.icon,

@@ -1,4 +1,4 @@
-"""Data Docs in an object store: the library writes into a temporary folder, and what it wrote is then copied."""
+"""Data Docs in an object store: the library writes into a temporary folder, whose files are then copied."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def sentence_of(rule: Rule, verdict: Verdict, frame: pd.DataFrame) -> str:
-    """Return what a check that passed has found.
+    """Return the sentence of a check that passed.
 
     Args:
         rule: the rule of the check.
@@ -44,7 +44,7 @@ def sentence_of(rule: Rule, verdict: Verdict, frame: pd.DataFrame) -> str:
 
 
 def failure_of(rule: Rule, verdict: Verdict) -> str:
-    """Return what a check that failed has found."""
+    """Return the sentence of a check that failed."""
     if verdict.problem is not None:
         return f"Could not be judged: {verdict.problem}"
     if verdict.note:

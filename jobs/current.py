@@ -26,7 +26,7 @@ def run(
         spark: the session.
         settings: the settings of the collections.
         rebuild: whether to write all rows, even if nothing has changed.
-        wanted: the result of `wanted_tables`, if it is known already.
+        wanted: the result of `wanted_tables`, if it is already known.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
@@ -40,7 +40,7 @@ def run(
 def wanted_tables(
     settings: Settings, rebuild: bool = False, is_published: Callable[[str], bool] | None = None
 ) -> dict[str, Wanted]:
-    """Choose what is published of each collection; the times hold for a whole run.
+    """Choose what is published for each collection; the times hold for a whole run.
 
     Args:
         settings: the settings of the collections.

@@ -70,7 +70,7 @@ class _Seen:
     names: dict[str, _Watched] = field(default_factory=dict)
 
     def add(self, part: Report) -> None:
-        """Keep the newest result of each step, and the errors that stand."""
+        """Keep the newest result of each step, and the errors that still apply."""
         for name, results in part.results.items():
             self.report.results.setdefault(name, {}).update(results)
             self.report.errors.pop(name, None)

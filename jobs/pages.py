@@ -51,7 +51,7 @@ _Result = TypeVar("_Result")
 
 
 def _one_at_a_time(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Let one thread judge at a time."""
+    """Make a function run in only one thread at a time."""
 
     @wraps(function)
     def call(*positional: _Arguments.args, **named: _Arguments.kwargs) -> _Result:

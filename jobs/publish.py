@@ -1,4 +1,4 @@
-"""Publish: state in a topic, as CDCv2, what is sealed and what the topic lacks; then let its hold follow the topic."""
+"""Publish: state in a topic, as CDCv2, the sealed updates that it lacks; then move the topic's hold."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Asked:
 
     @classmethod
     def by_settings(cls, settings: PublishSettings) -> Asked:
-        """Return what a `publish` block asks for."""
+        """Return the request of a `publish` block."""
         return cls(
             settings.to,
             settings.source == "kafka",
@@ -169,7 +169,7 @@ def schema_text(catalog: Catalog, name: str, target: Target) -> str:
 
 
 def _schema_id(settings: Settings, catalog: Catalog, name: str, asked: Asked, target: Target) -> int:
-    """Return the id of the schema: the committed one, or that which the registry gives."""
+    """Return the id of the schema: the committed one, or the one that the registry assigns."""
     entry = catalog.find(name).entry
     found = published_topics.topic_of(entry, target.source, target.name)
     if found is not None and found.schema_id is not None:

@@ -1,4 +1,4 @@
-"""Seal: move each collection's upper as far as the stored updates prove what was announced."""
+"""Seal: move each collection's upper as far as the stored updates prove the announced counts."""
 
 from __future__ import annotations
 

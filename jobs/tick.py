@@ -61,8 +61,8 @@ def run_steps(
     """Run steps of every collection, `settings.parallel` collections at a time.
 
     A step that fails ends the steps of that collection, as later steps build on it. The exception is a problem with the
-    topic: what was read before is still sealed. `current` comes after all other steps of all collections, because the
-    tables of one timeline are brought to one time.
+    topic: messages read before it are still sealed. `current` comes after all other steps of all collections, because
+    the tables of one timeline are brought to one time.
 
     Args:
         spark: the session.

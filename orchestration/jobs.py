@@ -57,7 +57,7 @@ def build_jobs(
         environment.job(OBSERVE),
         selection=AssetSelection.assets(*topics),
         executor_def=executor,
-        description="Observes every topic once: how far it reaches, and how much is unread. It starts no JVM.",
+        description="Observes every topic once: how far it reaches, and how much is unread. It does not start a JVM.",
     )
     return Definitions(
         jobs=[

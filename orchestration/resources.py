@@ -83,7 +83,7 @@ class LakeResource(SparkResource):
         return self.settings.collection(name)
 
     def wanted_tables(self, rebuild: bool, is_published: Callable[[str], bool]) -> "Mapping[str, Wanted]":
-        """Return what the run publishes of each collection; the first call chooses the times for all of the run."""
+        """Return the table to publish for each collection; the first call chooses the times for the whole run."""
         if self._wanted is None:
             from jobs.current import wanted_tables
 

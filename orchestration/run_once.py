@@ -50,7 +50,7 @@ def run_job(
         settings_path: the `collections.yaml`.
         instance: records the run and its materializations.
         log_level: the lowest level that is printed; the instance keeps the whole log.
-        tags: tags of the run, such as those that say which schedule has requested it.
+        tags: tags of the run, such as those that name the schedule that requested it.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.

@@ -1,7 +1,7 @@
 """The sensor that observes all topics, and starts a tick when they have new messages, without waiting for the schedule.
 
-Its cursor remembers, for each collection, the ends for which a tick was requested, and from when messages have
-been waiting.
+Its cursor remembers, for each collection, the ends for which a tick was requested, and since when messages have been
+waiting.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _Look:
 
 
 def build_new_offsets_sensor(names: Names, environment: Environment, settings: Settings) -> SensorDefinition:
-    """Build the sensor that observes topics and requests ticks of collections with new messages. It starts no JVM.
+    """Build the sensor that observes topics and requests ticks of collections with new messages, without a JVM.
 
     Messages that a run left unread, because it failed or stopped at a gap, do not start another run: they wait for new
     messages or for the schedule, and the sensor says so. If the run was killed, they do start another.
@@ -137,7 +137,7 @@ def _look_at_all(settings: Settings) -> tuple[dict[str, _Look], list[str]]:
 
 
 def _choose(looks: dict[str, _Look], cursor: _Cursor, retries: bool) -> tuple[list[str], list[str]]:
-    """Return the collections to request a tick of, and what is said about other unread messages.
+    """Return the collections to request a tick of, and a sentence about each with other unread messages.
 
     Args:
         looks: the topics of each collection.

@@ -58,7 +58,7 @@ class Share:
         return zlib.crc32(name.encode()) % self.shares == self.number - 1
 
     def of(self, names: Names, collections: Sequence[CollectionSettings]) -> list[CollectionSettings]:
-        """Return those of all collections that belong to this share, in their order.
+        """Return the collections that belong to this share, in order.
 
         A collection stays in its share when others are added, unless they tie it to a collection whose name comes
         earlier in the alphabet.
@@ -89,5 +89,5 @@ def _first_of_each(names: Names, collections: Sequence[CollectionSettings]) -> d
 
 
 def _order(node: str) -> tuple[bool, str]:
-    """Return what orders names before topics and timelines, and the first name first."""
+    """Return a key that sorts names before topics and timelines, and names alphabetically."""
     return not node.startswith("name "), node

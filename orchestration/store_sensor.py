@@ -31,13 +31,13 @@ _INTERVAL_S = 900
 
 @dataclass(frozen=True)
 class _Finding:
-    """The problems of one collection that somebody should look at."""
+    """The problems of one collection that need attention."""
 
     key: AssetKey
     name: str
     sentences: list[str]
     kind: str
-    """`orphaned` or `held`: what the collection no longer is once the finding is gone."""
+    """`orphaned` or `held`: the state that the collection is in."""
 
     @property
     def observation(self) -> AssetObservation:
@@ -89,7 +89,7 @@ def build_store_sensor(names: Names, environment: Environment, settings: Setting
 
 
 def _look(names: Names, settings: Settings, share: Share) -> tuple[list[_Finding], list[str]]:
-    """Return what was found, and what could not be read."""
+    """Return the findings, and a sentence for each collection that could not be read."""
     from tidelake.catalog.catalog import Catalog
     from tidelake.read.holding import held_too_long
     from tidelake.read.orphaned import read_orphaned

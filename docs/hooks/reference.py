@@ -254,7 +254,7 @@ def help_of(parameter: click.Parameter) -> str:
 
 
 def metavar_of(argument: click.Parameter) -> str:
-    """Return how an argument is written in the usage line."""
+    """Return an argument as the usage line shows it."""
     return str(getattr(argument, "metavar", None) or (argument.name or "").upper())
 
 

@@ -1,8 +1,8 @@
 """The demo's six topics, and the `collections.yaml` that describes them.
 
-`prices` is the protocol's published example. `people` is what Debezium wrote about a real PostgreSQL table while
-sessions changed it; the connector forgot its offset and took a second snapshot. The other four are generated, one for
-each family, and mangled in many ways.
+`prices` is the protocol's published example. `people` has the events that Debezium wrote for a real PostgreSQL table
+while sessions changed it; the connector forgot its offset and took a second snapshot. The other four are generated, one
+for each family, and mangled in many ways.
 """
 
 from __future__ import annotations

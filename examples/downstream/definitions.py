@@ -34,7 +34,7 @@ def orders_by_customer(context: AssetExecutionContext) -> MaterializeResult[None
 
 
 def published_table(context: AssetExecutionContext, key: AssetKey) -> Path:
-    """Return where a lake has published a table, according to the asset's newest materialization."""
+    """Return the folder of a published table, according to the asset's newest materialization."""
     event = context.instance.get_latest_materialization_event(key)
     materialization = event.asset_materialization if event is not None else None
     if materialization is None:

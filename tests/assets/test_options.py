@@ -54,7 +54,7 @@ def test_a_run_does_what_its_options_say(spark: SparkSession, instance: DagsterI
     assert numbers(tick(lakes, instance), "announced_is_recounted")["times"] == 0
 
 
-def test_a_check_that_is_run_by_hand_merges_nothing(
+def test_a_check_that_is_run_by_hand_does_not_merge(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     lakes.send("prices", *HISTORY)
@@ -72,7 +72,7 @@ def test_a_check_that_is_run_by_hand_merges_nothing(
         assert materialized(result) == set()
 
 
-def test_the_log_of_a_run_tells_its_story(spark: SparkSession, instance: DagsterInstance, lakes: Lakes) -> None:
+def test_the_log_of_a_run_shows_each_step(spark: SparkSession, instance: DagsterInstance, lakes: Lakes) -> None:
     lakes.send("prices", *HISTORY)
     result = tick(lakes, instance, collections=["prices"], compact=True)
     ingest = log_of(instance, result, "lakes__prices.ingest")

@@ -1,4 +1,4 @@
-"""The events of jobs go to one logger while a step runs, and afterwards to where they went before."""
+"""Job events go to one logger while a step runs, and afterwards to their previous destination."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_scheduled_tick_ends_in_sealed_tables_metadata_and_passing_checks(
     assert metadata(shown, "visits", "current")["as_of"] == 5
 
 
-def test_a_gap_stops_the_reading_of_its_topic_and_nothing_else(
+def test_a_gap_stops_only_the_reading_of_its_topic(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     lakes.send("prices", *HISTORY)
@@ -153,7 +153,7 @@ def test_an_invalid_setting_stops_its_own_collection_alone(
     assert not any(event.is_step_up_for_retry for event in result.all_events)  # it would be as wrong again
 
 
-def test_errors_of_the_source_fail_only_checks_that_block_nothing(
+def test_source_errors_fail_only_checks_that_do_not_block(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     lakes.send("prices", *HISTORY, b"\xff\xff", updates(((5, 50), 7, 1), ((6, 60), 7, 1)), progress([6], [9], {7: 1}))

@@ -42,7 +42,7 @@ def test_only_one_round_is_kept_if_the_end_has_already_passed() -> None:
     assert len(samples.of["a"]) == 1
 
 
-def test_a_contestant_that_fails_is_named_and_the_others_continue() -> None:
+def test_a_contestant_that_fails_is_reported_and_the_others_continue() -> None:
     def fails(number: int) -> Measured:
         raise MemoryError
 

@@ -19,7 +19,7 @@ TOPIC = "snapshots.public.people"
 
 
 @pytest.mark.spark
-def test_the_demo_finds_everything_equal_and_shows_no_output_of_spark(tmp_path: Path) -> None:
+def test_the_demo_finds_everything_equal_and_shows_no_spark_output(tmp_path: Path) -> None:
     folders = ["--folder", str(tmp_path / "demo"), "--home", str(tmp_path / "home")]
     done = subprocess.run(
         [sys.executable, "-m", "examples.demo", "--updates", "1000", *folders],

@@ -114,7 +114,7 @@ def test_two_values_of_one_key_fail_the_rule_of_the_upsert_family() -> None:
     assert "sum_of_diffs_is_as_recorded" not in {rule.name for rule in rules_of(settings("upsert"))}
 
 
-def test_a_check_that_no_rule_defines_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_no_rule_defines_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     envelope = ENVELOPES["append_only"]
     monkeypatch.setitem(ENVELOPES, "append_only", replace(envelope, checks=(*envelope.checks, "tides_are_high")))
     with pytest.raises(LookupError, match="envelope 'append_only' name checks that no rule defines: tides_are_high"):

@@ -26,7 +26,7 @@ def lake_of(root: Path, spark: SparkSession, key: str | None = None, **more: Any
 
 
 def keep(lake: Lake, distance: int) -> None:
-    """From now on, keep history for only `distance` before upper."""
+    """Change the setting `keep` to a distance before upper."""
     changed = tuple(collection.model_copy(update={"keep": distance}) for collection in lake.settings.collections)
     lake.settings = lake.settings.model_copy(update={"collections": changed})
 

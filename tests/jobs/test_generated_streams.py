@@ -1,4 +1,4 @@
-"""Generated topics of every family, read by the real jobs with random merges, agree with the memory model."""
+"""Generated topics of every family, read by the real jobs with random merges, agree with the in-memory model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STREAMS_PER_SEED = 3
 
 
 def check_stream(root: Path, spark: SparkSession, form: str, seed: str, size: tuple[int, int]) -> None:
-    """Let a topic arrive in pieces, run the jobs and perhaps a merge after each, and compare every answer."""
+    """Send a topic in pieces, run the jobs and perhaps a merge after each, and compare every answer."""
     rng = Random(f"{form}/{seed}")
     tide = Tide(root, spark, form, rng, size)
     pieces = rng.randint(2, 3)

@@ -212,7 +212,7 @@ def test_expired_messages_and_a_recreated_topic_stop_ingest_until_they_are_accep
     assert [(row["topic"], row["offset"]) for row in quarantine_rows(lake.collection)] == [(f"{lake.name}#1", 3)]
 
 
-def test_a_topic_that_a_restore_shortened_stops_ingest_until_accepted_and_is_then_read_from_its_end(
+def test_a_topic_shortened_by_a_restore_stops_ingest_until_accepted_and_is_then_read_from_its_end(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
     lake = KafkaLake(tmp_path, spark, broker)

@@ -1,4 +1,4 @@
-"""A lingering run: what arrives is sealed while it polls, and unresolved errors are in its report."""
+"""A lingering run: messages that arrive are sealed while it polls, and unresolved errors are in its report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.spark
-def test_new_messages_are_sealed_while_the_run_stays(
+def test_new_messages_are_sealed_while_the_run_lingers(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.linger.MAINTAIN_S", 2.0)

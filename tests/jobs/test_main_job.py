@@ -66,7 +66,7 @@ def test_nothing_happens_for_an_empty_topic_or_in_a_second_run(lake: Lake) -> No
     assert lake.table.version == version
 
 
-def test_reads_below_since_and_at_upper_are_refused_and_the_time_is_named(lake: Lake) -> None:
+def test_reads_before_since_and_at_upper_are_refused_with_the_time(lake: Lake) -> None:
     lake.send(*PUBLISHED)
     lake.run()
     with pytest.raises(UpperError, match=r"time 10 is not before upper \[10\]"):
@@ -241,9 +241,7 @@ def test_a_job_heals_a_store_that_was_only_partly_created(lake: Lake) -> None:
     assert lake.run().upper == 10
 
 
-def test_an_error_of_the_engine_stops_its_collection_and_is_reported(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engine_error_stops_its_collection_and_is_reported(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     from jobs import seal as job
 
     def broken(*arguments: object) -> object:

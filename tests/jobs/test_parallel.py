@@ -49,7 +49,7 @@ def uppers(file: Path) -> dict[str, int | None]:
     return {name: getattr(status, "upper", None) for name, status in found.items()}
 
 
-def test_threads_do_what_one_after_the_other_does(file: Path, spark: SparkSession) -> None:
+def test_threads_give_the_same_result_as_one_after_the_other(file: Path, spark: SparkSession) -> None:
     threads: set[str] = set()
     on_reach(lambda _: threads.add(threading.current_thread().name))
     report = tick.run(spark, settings_of(file, parallel=3))
@@ -61,7 +61,7 @@ def test_threads_do_what_one_after_the_other_does(file: Path, spark: SparkSessio
     assert threads == {f"collection {name}" for name in NAMES}
 
 
-def test_a_collection_that_hangs_is_reported_and_keeps_no_other_waiting(
+def test_a_collection_that_hangs_is_reported_and_does_not_keep_others_waiting(
     file: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.parallel._GRACE_S", 0.5)

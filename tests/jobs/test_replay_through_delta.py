@@ -116,7 +116,7 @@ def lines_of(rng: random.Random, stream: Sequence[Any]) -> list[bytes]:
 
 
 def check_stream(pipeline: Pipeline, folder: Path, seed: int) -> None:
-    """Check that both engines print the same output, and that the contents are the sum of what was published."""
+    """Check that both engines print the same output, and that the contents are the sum of the published updates."""
     rng = random.Random(seed)
     lines = lines_of(rng, mangled_stream(rng, LIMIT, pairs=False, contradictory=seed % 2 == 1))
     expected = through_memory(lines)
@@ -182,7 +182,7 @@ def test_a_mangled_stream_gives_the_same_output_through_tables_and_in_memory(
 
 
 @pytest.mark.spark
-def test_a_file_of_product_times_is_named_and_refused_and_does_not_stop_the_others(
+def test_a_file_of_product_times_is_refused_and_does_not_stop_the_others(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelake.spark.session.start_session", lambda *_, **__: spark)

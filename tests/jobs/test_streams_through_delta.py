@@ -1,4 +1,4 @@
-"""Mangled streams give the same contents through the real jobs as in memory, in spite of compactions and stops."""
+"""Mangled streams give the same contents through the real jobs as in memory, despite compactions and stops."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def bytes_of(message: Any) -> bytes:
 
 
 def expected(stream: list[Any]) -> tuple[set[int], dict[int, dict[Any, int]], set[tuple[str, int]]]:
-    """The memory reader's frontier, its contents at each time, and the contradictions that remain."""
+    """The in-memory reader's frontier, its contents at each time, and the contradictions that remain."""
     reader = new_reader()
     published: list[Any] = []
     for message in stream:
@@ -49,7 +49,7 @@ def expected(stream: list[Any]) -> tuple[set[int], dict[int, dict[Any, int]], se
 
 
 def check(lake: Lake, stream: list[Any], since: int = 0) -> None:
-    """The table says what the memory reader says, at every time that can be read."""
+    """Check that the table agrees with the in-memory reader, at every time that can be read."""
     frontier, contents, _ = expected(stream)
     table = lake.table
     assert bool(table.value(CLOSED)) == (not frontier)
@@ -60,7 +60,7 @@ def check(lake: Lake, stream: list[Any], since: int = 0) -> None:
 
 
 @pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in range(12) if seed != 2)])
-def test_a_mangled_stream_ends_up_equal_to_the_memory_reader(tmp_path: Path, spark: SparkSession, seed: int) -> None:
+def test_a_mangled_stream_ends_up_equal_to_the_in_memory_reader(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)
     stream = mangled_stream(rng, LIMIT, pairs=False, contradictory=seed % 3 == 2)
     lake = Lake(tmp_path, spark)
@@ -154,7 +154,7 @@ def test_a_stop_between_the_catalog_and_the_tables_is_healed(tmp_path: Path, spa
     assert len(lake.catalog.entries()) == 1
 
 
-def test_retention_moves_since_and_changes_no_answer_at_or_after_since(tmp_path: Path, spark: SparkSession) -> None:
+def test_retention_moves_since_without_changing_answers_at_or_after_it(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, keep=3)
     stream = mangled_stream(random.Random(7), LIMIT, pairs=False, contradictory=False)
     stream.append(("progress", (0,), (LIMIT,), _counts_of(stream)))

@@ -1,4 +1,4 @@
-"""A host with a wrong clock sweeps while a job runs: nothing that was committed is lost, and no row is wrong."""
+"""A host with a wrong clock sweeps while a job runs: no committed row is lost, and no row is wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
 @contextmanager
 def swept_at(place: str, lake: Lake) -> Iterator[None]:
-    """Let a host whose clock is ahead sweep the collection when a failpoint is first reached."""
+    """Sweep the collection as a host whose clock is ahead, when a failpoint is first reached."""
     removed, tables = 0, [path for path in lake.collection.tables if is_table(path)]
 
     def sweep_there(reached: str) -> None:
@@ -37,7 +37,7 @@ def swept_at(place: str, lake: Lake) -> Iterator[None]:
     assert removed, f"nothing was swept at {place}"
 
 
-def test_a_sweep_by_a_host_whose_clock_is_ahead_loses_nothing_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_sweep_by_a_host_whose_clock_is_ahead_does_not_damage_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((1, 10, 1)), progress([0], [11], {10: 1}))
     lake.run()
@@ -55,7 +55,7 @@ def test_a_sweep_by_a_host_whose_clock_is_ahead_loses_nothing_of_a_stream(spark:
     assert not lake.validate(full=True).mismatches
 
 
-def test_a_sweep_by_a_host_whose_clock_is_ahead_loses_nothing_of_a_reclocked_topic(
+def test_a_sweep_by_a_host_whose_clock_is_ahead_does_not_damage_a_reclocked_topic(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = RawLake(tmp_path, spark)

@@ -62,7 +62,7 @@ def test_runs_of_other_hosts_and_runs_with_no_recorded_process_are_left_alone(
     assert fail_dead_runs(instance) == []
 
 
-def test_a_schedule_starts_nothing_while_its_last_run_is_unfinished(
+def test_a_schedule_does_not_start_a_run_while_its_last_run_is_unfinished(
     instance: DagsterInstance, run: DagsterRun, lakes: Lakes
 ) -> None:
     repository = build_location(Environment(config_file=lakes.config)).get_repository_def()

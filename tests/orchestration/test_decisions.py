@@ -1,4 +1,4 @@
-"""Errors in a source fail checks but stop nothing; decisions heal them, and every report shows the decisions."""
+"""Source errors fail checks but do not stop runs; decisions settle them, and every report shows the decisions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_metadata(result: ExecuteInProcessResult, check: str) -> dict[str, Any]
     return {name: value.value for name, value in evaluation.metadata.items()} | {"description": evaluation.description}
 
 
-def test_a_contradiction_fails_its_check_but_stops_nothing_and_is_sealed_by_decision(
+def test_a_contradiction_fails_its_check_but_does_not_stop_the_run_and_is_sealed_by_decision(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     lakes.send("prices", *HISTORY)

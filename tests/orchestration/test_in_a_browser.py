@@ -1,4 +1,4 @@
-"""Dagster's UI and the report in a browser, after scheduled runs: nothing is broken, and no other server is asked."""
+"""Dagster's UI and the report in a browser, after scheduled runs: nothing is broken; no other server is contacted."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_check_shows_its_result_and_its_reason(
 
 
 @THEMES
-def test_no_page_of_the_report_is_broken_or_asks_for_anything(page: Browser, shop: Shop, theme: str) -> None:
+def test_no_page_of_the_report_is_broken_or_makes_requests(page: Browser, shop: Shop, theme: str) -> None:
     page.prefer(theme)
     own = {shop.docs / "index.html", *(shop.docs / "collections").glob("*.html")}
     pages = sorted(shop.docs.rglob("*.html"))
@@ -128,7 +128,7 @@ def test_no_page_of_the_report_is_broken_or_asks_for_anything(page: Browser, sho
     page.wait_for("location.href.startsWith('chrome-error:')")
 
 
-def test_the_report_says_first_what_somebody_has_to_decide(page: Browser, shop: Shop) -> None:
+def test_the_report_begins_with_the_decision_that_is_needed(page: Browser, shop: Shop) -> None:
     page.open((shop.docs / "index.html").as_uri())
     page.wait_for_text("1 collection needs attention now; 1 collection is in order.")
     page.click("orders")

@@ -38,7 +38,7 @@ def load(**environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_location_loads_with_an_empty_environment_and_starts_nothing() -> None:
+def test_the_location_loads_with_an_empty_environment_and_without_heavy_imports() -> None:
     loaded = load()
     assert loaded.returncode == 0, loaded.stderr
     printed = json.loads(loaded.stdout)
@@ -46,7 +46,7 @@ def test_the_location_loads_with_an_empty_environment_and_starts_nothing() -> No
     assert printed["keys"]
 
 
-def test_a_location_with_collections_starts_nothing(lakes: Lakes) -> None:
+def test_a_location_with_collections_loads_without_heavy_imports(lakes: Lakes) -> None:
     loaded = load(TIDELAKE_CONFIG=str(lakes.config))
     assert loaded.returncode == 0, loaded.stderr
     printed = json.loads(loaded.stdout)

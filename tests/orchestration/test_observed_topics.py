@@ -76,9 +76,7 @@ def test_topics_are_observed_while_a_run_is_unfinished(instance: DagsterInstance
     assert len(observed(result)) == 2
 
 
-def test_messages_that_a_run_left_unread_are_not_reported_as_nothing_new(
-    instance: DagsterInstance, lakes: Lakes
-) -> None:
+def test_messages_left_unread_by_a_run_are_still_reported(instance: DagsterInstance, lakes: Lakes) -> None:
     lakes.send("prices", b"1", b"2")
     first = evaluated(lakes, instance)
     assert [request.asset_selection for request in first.run_requests or []] == [[NAMES.collection("prices")]]

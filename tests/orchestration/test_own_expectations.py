@@ -25,7 +25,7 @@ def shown(result: ExecuteInProcessResult) -> dict[str, Any]:
     return {name: value.value for name, value in check.metadata.items()} | {"description": check.description}
 
 
-def test_a_blocking_expectation_stops_what_is_downstream_until_a_full_validation_agrees(
+def test_a_blocking_expectation_stops_downstream_assets_until_a_full_validation_agrees(
     tmp_path: Path, spark: SparkSession, instance: DagsterInstance
 ) -> None:
     lakes = Lakes(tmp_path / "lakes", {"prices": "plain"}, expectations=OWN)

@@ -1,4 +1,4 @@
-"""`make ui`: a port that is not free is named before Dagster starts."""
+"""`make ui`: a port that is not free is reported before Dagster starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check(port: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
 
 
-def test_a_busy_port_is_named_with_another_to_choose() -> None:
+def test_a_busy_port_is_reported_with_a_suggestion() -> None:
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
         busy.listen()

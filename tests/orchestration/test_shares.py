@@ -50,7 +50,7 @@ def test_a_share_has_jobs_schedules_and_sensors_of_its_own(many: Lakes) -> None:
     assert set(located(many, "1/1").get_repository_def().job_names) >= {TICK, CURRENT, NIGHTLY, OBSERVE}
 
 
-def test_a_new_collection_moves_no_other(many: Lakes) -> None:
+def test_a_new_collection_does_not_move_others(many: Lakes) -> None:
     before = {share: names_in(located(many, share)) for share in ("1/2", "2/2")}
     many.document["collections"]["a_new_one"] = many.document["collections"]["c0"] | {"topic": "a_new_one"}
     many.write(many.document)
@@ -82,6 +82,6 @@ def test_an_empty_share_loads(many: Lakes) -> None:
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "2", "2/", "a/b", "-1/3", "1/0", "2/3/4", f"1/{SHARES_MAX + 1}"])
-def test_what_is_not_a_share_is_refused(text: str) -> None:
+def test_an_invalid_share_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="TIDELAKE_SHARE is"):
         read_environment({"TIDELAKE_SHARE": text})

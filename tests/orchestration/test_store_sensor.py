@@ -1,4 +1,4 @@
-"""The sensor that watches the store: what it shows, and that it shows nothing twice. These tests start no JVM."""
+"""The sensor that watches the store shows each finding once. These tests do not start a JVM."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_hold_that_is_too_old_is_observed_without_a_tick(
     assert shown(evaluated(config, instance)) == {"prices": "held"}
 
 
-def test_a_store_that_cannot_be_read_settles_nothing(config: Path, instance: DagsterInstance) -> None:
+def test_an_unreadable_store_does_not_settle_observations(config: Path, instance: DagsterInstance) -> None:
     document = yaml.safe_load(config.read_text(encoding="utf-8"))
     del document["collections"]["visits"]
     config.write_text(yaml.safe_dump(document), encoding="utf-8")
