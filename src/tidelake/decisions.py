@@ -1,7 +1,7 @@
 """The rules of `resolve`: which decisions a collection accepts now, and what is stored for each.
 
 A decision is accepted only if it can have an effect: its time waits, its gap stops ingest, its message is in the
-quarantine. What is sealed never changes, so a decision about a sealed time may only repeat what was published there.
+quarantine. Sealed times never change, so a decision about a sealed time may only repeat what was published there.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def check_withdrawal(collection: Collection, subject: int | Offsets) -> None:
     else:
         if is_sealed(collection, subject):
             raise DecisionRefused(
-                f"time {subject} of '{collection.name}' is already sealed", "what is sealed is never changed"
+                f"time {subject} of '{collection.name}' is already sealed", "sealed times never change"
             )
         about, hint = f"time {subject}", ""
         known = sorted({time for time in map(time_of, decisions) if time is not None})
@@ -190,14 +190,14 @@ def _check_settles(collection: Collection, time: int, count: int | None, discard
     if not any(settles(collection, fact, time, count, discard) for fact in LateNotes(collection).at(time)):
         raise DecisionRefused(
             f"time {time} of '{collection.name}' is already sealed, and this would settle no late contradiction",
-            "what is sealed is never changed; "
+            "sealed times never change; "
             f"a statement that `tidelake late {collection.name}` shows can be discarded, "
             "and a count that it shows can be settled with the published count",
         )
 
 
 def _check_count_helps(collection: Collection, time: int) -> None:
-    """Refuse a count if an update has two diffs, or a key or an event two values: a count does not choose one."""
+    """Refuse a count if an update has two diffs, or a key or an event has two values: a count chooses neither."""
     if any(discard.time == time for discard in discards_in(collection.entry.decisions)):
         return
     noted = [note["detail"] for note in read_proof_log(collection).blocked if note["time"] == time]

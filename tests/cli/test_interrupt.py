@@ -17,7 +17,7 @@ from tests.lakes.lake import Lake, progress, updates
 from tests.sweeps import swept
 
 ENDS_WITHIN_S = 2.0
-LINE = "interrupted: what was committed stays, and the next run continues from there\n"
+LINE = "interrupted: committed work is kept, and the next run resumes from there\n"
 _START = """
 import sys, time
 from tidelake.spark.interrupt import interruptible

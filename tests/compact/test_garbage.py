@@ -94,9 +94,9 @@ def test_dead_runs_are_deleted_a_day_after_they_were_noted(catalog: Catalog) -> 
     run = dead_run(table)
     before = state_of(catalog.store.root)
     new = one(gc(catalog, dry_run=True), "dead_runs")
-    assert "the next `tidelake gc` or compaction notes that" in new.why and not new.goes and new.bytes
+    assert "noted by the next `tidelake gc` or compaction" in new.why and not new.goes and new.bytes
     assert state_of(catalog.store.root) == before
-    assert "this is noted now" in one(gc(catalog), "dead_runs").why
+    assert "noted now" in one(gc(catalog), "dead_runs").why
     noted = one(gc(catalog), "dead_runs")
     assert "1 run is in no version; readers of an earlier version have until 20" in noted.why and not noted.goes
     assert one(gc(catalog, dry_run=True, retention_s=-60.0), "dead_runs").goes
@@ -151,7 +151,7 @@ def test_a_dropped_collection_is_deleted_a_day_after_its_last_hold(catalog: Cata
     assert item.why.startswith("dropped at 20") and item.why.endswith(f"held by 'report' ({held.id})") and item.bytes
     release(catalog.store, "prices", held.token)
     dry = one(gc(catalog, dry_run=True), "dropped")
-    assert dry.why.endswith("nobody holds it, which the next `tidelake gc` notes; its retention begins then")
+    assert dry.why.endswith("nobody holds it; its retention begins when the next `tidelake gc` notes this")
     assert "nobody holds it, and readers have until 20" in one(gc(catalog), "dropped").why
     age_hold_by(collection.paths, 2 * DAY_S)
     before = state_of(catalog.store.root)

@@ -69,7 +69,7 @@ def test_a_lost_merge_is_named_with_its_times_and_every_read_fails(compacted: La
     (damage,) = door(lake).verify().damages
     assert (damage.file, damage.is_restorable) == (lost.path, False)
     assert damage.lost == "24 rows at time 3: every read needs them"
-    assert "a merge wrote it, so no offsets of the topic are known that would give it again" in damage.remedy
+    assert "a merge wrote it, so it is not known which offsets of the topic would recreate it" in damage.remedy
     assert "from a copy of the store" in damage.remedy
     restored, left = door(lake).repair_files(lake.spark)
     assert (restored, left) == ([], [damage])

@@ -185,7 +185,7 @@ def test_messages_that_have_changed_give_no_file(healthy: Lake, tmp_path: Path) 
     with lines.open("a", encoding="utf-8") as file:
         file.writelines(kept[2:])
     oldest = min(ingested(lake), key=lambda file: file.reach)
-    assert "the result is not what was committed" in why_not(lake, oldest)
+    assert "the result differs from the committed file" in why_not(lake, oldest)
 
 
 def test_a_merged_file_comes_from_a_copy_alone(healthy: Lake, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_blocking_expectation_stops_downstream_assets_until_a_full_validation_
     assert compacted(nightly) == set()
     page = lakes.root / "docs" / "collections" / "prices.html"
     assert shown(nightly)["report"] == page.resolve().as_uri()
-    assert "failed, blocks what is downstream" in page.read_text(encoding="utf-8")
+    assert "failed, blocks downstream assets" in page.read_text(encoding="utf-8")
 
     lakes.send("prices", updates(((4, 41), 7, -1)), progress([7], [8], {7: 1}))
     tick = run_tick_job(lakes.config, instance)

@@ -280,7 +280,7 @@ def test_a_row_that_leaves_without_a_record_is_damage(tmp_path: Path, spark: Spa
     table.commit({}, write_run(table.path, run, pa.Table.from_pylist(rows, schema=schema)))
     report = lake.validate(full=True)
     assert report.damaged
-    assert "time 4: 3 rows have left the contents, but recorded retention says 2" in report.mismatches
+    assert "time 4: 3 rows were removed from the contents, but retention recorded 2" in report.mismatches
 
 
 def test_a_late_copy_of_a_statement_whose_row_has_left_is_still_a_copy(tmp_path: Path, spark: SparkSession) -> None:

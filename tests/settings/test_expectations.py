@@ -88,7 +88,7 @@ def test_names_are_made_from_columns_and_types_and_arguments_are_kept(tmp_path: 
         (
             "- {type: expect_column_values_to_be_unique, column: id, severity: warning, blocking: true}",
             7,
-            "expectations.0.blocking: is true, but a warning stops nothing",
+            "expectations.0.blocking: is true, but a warning never blocks",
             "leave out",
         ),
         (

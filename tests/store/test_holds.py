@@ -141,7 +141,7 @@ def test_handles_have_the_newest_format_from_the_first_hold_on(tmp_path: Path, m
         pass
     assert OpenTable(handles).format == HANDLES_VERSION > CATALOG_VERSION
     monkeypatch.setattr(commit, "NEWEST_VERSION", CATALOG_VERSION)  # what the earlier version knew
-    with pytest.raises(NewerFormat, match=r"has format 5, .* knows formats up to 4"):
+    with pytest.raises(NewerFormat, match=r"has format 5, .* supports formats up to 4"):
         read_handles(lake.stored.paths)
 
 

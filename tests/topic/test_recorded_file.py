@@ -67,7 +67,7 @@ def check_refused(folder: Path, problem: str) -> None:
         with pytest.raises(MalformedTopic, match=problem) as caught:
             ask()
         where = "(partition 0, offsets 0 to 10)"
-        text = f"{folder / NAME} has the metadata of a recording, but is not what was recorded {where}"
+        text = f"{folder / NAME} has the metadata of a recording, but differs from what was recorded {where}"
         assert text in str(caught.value)
         assert "hint: restore the file that was recorded, or record the topic again" in str(caught.value)
 

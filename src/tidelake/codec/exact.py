@@ -226,7 +226,7 @@ class _Body:
     def _take(self, size: int) -> bytes:
         content = self._value[self.at : self.at + size]
         if len(content) < size:
-            raise CodecError("undecodable", f"the bytes end too early: {size} are needed from byte {self.at} on")
+            raise CodecError("undecodable", f"the bytes end too early: {size} are needed, starting at byte {self.at}")
         self.at += size
         return content
 

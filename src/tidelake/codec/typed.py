@@ -181,7 +181,7 @@ def _scalar(kind: dict[str, Any], value: Any, column: str) -> Any:
             return value
         case Family.TEXT if isinstance(value, str):
             if any(0xD800 <= ord(character) <= 0xDFFF for character in value):
-                _refuse(column, "is not valid text: it contains half of a surrogate pair")
+                _refuse(column, "is not valid text: it contains a lone surrogate")
             return value
     _refuse(column, f"is {show(value)}, not of type {scalar.base}")
 

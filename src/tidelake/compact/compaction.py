@@ -86,11 +86,11 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int | timed
 
     Leases that nobody has renewed end in the same commit; see `store.holds`.
 
-    Minted times are milliseconds since 1970. For these, a distance is before upper or before now, whichever is earlier,
-    so that recent history is not forgotten if upper is in the future.
+    Minted times are milliseconds since 1970. For these, a distance counts back from upper or from now, whichever is
+    earlier, so that recent history is not forgotten if upper is in the future.
 
     A duration counts back from the earlier of two clocks, the store's and this machine's. Whatever could be read at the
-    moment that it leads back to stays readable; see `sealed_at`.
+    resulting moment stays readable; see `sealed_at`.
 
     Args:
         catalog: the catalog.
@@ -109,7 +109,7 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int | timed
     target = _target(collection, upper, keep, min(int(clock.time() * 1000), store_ms))
 
     def follow(entry: Entry) -> Entry:
-        if entry.epoch != collection.entry.epoch:  # or else the caller would get an entry with the new epoch
+        if entry.epoch != collection.entry.epoch:  # otherwise, the caller would get an entry with the new epoch
             raise Fenced(str(collection.paths.handles), collection.entry.epoch, entry.epoch)
         entry = observe(entry, beats, store_ms, clock_slack_ms(collection.paths.root))
         capabilities = []
@@ -154,7 +154,7 @@ def merge_runs(spark: SparkSession, collection: Collection, full: bool, rows_max
     Args:
         spark: the session.
         collection: the collection.
-        full: whether to merge everything that is sealed into one run.
+        full: whether to merge all sealed rows into one run.
         rows_max: maximum number of rows that merges may read; ignored if `full`.
     """
     report = CompactReport()
@@ -333,7 +333,7 @@ def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
 
 
 def _falls_behind(table: OpenTable, run: Run, since: tuple[int, ...]) -> bool:
-    """Whether merging a table's only run again may combine more rows: since has moved past more than idle ticks."""
+    """Return whether merging a table's only run again may combine more rows: since has passed more than idle ticks."""
     merged = table.value(SINCE) or 0
     is_only_idle = idle_lower(table) is not None and all(
         file.time_max is not None and file.time_max <= merged for file in run.files

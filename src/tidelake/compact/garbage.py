@@ -91,7 +91,7 @@ def collect_garbage(
     Args:
         store: the store.
         named: the names of the collections in the settings.
-        dry_run: whether to delete and note nothing; only the store's clock is read, with a short-lived file.
+        dry_run: whether to only look: nothing is deleted or noted; the store's clock is read with a short-lived file.
         retention_s: how long readers may use files that are no longer in any version.
 
     Returns:
@@ -127,7 +127,7 @@ class _Collector:
 
     def collect(self) -> None:
         """Look at every collection, then at every name."""
-        # Names are bound before their collections have folders, so a folder that is listed here has a name already.
+        # Names are bound before their collections have folders, so a folder that is listed here already has a name.
         folders = [name for name in sorted(blobs.list_names(self.store.collections)) if COLLECTION_ID.fullmatch(name)]
         logs = list(self._name_logs())
         self.bound = {(log.binding.name, log.binding.id) for log in logs if log.binding is not None}
@@ -199,8 +199,10 @@ class _Collector:
                 self._add("dead_runs", name, place, why, sum(run.bytes for run in noted))
             new = [run for run in runs if run.noted_s is None]
             if new:
-                when = "the next `tidelake gc` or compaction notes that" if self.dry_run else "this is noted now"
-                why = f"{_counted(new)} in no version: {when}, and a later one deletes what was noted long enough ago"
+                when = "noted now, and deleted by a later `tidelake gc` or compaction"
+                if self.dry_run:
+                    when = "noted by the next `tidelake gc` or compaction, and deleted by a later one"
+                why = f"{_counted(new)} in no version: {when}"
                 self._add("dead_runs", name, place, why, sum(run.bytes for run in new))
             if not self.dry_run:
                 sweep(table, self.retention_s, pinned_seq)
@@ -240,7 +242,7 @@ class _Collector:
             return False, f"{when}; held by {', '.join(holders)}"
         at_ms = goes_at_ms(entry, self.retention_s)
         if at_ms is None:
-            return False, f"{when}; nobody holds it, which the next `tidelake gc` notes; its retention begins then"
+            return False, f"{when}; nobody holds it; its retention begins when the next `tidelake gc` notes this"
         if blobs.now_s(self.store.root) * 1000 < at_ms + (0 if self.store.root.is_local else 1000):
             return False, f"{when}; nobody holds it, and readers have until {iso_to_the_second(at_ms)}"
         return True, f"{when}; nobody has held it since {iso_to_the_second(entry.dropped.unheld_at_ms or 0)}"

@@ -19,7 +19,7 @@ def note_compaction(collection: Collection, before: tuple[int, ...], report: Com
 
     Args:
         collection: the collection, with the entry that has the new `since`.
-        before: the former `since`.
+        before: the previous `since`.
         report: what the compaction did.
 
     Cost: a commit to `proofs/`, which scheduled ticks do not pay: their compactions are not full.

@@ -17,7 +17,7 @@ from tidelake.spark.conditions import any_of
 
 
 def json_form(kind: Any, column: str) -> JsonForm:
-    """Return how a resolved Avro type, without null, is read.
+    """Return the form of a resolved Avro type without null.
 
     Raises:
         SchemaRefused: the type cannot be represented in JSON.
@@ -32,7 +32,7 @@ def json_form(kind: Any, column: str) -> JsonForm:
 
 
 def record_form(kind: Any, column: str = "") -> JsonForm:
-    """Return how a record is read; unknown names are ignored."""
+    """Return the form of a record; unknown names are ignored."""
     fields = [
         _Field(field["name"], field["type"], f"{column}.{field['name']}" if column else field["name"])
         for field in kind["fields"]

@@ -51,6 +51,6 @@ def real_of(text: Column, kind: str) -> Column:
 def timestamp_of(text: Column) -> Column:
     """Return a timestamp from date, time of day and zone, as in `2026-01-31T12:00:00Z`; null if one of them is missing.
 
-    A mere cast would use today's date if the date is missing, and would drop fractions of a microsecond.
+    A plain cast would use today's date if the date is missing, and would drop fractions of a microsecond.
     """
     return F.when(text.rlike(_TIMESTAMP), text.try_cast("timestamp"))

@@ -33,7 +33,7 @@ class AvroForm:
     """How Spark decodes one type from Avro, and the checks and conversions afterwards.
 
     Args:
-        properties: what is added to the base type in the schema that Spark decodes with.
+        properties: added to the base type in the schema that Spark decodes with.
         project: converts the decoded value to the stored one; None if they are the same.
         not_text: whether a string is invalid UTF-8, which Spark would accept; None if the type is not a string.
         too_large: whether a decimal has too many digits; None if Spark's decoder checks this.

@@ -13,7 +13,7 @@ from tidelake.store.entry import Entry
 
 
 class Upsert(Envelope):
-    """A diff of +1 sets the key's value from its time on; a diff of −1 deletes the key."""
+    """A diff of +1 sets the key's value from its time onwards; a diff of −1 deletes the key."""
 
     terms = ENVELOPES["upsert"]
 

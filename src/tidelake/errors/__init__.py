@@ -4,10 +4,10 @@
 |---|---|---|
 | `ProtocolError` | what a source states contradicts itself | the writer of the stream |
 | `CodecError` | bytes cannot be decoded | nobody: they are quarantined |
-| `SourceError` | a topic or a registry is unreachable or broken | its operator; what was read stays valid |
+| `SourceError` | a topic or a registry is unreachable or broken | its operator; data already read stays valid |
 | `InvalidUsage` | the caller broke a rule; nothing was changed | the caller |
 | `CapabilityError` | a right is unknown or gone | its holder |
-| `CommitError` | a commit did not happen, or perhaps did | the writer: retry, stop, or read back |
+| `CommitError` | a commit failed, or its outcome is unknown | the writer: retry, stop, or read back |
 | `DamagedTable` | a table breaks its own invariants | a person, now |
 | `StoreUnreadable` | a file of the store cannot be read | the operator of the store |
 | `ClockAhead` | the clock of this machine is ahead; nothing was written | the operator of the machine |

@@ -31,8 +31,8 @@ def hint_for_name(name: str, names: Iterable[str], reference: str = "") -> str:
     """Return the hint about an unknown name: the nearest name, and all names if there are few.
 
     Args:
-        name: what somebody wrote.
-        names: what is known.
+        name: the unknown name.
+        names: the known names.
         reference: says where all names are described, as a sentence without the final period.
 
     >>> hint_for_name("ordres", ["orders", "visits"]), hint_for_name("x", ["a", "b"])

@@ -1,4 +1,4 @@
-"""Commits that did not happen, or perhaps did."""
+"""Commits that failed, or whose outcome is unknown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RunSwept(Conflict):
 
 
 class Fenced(CommitError):
-    """Another writer took over: this writer can commit nothing more."""
+    """Another writer took over: this writer can no longer commit."""
 
     table: str
     expected_epoch: int

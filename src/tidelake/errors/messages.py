@@ -50,7 +50,7 @@ class MalformedMessage(ProtocolError):
 
 
 class Contradiction(ProtocolError):
-    """Two facts about one time cannot both be true; the time is not sealed until there is a decision."""
+    """Two facts about one time cannot both be true; the time is not sealed until an operator decides."""
 
     kind: ClassVar[str] = "contradiction"
     time: Time
@@ -102,7 +102,7 @@ class EnvelopeBreach(Contradiction):
 
 
 class CodecError(TidelakeError):
-    """Bytes that are not a message: they are quarantined and stop nothing."""
+    """Bytes that are not a message: they are quarantined, and ingest continues."""
 
     reason: str
     """A slug to group by: `undecodable`, `wrong_magic_byte`, `unknown_schema_id`, `bytes_left_over`."""

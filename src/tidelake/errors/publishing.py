@@ -1,4 +1,4 @@
-"""A collection cannot be published to a topic, or the topic is not what was published."""
+"""A collection cannot be published to a topic, or the topic does not match what was published."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelake.errors.topics import SourceError
 
 
 class PublishedTopicError(SourceError):
-    """A topic that a collection is published to is not what was published; nothing more is written to it."""
+    """A topic does not match the collection that is published to it; nothing more is written to it."""
 
     collection: str
     topic: str
@@ -41,13 +41,13 @@ class PublishedTopicCut(PublishedTopicError):
         "{partition}, which were not read back yet"
     )
     hint = (
-        "raise the retention of the topic, then publish to a new one; or state what was in them once more, for readers "
-        "who have everything before it: `tidelake publish {collection} --to {topic} --accept-cut`"
+        "raise the retention of the topic, then publish to a new one; or state the lost updates again, for "
+        "readers who have everything before them: `tidelake publish {collection} --to {topic} --accept-cut`"
     )
 
 
 class PublishedTopicRecreated(PublishedTopicError):
-    """The topic is not the one that was published to, or it was truncated: it lacks what was published before."""
+    """The topic is not the one that was published to, or it was truncated: it lacks earlier messages."""
 
     problem: str
     fact = "'{topic}', to which '{collection}' is published, {problem}"
@@ -61,7 +61,7 @@ class PublishedTopicNotEmpty(PublishedTopicError):
     """The first publication needs an empty topic: a new reader believes everything that a topic states."""
 
     messages: int
-    fact = "'{topic}' has {messages} messages already, but '{collection}' was never published to it"
+    fact = "'{topic}' already has {messages} messages, but '{collection}' was never published to it"
     hint = "publish to a new topic"
 
 

@@ -42,7 +42,7 @@ class StepFailed(TidelakeError):
     """The engine's own error."""
     detail: str
     fact = "{step} of '{collection}' failed: {kind}: {detail}"
-    hint = "nothing was committed by the step that failed; the full error is in the log"
+    hint = "the failed step committed nothing; the full error is in the log"
 
 
 class TookTooLong(StepFailed):
@@ -50,7 +50,7 @@ class TookTooLong(StepFailed):
 
     fact = "{step} of '{collection}' was cancelled: the collection was not done after {detail}"
     hint = (
-        "what was committed stays, and the next run continues from there; if the work is only long, raise "
+        "committed work is kept, and the next run resumes from there; if the work just takes long, raise "
         "`collection_limit_s`"
     )
 

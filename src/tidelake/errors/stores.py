@@ -11,7 +11,9 @@ class NewerFormat(InvalidUsage):
     table: str
     format: int
     known: int
-    fact = "{table} has format {format}, which a later version of Tidelake wrote; this one knows formats up to {known}"
+    fact = (
+        "{table} has format {format}, which a later version of Tidelake wrote; this one supports formats up to {known}"
+    )
     hint = "use that version, or a later one; nothing was read or written"
 
 
@@ -73,7 +75,7 @@ class NotRewritable(DamagedTable):
 
 
 class DamagedLog(DamagedTable):
-    """A table's log is not what was acknowledged; a copy of each acknowledged entry may restore it."""
+    """A table's log differs from the acknowledged entries; their copies may restore it."""
 
     hint = (
         "run nothing that writes to it; `tidelake repair COLLECTION` shows what can be restored from acknowledged "
@@ -125,7 +127,7 @@ class StoreAccessDenied(StoreUnreadable):
 
 
 class WrongRegion(StoreUnreadable):
-    """A bucket is in a different region than requests are sent to."""
+    """A bucket is in a different region than the one that requests are sent to."""
 
     store: str
     fact = "the bucket of {store} is in a different region: {detail}"

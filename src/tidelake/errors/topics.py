@@ -8,7 +8,7 @@ from tidelake.errors.base import InvalidUsage, TidelakeError
 
 
 class SourceError(TidelakeError):
-    """A source of a collection cannot be read any further; nothing was skipped, and what was read stays valid."""
+    """A source of a collection cannot be read any further; nothing was skipped, and data already read stays valid."""
 
 
 class TopicGap(SourceError):
@@ -23,7 +23,7 @@ class TopicGap(SourceError):
     fact = "topic '{topic}', partition {partition}: offsets {from_offset} to {to_offset} are missing: {why}"
     hint = (
         "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets "
-        "{topic}:{partition}:{from_offset}-{to_offset} --reason …`; what was in it is then lost"
+        "{topic}:{partition}:{from_offset}-{to_offset} --reason …`; its messages are then lost"
     )
 
 
@@ -36,7 +36,7 @@ class TopicChanged(TopicGap):
     )
     hint = (
         "correct the topic or its name, or continue with the topic as it is: `tidelake resolve topic NAME --topic "
-        "{name} --reason …`; what was not read before is then lost"
+        "{name} --reason …`; messages that were not read before are then lost"
     )
 
     @property
@@ -46,7 +46,7 @@ class TopicChanged(TopicGap):
 
 
 class EventBlocked(TopicGap):
-    """An event cannot be assigned to a transaction; its partition is read to the event, and nothing was skipped."""
+    """An event cannot be assigned to a transaction; its partition is read up to the event, and nothing was skipped."""
 
     fact = "topic '{topic}', partition {partition}: the event at offset {from_offset} {why}"
     hint = (
@@ -77,11 +77,11 @@ class SnapshotRepeated(TopicGap):
     rows: int
     fact = (
         "topic '{topic}': the connector took another snapshot, at {lsn}, of a table without a key: its {rows} rows do "
-        "not tell which of the rows that were read before are gone"
+        "not tell which of the rows read earlier are gone"
     )
     hint = (
-        "read the topic into a new collection from the snapshot on; or continue without the snapshot, if no change was "
-        "lost before it: `tidelake resolve count NAME --time {lsn} --count 0 --reason …`"
+        "read the topic into a new collection, starting with the snapshot; or continue without the snapshot, if no "
+        "change was lost before it: `tidelake resolve count NAME --time {lsn} --count 0 --reason …`"
     )
 
 
@@ -180,7 +180,7 @@ class TopicUnreachable(SourceError):
 
 
 class TopicUnwritable(SourceError):
-    """The brokers of a topic did not accept a record; what they accepted before stays."""
+    """The brokers of a topic did not accept a record; records accepted before stay."""
 
     topic: str
     servers: str

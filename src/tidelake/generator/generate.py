@@ -143,7 +143,7 @@ def _read_topic(options: GenerateOptions, topic: Location, truth_path: Path) -> 
             before.messages != contents.messages,
             f"holds {contents.messages} messages, but its ground truth states {before.messages}",
         ),
-        (before.close_stated, "is closed: nothing more will ever come"),
+        (before.close_stated, "is closed, so nothing can be added"),
         (fixed != (options.family, options.encoding, options.schema_id), f"has family, encoding and schema id {fixed}"),
         (bool(options.close and before.far_future), "has updates in the far future, so it cannot be closed"),
     )

@@ -145,7 +145,7 @@ class History:
             self._mark_gone(row, self.rows[row]["id"])
 
     def _mark_live(self, row: int, order_id: int) -> None:
-        """Record that a row exists from the current time on."""
+        """Record that a row exists from the current time onwards."""
         self._touched.add(row)
         self._gone.discard(row)
         self._live.add(row)

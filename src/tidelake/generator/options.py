@@ -118,9 +118,9 @@ class GenerateOptions:
         "negative time, with invalid counts.",
     )
     far_future: int = _number(0, "Number of updates far beyond the history, at times that no progress covers.")
-    close: bool = _choice(False, "End with a statement that nothing more will ever come.", rule="flag")
+    close: bool = _choice(False, "End with a statement that closes the stream.", rule="flag")
 
-    # Errors of the source; their times cannot be sealed. These messages come first, so that no reordering hides them.
+    # Source errors; their times cannot be sealed. These messages come first, so that no reordering hides them.
     conflicting_diff_at: tuple[int, ...] = _times("Times at which one update is stated with a second diff.")
     conflicting_count_at: tuple[int, ...] = _times("Times for which a second count is announced.")
     over_count_at: tuple[int, ...] = _times("Times with one more update than announced.")
@@ -136,7 +136,7 @@ class GenerateOptions:
             (
                 self.close and self.far_future,
                 "close and far_future",
-                "a closed stream has announced that nothing more comes",
+                "a closed stream has no later updates",
             ),
             (self.family != "plain" and self.negative, f"{self.family} and negative", "leave out negative"),
             (self.family == "plain" and self.breach_at, "plain and breach_at", "a plain history allows any diff"),

@@ -89,7 +89,7 @@ class Stream:
         ]
 
     def _stated(self, history: History, span: Span) -> list[Message]:
-        """Return what all writers state, merged by time."""
+        """Return the messages of all writers, merged by time."""
         options = self._options
         updates: list[Triple] = (
             sorted([*history.updates, *self.breaches], key=_time_of) if self.breaches else history.updates

@@ -26,7 +26,7 @@ class TopicContents(NamedTuple):
 
 
 def read_contents(folder: Location) -> TopicContents:
-    """Return what a topic holds; an absent folder holds nothing.
+    """Return the contents of a topic; an absent folder has none.
 
     Raises:
         GeneratorRefused: the folder holds something that this module did not write.

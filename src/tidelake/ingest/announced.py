@@ -1,4 +1,4 @@
-"""Derives from a tick's progress statements what its updates will be like: repeated, or far in the future."""
+"""Predicts a tick's updates from its progress statements: repeated, or far in the future."""
 
 from __future__ import annotations
 

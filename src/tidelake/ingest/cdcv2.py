@@ -1,7 +1,7 @@
 """A tick of a CDCv2 stream: ranges of offsets of its topics become a commit of a run and the next offsets.
 
 Several topics state one stream: an update means the same wherever it was read, so copies are found across topics as
-they are within one, and counts announce what all topics have together.
+they are within one, and counts cover all topics together.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class StreamTick(Tick):
 
     def read(self) -> None:
         """Read the schemas of the ranges and their progress statements."""
-        # The registry is asked after the end offsets, so it knows the schema id of every message before them.
+        # The registry is queried after the end offsets, so it knows the schema id of every message before them.
         self.decoder = decoder_of(resolve_stream(self.settings, self.schema))
         self.reading = self.decoder.readings[0]
         if self.table.value(LENGTHS_INSUFFICIENT) and self.reading is Reading.MEASURED:
@@ -151,7 +151,7 @@ class StreamTick(Tick):
         self.ranges = [(topic, offsets) for topic, offsets in ranges if offsets is not None]
         if not self.ranges:
             names = ", ".join(topic.name for topic in self.topics)
-            fact = f"its topic has been accepted under another name, or was retired, since it was made; now: {names}"
+            fact = f"since then, its topic was accepted under another name or retired; the topics are now: {names}"
             raise NotRewritable(str(past.table.path), fact)
         self.table = past.table
         self.sealed = _Sealed(past.table.value(UPPER) or 0, bool(past.table.value(CLOSED)))

@@ -148,7 +148,7 @@ def _messages(spark: SparkSession, topic: Topic, offsets: OffsetRange) -> list[d
 
 
 def _stop_at(read: ReadEnds, topic: Topic, end: End, last: int) -> None:
-    """Read the topic only up to this END, which contradicts what was read before."""
+    """Read the topic only up to this END, which contradicts an earlier END."""
     (partition, (start, _)), *_ = read.offsets.intervals.items()
     newest = read.sorted.new[-1].lsn if read.sorted.new else last
     place = (topic.name, partition, end.offset, end.offset)

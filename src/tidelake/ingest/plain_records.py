@@ -171,7 +171,7 @@ def _quoted(text: Column) -> Column:
 
 
 def _value_fault() -> Column:
-    """Return what is wrong with a value, or null."""
+    """Return the fault of a value, or null."""
     detail = F.when(F.col("_value_detail").isNotNull(), F.concat(F.lit(", "), F.col("_value_detail")))
     fault = F.concat(F.lit("the value cannot be used: "), F.col("_value_reason"), F.coalesce(detail, F.lit("")))
     return F.when(F.col("_value_reason").isNotNull(), fault)

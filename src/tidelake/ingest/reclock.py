@@ -51,7 +51,7 @@ def unusable_rows(decoded: DataFrame) -> DataFrame:
     In:  the result of `Records.decoded`.
     Out: the columns of `QUARANTINE_SCHEMA`, one row for each record with a reason.
     """
-    # The optimizer pushes no filter below an observation. Without the observation, each use of the result would decode
+    # The optimizer does not push filters below an observation. Without it, each use of the result would decode
     # the records again.
     seen = Observed(decoded, F.count(F.lit(1)).alias("records"))
     return seen.frame.where(F.col("_reason").isNotNull()).select(

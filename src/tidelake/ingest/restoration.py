@@ -50,7 +50,7 @@ def restore_files(
         damaged: paths of live files below the table's folder.
 
     Returns:
-        By path, the error because of which a file was not restored; None if it was restored.
+        By path, the error that kept a file from being restored; None if it was restored.
 
     Cost: each tick that wrote any of them is read, decoded and written once more.
     """
@@ -68,7 +68,7 @@ def restore_files(
         together = [file.path for file in past.files if file.path in damaged]
         try:
             outcomes |= _restore(spark, collection, settings, topics, past, [files[each] for each in together])
-        except TidelakeError as error:  # an error of the topic: its hint says what to do
+        except TidelakeError as error:  # a topic error: its hint says what to do
             outcomes |= dict.fromkeys(together, error)
         except (PySparkException, Py4JJavaError) as error:
             why = NotRewritable(str(table.path), f"its messages cannot be read: {engine_fact(error)}")
@@ -114,7 +114,7 @@ def _restore(
         for file in damaged:
             same = next((other for other in made if are_same_bytes(past.table.path, file, other)), None)
             if same is None:
-                why = "its offsets were read again, but the result is not what was committed"
+                why = "its offsets were read again, but the result differs from the committed file"
                 outcomes[file.path] = NotRewritable(str(past.table.path), why)
                 continue
             _put_back(past.table.path, file, same)

@@ -1,4 +1,4 @@
-"""Writes what the snapshots of a table with transactions change: barriers, and runs without abandoned snapshots."""
+"""Writes the changes by snapshots of a table with transactions: barriers, and runs without abandoned snapshots."""
 
 from __future__ import annotations
 

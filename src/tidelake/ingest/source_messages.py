@@ -51,9 +51,9 @@ def message_reader(settings: CollectionSettings, topic: str) -> ReadMessage:
                 parsed[schema_id] = fastavro.parse_schema(schemas[schema_id])
             message = fastavro.schemaless_reader(body, parsed[schema_id], None)
         except Exception as error:  # the kind of error depends on which byte is wrong
-            raise NotATransaction(f"it is not Avro of the schema with id {schema_id}") from error
+            raise NotATransaction(f"it is not Avro with schema id {schema_id}") from error
         if body.read(1):
-            raise NotATransaction(f"bytes are left over after the record of the schema with id {schema_id}")
+            raise NotATransaction(f"it has trailing bytes after the record with schema id {schema_id}")
         return message
 
     return read

@@ -56,8 +56,8 @@ _MARKS = MARKS | {"foreign": 64, "elsewhere": 128, "snapshot_ends": 256, "snapsh
 class TransactionRecords(ChangeRecords):
     """The change events of a tick, with what is known of their transactions.
 
-    A tick reads its events once. Those whose END has not been read are not stored, and neither is anything behind them.
-    If an event behind them could be stored, which happens only if a connector was killed, the tick reads again.
+    A tick reads its events once. Those whose END has not been read are not stored, and neither is anything after them.
+    If an event after them could be stored, which happens only if a connector was killed, the tick reads again.
     """
 
     ends: DataFrame | None = None
@@ -75,7 +75,7 @@ class TransactionRecords(ChangeRecords):
     late: int = 0
     """Number of events at sealed times, after `write`."""
     blocked: list[Blocked] = field(default_factory=list)
-    """The first event of each partition that cannot be read yet, after `write`; everything behind it was left out."""
+    """The first event of each partition that cannot be read yet, after `write`; everything after it was left out."""
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     """The snapshots with rows in the range, by their places in the log, after `write`."""
     marks: ClassVar[Mapping[str, int]] = _MARKS
@@ -295,5 +295,5 @@ def refusal_of(
 
 
 def _is_behind(firsts: Mapping[int, int]) -> Column:
-    """Return whether a message is at or behind the first waiting event of its partition."""
+    """Return whether a message is at or after the first waiting event of its partition."""
     return any_of((F.col("partition") == partition) & (F.col("offset") >= first) for partition, first in firsts.items())

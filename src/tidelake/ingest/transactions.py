@@ -120,7 +120,7 @@ class TransactionTick(RecordTick):
         if not self.newly_abandoned.isdisjoint(self.scanned) and self.ranges:
             self._write_events()  # without the rows of a snapshot that is only now known to be abandoned
         self.report.messages = self.read_marks.messages + sum(offsets.messages for _, offsets in self.ranges)
-        # A decision, or what a second look shows, may allow a statement about what was read earlier.
+        # A decision, or a second look, may allow a statement about messages that were read earlier.
         return bool(self.report.messages) or self.end > self.stated
 
     def commit_idle(self) -> bool:
@@ -145,7 +145,7 @@ class TransactionTick(RecordTick):
         names = {place.transaction for place in self.records.blocked} - {None}
         oldest = min((place.after or -1 for place in self.records.blocked if place.transaction), default=self.lower)
         if oldest < self.lower:
-            # Events of transactions that are sealed already are repeated.
+            # Events of transactions that are already sealed are repeated.
             known = read_transactions(self.collection, oldest)
             if not names.isdisjoint(transaction.id for transaction in known if transaction.time < self.lower):
                 self.ended = known
@@ -207,7 +207,7 @@ class TransactionTick(RecordTick):
         return self.spark.createDataFrame(pa.Table.from_pylist(rows, schema=_ENDS))
 
     def _merge_snapshots(self) -> None:
-        """Add the snapshot rows of the range to what earlier ticks have read of the same snapshots."""
+        """Add the snapshot rows of the range to those that earlier ticks read from the same snapshots."""
         merged = {snapshot.lsn: snapshot for snapshot in read_snapshots(self.table, self.stated)}
         for lsn, here in self.scanned.items():
             if lsn < self.stated:  # its rows are late
@@ -289,7 +289,7 @@ class TransactionTick(RecordTick):
         return 0
 
     def read(self) -> None:
-        """Do nothing: what a tick plans depends on the events, so `plan` has read them."""
+        """Do nothing: the plan of a tick depends on the events, so `plan` has already read them."""
 
     def decode(self) -> None:
         """Do nothing; see `read`."""

@@ -1,1 +1,1 @@
-"""Verifies that a store holds what was committed, and restores what can be restored without guessing."""
+"""Verifies that a store holds the committed data, and restores whatever can be restored without guessing."""

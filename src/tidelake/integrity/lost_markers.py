@@ -58,7 +58,7 @@ def has_lost_markers(table: Location) -> bool:
 
 
 def proven_log(table: Location) -> ProvenLog:
-    """Return what is proven without markers.
+    """Return the part of a log that is proven without markers.
 
     Raises:
         DamagedLog: something before the newest entry is not proven, or a later commit is known to be lost.
@@ -74,7 +74,7 @@ def proven_log(table: Location) -> ProvenLog:
 
 
 def mark_again(table: Location) -> ProvenLog:
-    """Mark what is proven, and the newest entry as it is.
+    """Mark the proven entries and checkpoints, and the newest entry as it is.
 
     Raises:
         DamagedLog: as for `proven_log`; nothing was written.
@@ -93,7 +93,7 @@ def _chained_entries(table: Location, newest: int) -> dict[int, bytes]:
     entries: dict[int, bytes] = {}
     for version in range(newest, -1, -1):
         text = read_or_none(entry_path(table, version))
-        if text is None:  # a clean-up has deleted it; or it is lost, which the checkpoints do not make up for
+        if text is None:  # a cleanup has deleted it; or it is lost, and the checkpoints cannot replace it
             break
         if not is_whole(text):
             raise DamagedLog(str(table), f"{_UNMARKED}, and the entry of version {version} is torn")
@@ -122,7 +122,7 @@ def _check_nothing_follows(table: Location, newest: int) -> None:
 
 
 def _agreeing_checkpoints(table: Location, entries: dict[int, bytes]) -> dict[int, bytes]:
-    """Return the newest two checkpoints of which the older, with the entries in between, makes the newer."""
+    """Return the newest two checkpoints that agree: the older one, with the entries in between, gives the newer one."""
     written = {version_of(location): blobs.read(location) for location in checkpoints(table)}
     for newer in sorted(written, reverse=True):
         stated = readable_checkpoint(written[newer])

@@ -1,4 +1,4 @@
-"""Verifies the files of a collection against what was committed, and restores what can be restored.
+"""Verifies the files of a collection against what was committed, and restores whatever can be restored.
 
 A log entry is restored from the copy in its marker, and a marker from its entry; `ingest.restoration` recreates data
 files. Nothing else is changed, and damaged bytes are set aside, never deleted. Readers verify only what they
@@ -45,7 +45,7 @@ FROM_ITS_TOPIC = "is recreated from its topic, if that still has the messages"
 
 @dataclass(frozen=True)
 class Damage:
-    """A file that is not what was committed."""
+    """A file that differs from what was committed."""
 
     table: str
     """The folder of the file's table: `updates`, `proofs`, …, `catalog`, or `names/` and the folder of a name."""
@@ -103,7 +103,7 @@ def verify_table(
     Args:
         table: the table's folder.
         deep: whether to read every page of every file, and to verify its checksum and the SHA-256 of larger files.
-        found: receives what was read and what is damaged.
+        found: receives the counts and the damage.
         share: the files to verify; all other files are only checked for existence.
         since: the first time that can be read, to say which reads need a damaged file; None if it is not known.
     """
@@ -115,7 +115,7 @@ def verify_table(
     found.damages += log_damage
     if log_damage:
         return  # without an intact log, it is unknown which files are live
-    forget(table)  # what this process has verified before may have changed since
+    forget(table)  # files that this process has verified may have changed since
     try:
         files = OpenTable(table).files()
         check_log(table)
@@ -247,7 +247,7 @@ def _damage_of(table: Location, file: RunFile, problem: str, since: int | None) 
         return Damage(table.name, file.path, problem, FROM_A_COPY, lost=lost)
     if not is_from_ingest(file):
         kind = file.run.partition("-")[0]
-        remedy = f"a {kind} wrote it, so no offsets of the topic are known that would give it again: {FROM_A_COPY}"
+        remedy = f"a {kind} wrote it, so it is not known which offsets of the topic would recreate it: {FROM_A_COPY}"
         return Damage(table.name, file.path, problem, remedy, lost=lost)
     if entry_that_added(table, file.path) is None:
         remedy = f"the log no longer says which offsets of the topic it has: {FROM_A_COPY}"
@@ -318,7 +318,7 @@ def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
         entry, text = entry_path(table, version), read_or_none(entry_path(table, version))
         copies = {digest: read_or_none(entry_marker(table, version, digest)) for digest in digests}
         if None in (text, *copies.values()) and version not in entry_markers(table):
-            continue  # a clean-up has just deleted it
+            continue  # a cleanup has just deleted it
         good = digest_of(text) if text is not None and digest_of(text) in digests else None
         if good is None:
             fitting = [digest for digest, copy in copies.items() if _fits(table, markers, version, digest, copy)]
@@ -367,7 +367,7 @@ def _stated_after(table: Location, version: int) -> str | None:
 
 
 def _is_unmarked(table: Location, version: int) -> bool:
-    """Return whether a version still has no marker although an older version has one, so no clean-up has deleted it."""
+    """Return whether a version still has no marker although an older version has one, so no cleanup has deleted it."""
     markers = entry_markers(table)
     return version not in markers and min(markers, default=version) < version
 

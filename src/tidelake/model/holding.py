@@ -99,10 +99,10 @@ class HeldCollection:
         self._sums.compact(Antichain())
 
     def compact(self, keep: int, now_ms: int = 0) -> tuple[int, ...]:
-        """End leases, move `since` to the meet of all capabilities, and forget what was before it.
+        """End leases, move `since` to the meet of all capabilities, and forget the history before it.
 
         Args:
-            keep: how far before upper times stay readable if nobody holds them.
+            keep: the distance before upper within which times stay readable if nobody holds them.
             now_ms: the store's clock.
 
         Returns:
@@ -171,10 +171,10 @@ class HeldCollection:
                 raise CapabilityTaken(id, "another holder has taken it over, so this token is used up")
             return self._live[id]
         ends = {"dropped": CapabilityDropped, "expired": CapabilityExpired}
-        raise ends.get(self._ended.get(id, ""), CapabilityUnknown)(id, "it has ended, or never was")
+        raise ends.get(self._ended.get(id, ""), CapabilityUnknown)(id, "it has ended, or never existed")
 
     def _call(self, token: str, change: Callable[[MemoryCapability], MemoryCapability]) -> MemoryCapability:
-        """Change a capability; every call that succeeds renews."""
+        """Change a capability; every call that succeeds renews its lease."""
         held = change(self._find(token))
         lease = self._leases[held.id]
         self._live[held.id], self._leases[held.id] = held, replace(lease, beat=lease.beat + 1, sighting=None)

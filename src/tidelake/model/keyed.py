@@ -1,8 +1,8 @@
 """An in-memory keyed collection, the model for tables of the upsert family.
 
-A statement `(key, value, time, +1)` sets a key's value from its time on, `-1` deletes it, and both at the same time are
-a replacement. Diffs are not added up and no time is ever advanced: compaction keeps, for each key, the newest statement
-at or before `since` with its own time, and all later statements.
+A statement `(key, value, time, +1)` sets a key's value from its time onwards, `-1` deletes it, and both at the same
+time are a replacement. Diffs are not added up and no time is ever advanced: compaction keeps, for each key, the newest
+statement at or before `since` with its own time, and all later statements.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidelake.errors import SinceError, UpperError
 
 
 class KeyedStatement(NamedTuple):
-    """A value of a key from a time on (+1), or its deletion (-1)."""
+    """A value of a key from a time onwards (+1), or its deletion (-1)."""
 
     key: Hashable
     value: Hashable

@@ -100,7 +100,7 @@ class SumCollection:
         return time if self._upper.less_equal(moved) else moved
 
     def read(self, as_of: Time) -> dict[Hashable, int]:
-        """Return the contents AS OF one time: the multiplicity by data, never 0, but negative if the history says so.
+        """Return the contents AS OF one time: the multiplicity by data, never 0, but possibly negative.
 
         Raises:
             SinceError: `as_of` is not at or after `since`.

@@ -80,7 +80,7 @@ class Tick(ABC):
         Raises:
             LostRace: another tick read the same offsets; nothing was committed.
             Fenced: the writer's epoch has moved.
-            Indeterminate: it is unknown whether the commit succeeded; the next tick learns it from the offsets.
+            Indeterminate: it is unknown whether the commit succeeded; the next tick finds out from the offsets.
         """
         if not self.plan():
             return self.report if self.report.gaps or self.commit_idle() else None

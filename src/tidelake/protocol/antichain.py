@@ -13,7 +13,7 @@ from tidelake.protocol.order import Time, join, less_equal, less_than, minimal_e
 class Antichain:
     """The minimal elements of a set of times; it represents every time at or after one of them.
 
-    The empty antichain represents no time: as `upper` it means "closed, nothing more will come", and as `since`,
+    The empty antichain represents no time: as `upper` it means "closed, no more updates", and as `since`,
     "unreadable". It is the latest of all frontiers.
 
     >>> Antichain([7, 5, 9])

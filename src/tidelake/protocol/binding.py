@@ -74,7 +74,7 @@ def mint_time(upper: int, start_ms: int, minted: int) -> int:
 
 
 def is_ahead(time: int, last: int, newest: int | None, ahead_max_ms: int) -> bool:
-    """Whether a time is too far ahead of both the last minted time and the newest record to be believed.
+    """Return whether a time is too far ahead of both the last minted time and the newest record to be believed.
 
     Args:
         time: the time that the clock would mint.
@@ -89,7 +89,7 @@ def is_ahead(time: int, last: int, newest: int | None, ahead_max_ms: int) -> boo
 
 
 def is_idle_due(start_ms: int, last: int, interval_ms: int, ahead_max_ms: int) -> bool | None:
-    """Whether a tick without records mints its start as a time; None if the clock cannot be believed.
+    """Return whether a tick without records mints its start as a time; None if the clock cannot be believed.
 
     Args:
         start_ms: the start of the tick, in milliseconds since 1970.

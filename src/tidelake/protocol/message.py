@@ -57,7 +57,7 @@ def trusted_update(data: Any, time: Time, diff: int) -> Update:
 
 
 class Problems:
-    """Collects what is wrong with one message: each `(kind, time)` once, in order of appearance.
+    """Collects the problems of one message: each `(kind, time)` once, in order of appearance.
 
     It also keeps the width of the message: that of its first well-formed time, unless a width is expected.
     """
@@ -181,7 +181,7 @@ class Progress:
 
     Args:
         lower: times; only the minimal ones matter.
-        upper: times at or beyond `lower`; empty means that nothing more will ever come.
+        upper: times at or beyond `lower`; empty means that the stream is closed.
         counts: `(time, count)` pairs. Every time is in the interval, and in only one pair. A time in the interval
             that is left out has no update; a count of 0 says the same.
         width: the width of every time; by default, the width of the first time.

@@ -1,8 +1,8 @@
 """Transactions of a source database: what their ends announce for a table, and which times are covered.
 
 The time of a transaction is its commit position, which only its END states. A table's events wait until the END of
-their transaction has been read. What the ENDs announce becomes one progress statement. It ends where something that was
-committed earlier may still be missing.
+their transaction has been read. The counts that the ENDs announce become one progress statement. It ends where
+something committed earlier may still be missing.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Snapshot:
         return self.is_first_marked and self.rows > 1
 
     def joined(self, other: Snapshot) -> Snapshot:
-        """Return the snapshot with the rows that were read of it elsewhere.
+        """Return the snapshot with its rows that were read elsewhere.
 
         >>> Snapshot(30, 4, False, True).joined(Snapshot(30, 2, True))
         Snapshot(lsn=30, rows=6, is_ended=True, is_first_marked=True, is_abandoned=False)
@@ -291,7 +291,7 @@ def first_uncovered(
 
 
 def statement(stated: int, end: int, ends: Iterable[tuple[int, int]], snapshots: Iterable[Snapshot]) -> Progress | None:
-    """Return what is announced for the times from `stated` to `end`; None if there is no such time.
+    """Return the statement about the times from `stated` to `end`; None if there is no such time.
 
     Args:
         stated: everything before this time was stated earlier.

@@ -124,7 +124,7 @@ class Writer:
         return [*messages, *_statement(lower, upper, counts)]
 
     def close(self) -> list[Message]:
-        """Write the remaining updates, and state that nothing more will ever come."""
+        """Write the remaining updates, and close the stream."""
         return self.advance(Antichain())
 
 

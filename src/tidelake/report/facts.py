@@ -35,7 +35,7 @@ class CheckResult:
     level: Level
     """`calm` if it passed, else how severe the failure is."""
     sentence: str
-    """The checks, with numbers."""
+    """The result in one sentence, with numbers."""
     is_blocking: bool = False
     evidence: list[str] = field(default_factory=list)
 
@@ -64,7 +64,7 @@ class Facts:
     verdict: str
     """One sentence: whether the table can be used, and up to which time."""
     ahead: str
-    """The sentence of `tidelake status`; empty if the verdict says it already."""
+    """The sentence of `tidelake status`; empty if the verdict already says it."""
     state: str
     waits_for: str | None
     since: int | None
@@ -73,7 +73,7 @@ class Facts:
     closed: bool
     tide: Tide
     recounted: int | None
-    """Distinct updates that the validation found at the times that compaction has left; None if it did not recount."""
+    """Distinct updates found by the validation at times that compaction has not changed; None if it did not recount."""
     recounted_times: int
     status: dict[str, Any]
     """The fields of `tidelake status --json`; empty if the state cannot be read."""
@@ -267,7 +267,7 @@ def _verdict(facts: Facts, status: CollectionStatus) -> str:
 
 
 def proof_sentence(tide: Tide) -> str:
-    """Say with numbers what was proven.
+    """Return the proof in one sentence, with numbers.
 
     >>> proof_sentence(Tide(times=1000, announced=200_000, counted=200_000))
     '200,000 updates announced, 200,000 counted at 1,000 times.'
@@ -279,7 +279,7 @@ def proof_sentence(tide: Tide) -> str:
 
 
 def _status_sentence(status: CollectionStatus) -> str:
-    """Return the sentence of `tidelake status`, which says what it waits for; empty if the verdict says it already."""
+    """Return the sentence of `tidelake status`, which says what it waits for; empty if the verdict already says it."""
     sentence = status.sentence
     return "" if status.damaged else f"{sentence[:1].upper()}{sentence[1:].rstrip('.')}."
 
@@ -306,7 +306,7 @@ def _first_line(text: str) -> str:
 
 
 def summary_of(facts: Facts) -> dict[str, Any]:
-    """Return what the page of the lake shows about a collection."""
+    """Return a collection's summary for the page of the lake."""
     status: Mapping[str, Any] = facts.status
     return {
         "name": facts.name,

@@ -73,7 +73,7 @@ def write_report(data_docs: ReportPlace, facts: Facts, names: Sequence[str]) -> 
 
 
 def write_lake_page(data_docs: ReportPlace, names: Sequence[str], summary: dict[str, Any] | None = None) -> None:
-    """Write the page of the lake from what is known, replacing what is known about one collection.
+    """Write the page of the lake from the known summaries, replacing that of one collection.
 
     Processes may write at the same time: no summary is lost, and the page shows all of them.
     """
@@ -171,7 +171,7 @@ def _with_history(data_docs: Location, facts: Facts) -> list[dict[str, Any]]:
 
 
 def _known_summaries(file: Location, present: bytes | None) -> dict[str, dict[str, Any]]:
-    """Return what is known about each collection; nothing if the file is missing or was changed by hand."""
+    """Return the known summary of each collection; none if the file is missing or was changed by hand."""
     if present is None:
         return {}
     try:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tidelake.read.waiting import WaitingTime
 
 Level = Literal["alarm", "warning", "calm"]
-"""`alarm`: somebody has to act now; `warning`: somebody should look soon; `calm`: nothing is wrong."""
+"""`alarm`: needs attention now; `warning`: needs attention soon; `calm`: nothing is wrong."""
 LEVELS: dict[str, Level] = {PROBLEM: "alarm", WARNING: "warning", FINE: "calm"}
 """The level of each severity of a status."""
 ORDER: dict[str, int] = {"alarm": 0, "warning": 1, "calm": 2}
@@ -46,7 +46,7 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
         found.append(
             Problem(
                 "alarm",
-                f"What is published is not what was proven: {status.damaged}. Do not build anything on this table.",
+                f"The published contents differ from what was proven: {status.damaged}. Do not build on this table.",
                 (f"tidelake verify {name} --deep", f"tidelake repair {name} --apply"),
             )
         )
@@ -61,8 +61,8 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
         found.append(
             Problem(
                 "alarm",
-                f"{counted(status.late_undecided, 'late statement')} {verb} what was published. What was "
-                "published does not change.",
+                f"{counted(status.late_undecided, 'late statement')} {verb} what was published. The "
+                "published contents do not change.",
                 (
                     f"tidelake late {name}",
                     f'tidelake resolve discard {name} --time T --statement \'{{"data": {{…}}, "diff": 1}}\' {_REASON}',
@@ -113,13 +113,13 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
 
 
 def _waiting(status: CollectionStatus, name: str, missing: WaitingTime) -> Problem:
-    """Say that a time waits: if its topic is read to its end, either the source sends the rest, or somebody decides."""
+    """Report a waiting time: if its topic is read to its end, the source must send the rest, or an operator decides."""
     is_read = status.lag_messages == 0
     where = ", and the topic is read to its end" if is_read else ""
     time = f"--time {missing.time}"
     return Problem(
         "alarm" if is_read or status.upper_age_s >= status.stalled_after_s else "warning",
-        f"Updates are missing at {missing}{where}. Either the source sends the rest, or somebody decides on the count.",
+        f"Updates are missing at {missing}{where}. Have the source send the rest, or decide on the count.",
         (f"tidelake explain {name} {time}", f"tidelake resolve count {name} {time} --count N {_REASON}"),
     )
 

@@ -143,7 +143,7 @@ def _bound_times(collection: Collection, table: OpenTable, tide: Tide) -> _Seale
 
 
 def _add_open(collection: Collection, table: OpenTable, upper: int, tide: Tide) -> None:
-    """Add what is known about times at or after upper."""
+    """Add the numbers for times at or after upper."""
     announced = _pending_counts(collection, upper)
     here = _arrived(collection, table, upper)
     times = sorted(announced.keys() | here.keys())

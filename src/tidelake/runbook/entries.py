@@ -78,13 +78,13 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.TopicChanged: Entry(
         "The topic was deleted and created again, truncated, or restored from an older copy; or the settings name "
         "a different topic than before.",
-        "Correct the topic or its name. If the new topic is the right one, accept it; what was not read before is "
-        "lost.",
+        "Correct the topic or its name. If the new topic is the right one, accept it; messages that were not read "
+        "before are lost.",
         (_STATUS, "tidelake resolve topic NAME --topic TOPIC --reason …"),
     ),
     errors.EventBlocked: Entry(
         "The connector ran without `provide.transaction.metadata=true` for a while, or somebody started an incremental "
-        "snapshot. Nobody can know which transaction the event belongs to.",
+        "snapshot. It is unknown which transaction the event belongs to.",
         "Correct the connector. To continue without the event, accept its offset as a gap: it goes to the quarantine, "
         "and the collection lacks its change. If there are many such events, read the topic into a new collection.",
         (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:OFFSET --reason …"),
@@ -105,7 +105,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.TransactionWentBack: Entry(
         "The database was restored from a backup, or the connector follows another server now, so log positions begin "
         "again; or an END was lost and came later.",
-        "What was read stays valid. Read the topics into new collections with other names.",
+        "Data already read stays valid. Read the topics into new collections with other names.",
         (_STATUS, "tidelake times NAME"),
     ),
     errors.TransactionTopicDivided: Entry(
@@ -141,7 +141,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.TopicUnreachable: Entry(
         "The brokers are down, a firewall or DNS prevents the connection, or the settings or credentials are wrong.",
         "Nothing is lost: the next run continues from here. Check the brokers, then `bootstrap_servers`, the "
-        "certificates and the password. Hurry only if retention may delete what was not read yet.",
+        "certificates and the password. It is urgent only if retention may delete unread messages.",
         (_STATUS,),
     ),
     errors.TopicUnwritable: Entry(
@@ -158,7 +158,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.PublishedTopicCut: Entry(
         "Retention deleted messages before the next run read them back, or a file of the topic was removed.",
         "Give the topic a retention that suits its readers. Readers that had read everything before the gap can "
-        "continue: state its times once more. New readers need a new topic.",
+        "continue: state its times again. New readers need a new topic.",
         ("tidelake publish NAME --to TOPIC --accept-cut", "tidelake publish NAME --to NEW_TOPIC"),
     ),
     errors.PublishedTopicRecreated: Entry(
@@ -174,7 +174,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.PublishedTopicContradicts: Entry(
         "The store was restored from an older copy and has read its sources differently since, or the messages of the "
         "topic were changed.",
-        "Readers of the topic stop at the time that is named. Publish to a new topic, and give up the old one.",
+        "Readers of the topic stop at the time that the error names. Publish to a new topic, and give up the old one.",
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
     ),
     errors.PublishedTopicBehind: Entry(
@@ -224,7 +224,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake status",),
     ),
     errors.CollectionRenamed: Entry(
-        "Somebody has renamed the collection, and the settings or a program still use its earlier name. Without this "
+        "The collection was renamed, and the settings or a program still use its earlier name. Without this "
         "error, a job would create a new collection with the earlier name and read the topic from its beginning.",
         "Use the new name in the settings. If you want a new collection with the earlier name as well, keep both names "
         "in the settings.",
@@ -282,8 +282,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.SinceError: Entry(
         "The retention rule `keep` has let compaction forget this time.",
-        "Read at or after since. To keep more history from now on, raise `keep`; what was forgotten does not come "
-        "back.",
+        "Read at or after since. To keep more history from now on, raise `keep`; forgotten history does not come back.",
         (_STATUS,),
     ),
     errors.TimelinesDiffer: Entry(
@@ -345,7 +344,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS,),
     ),
     errors.PublishedTopicUnknown: Entry(
-        "The name of the topic is spelled differently, or somebody has given up the publication in the meantime.",
+        "The name of the topic is spelled differently, or the publication was given up in the meantime.",
         "Correct the name. To publish to the topic, leave `--stop` out.",
         ("tidelake holds NAME", "tidelake publish NAME --to TOPIC"),
     ),
@@ -422,7 +421,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "`keep`.",
         ("tidelake status NAME", "tidelake subscribe NAME --lease 1d"),
     ),
-    # A commit did not happen, or perhaps did.
+    # A commit failed, or its outcome is unknown.
     errors.Conflict: Entry(
         "Another process committed to the same table in the meantime. Steps retry on their own, so the table "
         "must be very busy if this error remains.",
@@ -446,7 +445,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.Indeterminate: Entry(
         "The disk or the network failed during a commit, and the table could not be read afterwards.",
-        "Correct the disk or the network, then run the step again: it reads what was committed and continues there.",
+        "Correct the disk or the network, then run the step again: it resumes from the committed state.",
         (_STATUS, _VERIFY),
     ),
     # A person should look.
@@ -528,12 +527,12 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.TookTooLong: Entry(
         "A large backlog, a slow disk or network, or something that hangs: a broker, a file system, a library.",
-        "What was committed stays. Look at the log for the last thing that happened; run the collection alone to see "
+        "Committed work is kept. Look at the log for the last thing that happened; run the collection alone to see "
         "whether it progresses, and raise `collection_limit_s` if it only needs more time.",
         ("tail -n 100 .logs/spark.log", "tidelake run orders", _STATUS),
     ),
     errors.BlockingCheckFailed: Entry(
-        "The contents do not meet an expectation with `blocking: true`, or rows below `upper` are not what was proven.",
+        "The contents do not meet an expectation with `blocking: true`, or rows below `upper` differ from the proofs.",
         "Look at the check in the report. Correct the data at its source, or the expectation, and validate again.",
         ("tidelake validate orders --full", _STATUS),
     ),

@@ -105,7 +105,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "problem": "should be 'all', or a distance before upper, not 'some'",
         "fix": "see docs/reference/configuration.md",
     },
-    "Conflict": {"detail": "another commit was acknowledged already"},
+    "Conflict": {"detail": "another commit was already acknowledged"},
     "CopyRefused": {
         "problem": "data/topics/orders already holds messages, and its files never change",
         "fix": "record into an empty folder",

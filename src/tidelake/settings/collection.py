@@ -81,8 +81,8 @@ class CollectionSettings(Frozen):
     key: tuple[str, ...] = ()
     """The columns that identify a row: the key of upserts, or the primary key of the source table."""
     keep: Literal["all"] | int | timedelta = "all"
-    """The retention rule: all times stay readable, or those at most this far before upper, or what could be read within
-    a duration before now, such as 7d."""
+    """The retention rule: all times stay readable, or those within this distance before upper, or whatever was
+    readable within a duration before now, such as 7d."""
     keep_rows: RowRetention | None = None
     """For append-only collections: how long rows stay in the contents, by a column that states a point in time."""
     timeline: str | None = None

@@ -109,7 +109,7 @@ def _read_expectation(place: Block, columns: Sequence[str]) -> OwnExpectation:
     values |= {"name": name, "type": kind, "arguments": arguments, "text": text, "place": where, "field": place.field}
     read = place.validate(OwnExpectation, values, "see docs/reports.md")
     if read.blocking and read.severity == "warning":
-        place.child("blocking").fail("is true, but a warning stops nothing", "leave out `blocking` or `severity`")
+        place.child("blocking").fail("is true, but a warning never blocks", "leave out `blocking` or `severity`")
     return read
 
 
@@ -150,7 +150,7 @@ def _name_of(kind: str, arguments: dict[str, Any]) -> str:
 
 
 def _text_of(kind: str, arguments: dict[str, Any]) -> str:
-    """Say what is expected.
+    """Return the expectation in words.
 
     >>> _text_of("expect_column_values_to_be_between", {"column": "price", "min_value": 0})
     "column values to be between: column 'price', min_value 0"

@@ -1,4 +1,4 @@
-"""Whether a host is this machine: what is sent there in the clear does not leave the machine."""
+"""Tells whether a host is this machine: data sent to it in the clear does not leave the machine."""
 
 from __future__ import annotations
 

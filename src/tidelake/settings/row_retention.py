@@ -19,7 +19,7 @@ _DAY_MS = 86_400_000
 
 
 class RowRetention(Frozen):
-    """The rule by which rows leave the contents: when the point in time that they state is older than a duration."""
+    """The rule by which retention removes rows: once the point in time that they state is older than a duration."""
 
     column: str
     """The column that states it, or `_time`. A row without a value stays."""
@@ -73,8 +73,8 @@ def read_row_retention(
     """
     if envelope != "append_only":
         place.fail(
-            f"is not allowed for the envelope '{envelope}', whose source states which rows leave",
-            "only append-only collections keep rows for a while",
+            f"is not allowed for the envelope '{envelope}', whose source states which rows are removed",
+            "only append-only collections can have `keep_rows`",
         )
     if not isinstance(place.value, dict):
         place.fail("is not a mapping", "write `keep_rows: {column: created_at, for: 30d}`")
@@ -116,7 +116,7 @@ def _by_time(
         is_kept = keep == "all" or keep * unit_us >= duration // timedelta(microseconds=1)
     if not is_kept:
         place.child("column").fail(
-            f"is {TIME_COLUMN}, but `keep` lets compaction move times up to a later one before rows are that old",
+            f"is {TIME_COLUMN}, but `keep` lets compaction move times forward before rows are that old",
             f"keep times at least as long as rows, or name a column of the data; {_FIX}",
         )
     return RowRetention(column=TIME_COLUMN, kind="number", unit_us=unit_us, duration=duration)

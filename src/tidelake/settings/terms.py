@@ -56,7 +56,7 @@ class EnvelopeTerms:
         needs_diff: whether a statement needs a diff, which the records of reclocked topics do not state.
         checks: the names of the expectations of collections without a key, besides the framing's.
         warnings: the checks whose failure is only a warning.
-        only_adds: whether no statement removes a row; rows may still leave by retention, which is recorded.
+        only_adds: whether no statement removes a row; retention may still remove rows, which is recorded.
     """
 
     name: str

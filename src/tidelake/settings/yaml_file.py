@@ -71,7 +71,7 @@ def _load_by(kind: type[_Loader], text: str) -> tuple[Any, yaml.Node | None]:
 
 
 def _depth(text: str) -> int:
-    """Return how deeply the values of a text are nested, or more than `_DEPTH_MAX`."""
+    """Return the nesting depth of the values in a text, or more than `_DEPTH_MAX`."""
     depth = deepest = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):

@@ -1,4 +1,4 @@
-"""Describes a failure of Spark or delta-rs in one readable line."""
+"""Describes a Spark or delta-rs failure in one readable line."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def fingerprint(frame: DataFrame, names: Sequence[str]) -> tuple[Column, Column]
 
 
 def shape_of(value: Column, kind: DataType) -> list[Column]:
-    """Return what Spark's hash skips in a value: which parts are null, and the lengths of lists."""
+    """Return the properties of a value that Spark's hash skips: which parts are null, and the lengths of lists."""
     bits: list[Column] = []
     lists: list[Column] = []
     _shape(value, kind, bits, lists)

@@ -1,7 +1,7 @@
 """Ctrl-C: a command ends within two seconds, with exit status 130 and one line, whatever it is doing.
 
 PySpark's own handler cancels its jobs over the connection that the interrupted call is using, which garbles the answer
-of that call: the interrupt then looks like a failure of Spark.
+of that call: the interrupt then looks like a Spark failure.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any, NoReturn
 
 STATUS = 130
 """The exit status of an interrupted command."""
-_LINE = "interrupted: what was committed stays, and the next run continues from there\n"
+_LINE = "interrupted: committed work is kept, and the next run resumes from there\n"
 _UNWIND_S = 1.0
-"""How long the command may take to end on its own, which removes its temporary files."""
+"""How long the command has to end on its own and to remove its temporary files."""
 _JVM_END_S = 0.5
-"""How long the JVM may take to end after that."""
+"""How long the JVM then has to end."""
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
@@ -120,7 +120,7 @@ def _leave() -> NoReturn:
 
 
 def _end_jvm() -> subprocess.Popen[Any] | None:
-    """Tell the JVM that this process has started to end, and return it; None if there is none."""
+    """Tell the JVM that this process is shutting down, and return it; None if there is none."""
     context = sys.modules.get("pyspark.core.context")
     gateway = None if context is None else context.SparkContext._gateway
     jvm: subprocess.Popen[Any] | None = getattr(gateway, "proc", None)  # with spark-submit, the JVM is the parent

@@ -167,7 +167,7 @@ def delete_folder(folder: Location) -> None:
 
 
 def may_be_torn(location: Location) -> bool:
-    """Return whether a blob may be there in part, after a loss of power. An object is whole or absent."""
+    """Return whether a blob may be incomplete after a loss of power. An object is whole or absent."""
     return location.is_local
 
 
@@ -277,7 +277,7 @@ def now_s(folder: Location) -> float:
 
 
 def last_change_s(folder: Location) -> float:
-    """Return when a folder was last renewed or anything below it written; now, if it changes during the call."""
+    """Return the time of a folder's last renewal, or last write below it; now, if it changes during the call."""
     return _backend(folder).last_change_s(folder)
 
 
@@ -303,7 +303,7 @@ def root_of(place: Place | ObjectStorePlace) -> Location:
 
 
 def remember(place: ObjectStorePlace) -> Location:
-    """Let this process reach a store as its settings say, and return its root; nothing is opened yet.
+    """Configure how this process reaches a store, and return its root; nothing is opened yet.
 
     A process that knows only the root takes everything else from its environment.
     """
@@ -342,7 +342,7 @@ def engine_error(location: Location, error: BaseException, access: str = "read")
 
 
 def spark_error(error: BaseException) -> StoreUnreadable | None:
-    """Return the error for a failure of Spark, if an object store caused it; else None."""
+    """Return the error for a Spark failure that an object store caused; else None."""
     from tidelake.storage.store_errors import spark_error as error_of
 
     return error_of(str(error))
@@ -358,7 +358,7 @@ def delta_options(location: Location) -> dict[str, str] | None:
 
 
 def prepare_spark(spark: SparkSession, location: Location) -> None:
-    """Let a session read and write a store.
+    """Configure a session to read and write a store.
 
     Raises:
         SparkLacksStore: the session was started without the jars that this needs.

@@ -15,7 +15,7 @@ UNFINISHED = "_unfinished-"
 HIDDEN = (".", "_")
 """Prefixes of names that readers of topics and tables skip."""
 _NO_SEGMENTS = frozenset(("", ".", ".."))
-"""What a path must not have between two slashes."""
+"""Segments that a path must not have."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -58,7 +58,7 @@ class Location:
 
     @property
     def suffix(self) -> str:
-        """The ending of the name, from its last dot on.
+        """The ending of the name, starting with its last dot.
 
         >>> (Location("topics") / "t/0.jsonl.gz").suffix, (Location("topics") / ".hidden").suffix
         ('.gz', '')

@@ -73,7 +73,7 @@ def check_pages(source: pa.NativeFile, columns: Collection[str]) -> None:
         columns: the names of columns without nested values; the pages of others are not read.
 
     Raises:
-        ValueError: a page is not what was written.
+        ValueError: a page differs from what was written.
 
     Cost: the compressed bytes of these columns, one chunk in memory at a time.
     """
@@ -120,7 +120,7 @@ def _headers_of_chunk(source: pa.NativeFile, position: int, end: int) -> Iterato
             data = source.read_at(min(size, end - position), position)
             try:
                 length, follows, _ = _measure(data)
-            except IndexError:  # the header is longer than what was read
+            except IndexError:  # the header is longer than the bytes read
                 if size >= min(end - position, _HEADER_BYTES_MAX):
                     raise ValueError(f"the page header at byte {position} is cut off") from None
                 size *= 16
@@ -166,7 +166,7 @@ def _signed(zigzag: int) -> int:
 
 
 def _field(data: bytes, at: int, before: int) -> tuple[int, int, int]:
-    """Return where the value of a field begins, the field's number and the kind of its value."""
+    """Return the position of a field's value, the field's number and the kind of the value."""
     byte = data[at]
     if byte >> 4:
         return at + 1, before + (byte >> 4), byte & 15
@@ -188,7 +188,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _skip(data: bytes, at: int, kind: int, depth: int) -> int:
-    """Return where a value ends."""
+    """Return the position after a value."""
     if kind in _VARINTS:
         return _varint(data, at)[1]
     if kind in _BOOLEANS:

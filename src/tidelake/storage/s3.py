@@ -1,6 +1,6 @@
 """Gives three engines access to S3: obstore, delta-rs, and Spark's S3A.
 
-All three get the same endpoint, region and credentials. The environment says what the settings leave out. What this
+All three get the same endpoint, region and credentials. The environment supplies what the settings leave out. What this
 module returns contains secrets: it must not be logged, put into an error, or stored.
 """
 
@@ -56,7 +56,7 @@ class Access:
 
 
 def access_of(place: ObjectStorePlace) -> Access:
-    """Read what the settings name, and what the environment has for the rest.
+    """Read the settings and, for what they leave out, the environment.
 
     Raises:
         ConfigurationError: a secret or the file of the certificate authorities cannot be read.
@@ -175,7 +175,7 @@ _trusted: set[Path] = set()
 
 
 def _trust(ca_file: Path) -> None:
-    """Let delta-rs trust these authorities besides those of the machine: it only knows the variable SSL_CERT_FILE."""
+    """Make delta-rs trust these authorities besides those of the machine: it only knows the variable SSL_CERT_FILE."""
     if ca_file in _trusted:
         return
     known = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile

@@ -63,7 +63,7 @@ def delete(spark: SparkSession, folder: Location) -> None:
 
 
 def _trust(gateway: Any, ca_file: str) -> None:
-    """Let the driver's JVM trust additional certificate authorities; executors elsewhere need the same setting."""
+    """Make the driver's JVM trust additional certificate authorities; executors elsewhere need the same setting."""
     jvm = gateway.jvm
     authorities = jvm.java.io.File(jvm.java.lang.System.getProperty("java.home"), "lib/security/cacerts")
     password = gateway.new_array(jvm.char, len(_PASSWORD))

@@ -21,9 +21,7 @@ _READ_AT = Metric("status_timestamp_seconds", "When the status was read, in Unix
 _READABLE = Metric("collection_readable", "1 if the collection's status could be read, otherwise 0.")
 _INGESTED = Metric("collection_ingested", "1 if the collection was ever ingested, otherwise 0.")
 _ORPHANED = Metric("collection_orphaned", "1 for a collection of the store that the settings do not name.")
-_NEEDS_SOMEBODY = Metric(
-    "needs_somebody", "1 if a person has to act before the collection continues or can be trusted."
-)
+_NEEDS_SOMEBODY = Metric("needs_somebody", "1 if the collection needs attention before it continues or can be trusted.")
 _PROBLEM = Metric("problem", "1 while the collection has this problem, otherwise 0.", ("collection", "problem"))
 _STALLED_AFTER = Metric("stalled_after_seconds", "The setting stalled_after_s: how long upper may stay unchanged.")
 _UPPER_TIME = Metric("upper_timestamp_seconds", "Reclocked collections: upper as Unix time.")
@@ -74,7 +72,7 @@ _NUMBERS: tuple[tuple[Metric, Callable[[CollectionStatus], float | None]], ...] 
         lambda status: len(status.sealed_by_decision),
     ),
     (
-        Metric("rows_left", "Rows that have left by `keep_rows`, since the collection was created."),
+        Metric("rows_left", "Rows removed by `keep_rows` since the collection was created."),
         lambda status: status.rows_left,
     ),
     (Metric("keys_in_error", "Keys whose newest record could not be decoded."), lambda status: status.keys_in_error),

@@ -82,7 +82,7 @@ TEXTS: dict[str, str] = {
     "late_contradictions": "Late statements that contradict what was published.",
     "merges": "Merges of runs.",
     "published": "1 if the table was changed or rebuilt, 0 if it was up to date.",
-    "rows_changed": "Rows of the contents that came or went, and that were applied to the published table.",
+    "rows_changed": "Rows that were added to or removed from the contents, and applied to the published table.",
     "files_rewritten": "Files of the published table that were replaced.",
 }
 """The meaning of each count."""
@@ -179,7 +179,7 @@ def observed(
 
 
 def _place_of(collection: Collection) -> dict[str, Any]:
-    """Return what is known about a collection before a step; if its table cannot be read, only its name."""
+    """Return the context of a step's log lines; if the collection's table cannot be read, only its name."""
     try:
         upper = OpenTable(collection.paths.updates, may_be_stale=True).value(UPPER)
     except (TidelakeError, DeltaError, OSError):  # the step meets the same error, and reports it

@@ -157,7 +157,7 @@ class KafkaTopic:
     def _next_interval(
         self, partition: int, start: int, facts: TopicFacts, accepted_here: list[Interval]
     ) -> Interval | TopicGap:
-        """Return the readable interval of a partition from `start` on, which may be empty, or the gap there."""
+        """Return the readable interval of a partition that begins at `start` and may be empty, or the gap there."""
         first, end = facts.offsets.get(partition, (0, 0))
         if end < start:
             why = _SHRANK if partition in facts.offsets else _REMOVED

@@ -1,4 +1,4 @@
-"""A recorded Parquet file: what its metadata state about its offsets, and whether the file is still what was recorded.
+"""A recorded Parquet file: what its metadata state about its offsets, and whether the file is unchanged since.
 
 Tools that rewrite a file with Arrow keep its metadata, whatever they do to its rows. So the metadata also state how the
 recorded rows are stored. The footer of every Parquet file states this about the file's own rows, and the two agree only
@@ -85,7 +85,7 @@ def covered_offsets(path: Location, file: pq.ParquetFile) -> dict[int, list[Inte
             f"partition {partition}, offsets {start} to {end}" for partition, (start, end) in covered.items()
         )
         raise MalformedTopic(
-            str(path), f"has the metadata of a recording, but is not what was recorded ({where}): {problem}", _FIX
+            str(path), f"has the metadata of a recording, but differs from what was recorded ({where}): {problem}", _FIX
         )
     return {partition: [interval] for partition, interval in covered.items()}
 
@@ -127,7 +127,7 @@ def _contradiction(covered: dict[int, Interval], footer: pq.FileMetaData) -> str
 
 
 def _digest(stated: str, footer: pq.FileMetaData) -> str:
-    """Return the SHA-256 of what the metadata state, and of the place and the sizes of each column's pages.
+    """Return the SHA-256 of the stated offsets, and of the place and the sizes of each column's pages.
 
     A row that is missing or repeated changes the size of a dictionary or of a page.
     """

@@ -34,7 +34,7 @@ from tidelake.topic.shape import TOPIC_SCHEMA
 Format = Literal["parquet", "jsonl"]
 MESSAGES_PER_FILE = 50_000
 _UNFINISHED_S = 3600
-"""How long ago an unfinished file was last written to if its recording was killed. A file takes seconds."""
+"""The age from which an unfinished file counts as that of a killed recording; writing a file takes seconds."""
 _BUFFER_BYTES = 1 << 20
 _PART_NAME = re.compile(r"part-.*\.parquet", re.DOTALL)
 
@@ -123,7 +123,8 @@ def _refusing_second_recorder(path: Location) -> Iterator[None]:
         yield
     except FileExistsError as error:
         raise CopyRefused(
-            f"another process has just recorded {path}", "record again: it continues what is recorded by then"
+            f"another process has just recorded {path}",
+            "record again: the recording then continues after these messages",
         ) from error
 
 

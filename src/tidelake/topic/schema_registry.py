@@ -80,7 +80,7 @@ class SchemaRegistry:
         """
         answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions", {"schema": json.dumps(schema)})
         if not isinstance(answer, dict) or type(answer.get("id")) is not int:
-            raise RegistryUnreachable(self.settings.url, f"it gave the schema of '{subject}' no id")
+            raise RegistryUnreachable(self.settings.url, f"it returned no id for the schema of '{subject}'")
         return int(answer["id"])
 
     def _cached(self, subject: str, version: int) -> dict[str, Any] | None:

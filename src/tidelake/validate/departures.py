@@ -1,4 +1,4 @@
-"""Compares the rows that have left the contents of an append-only collection with recorded retention."""
+"""Compares the rows that were removed from the contents of an append-only collection with recorded retention."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class _Report(Protocol):
 def without_departures(
     report: _Report, recounted: Sequence[Mapping[str, Any]], recorded: Mapping[int, int]
 ) -> list[dict[str, Any]]:
-    """Take recorded departures out of a recount, so that what remains are the statements of the source.
+    """Take recorded departures, rows removed by retention, out of a recount: only the source's statements remain.
 
-    A departure that is not as recorded stays in the recount, which then contradicts what was announced, and is named in
+    A departure that is not as recorded stays in the recount, which then contradicts the announcements, and is named in
     the mismatches of the report.
 
     Args:
-        report: receives the number of rows that have left, and the mismatches.
+        report: receives the number of rows removed, and the mismatches.
         recounted: the rows of a recount; `left`, `left_recounted` and `added_min` are removed.
-        recorded: the number of rows that have left, by time.
+        recorded: the number of rows removed, by time.
     """
     result = []
     found = {row["time"] for row in recounted}
@@ -36,7 +36,7 @@ def without_departures(
         if left != recorded.get(time, 0):
             if len(report.mismatches) < _NAMED_MAX:
                 report.mismatches.append(
-                    f"time {time}: {left} rows have left the contents, but recorded retention says "
+                    f"time {time}: {left} rows were removed from the contents, but retention recorded "
                     f"{recorded.get(time, 0)}"
                 )
         elif left:

@@ -51,7 +51,7 @@ def hash_of(fields: Sequence[pa.Field]) -> Column:
 
 @dataclass(frozen=True)
 class TimeHash:
-    """The hashes of what is stored at one time."""
+    """The hashes of the rows stored at one time."""
 
     times: Halves
     contents: Halves | None
@@ -67,8 +67,8 @@ def compare_times(hashes: Mapping[int, TimeHash], notes: Sequence[HashNote], low
     """Compare the statements in each range of times with what an earlier validation noted; return what differs.
 
     Args:
-        hashes: the hashes of all times from `lower` on.
-        notes: what earlier validations noted.
+        hashes: the hashes of all times at or after `lower`.
+        notes: the notes of earlier validations.
         lower: the first time that no compaction has changed.
 
     >>> note = HashNote(lower=3, upper=5, closed=False, times="0000000300000003")
@@ -107,7 +107,7 @@ def compare_contents(notes: Sequence[HashNote], read: Callable[[int], str | None
     """Compare the contents at the newest time that an earlier validation has hashed, if it is still readable.
 
     Args:
-        notes: what earlier validations noted.
+        notes: the notes of earlier validations.
         read: hashes the contents AS OF a time; returns None if the time is before since.
     """
     noted = [note for note in notes if note.as_of is not None]

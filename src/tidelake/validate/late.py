@@ -202,7 +202,7 @@ class _Comparison:
             effect.cast("decimal(38,0)").alias("_published")
         )
         if envelope_terms(self.collection.entry.envelope).only_adds:
-            return published.where(F.col("_published") > 0)  # rows that left by retention were not stated
+            return published.where(F.col("_published") > 0)  # rows that retention removed were not stated
         return published
 
     # --- write -----------------------------------------------------------------------------------------------------

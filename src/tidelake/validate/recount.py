@@ -156,7 +156,7 @@ def _left(collection: Collection, effect: Column, recounted: Column) -> list[Col
     Args:
         collection: the collection.
         effect: by how much a row changes the contents.
-        recounted: what the rows with a negative effect have added to `recounted`.
+        recounted: the part of `recounted` that comes from rows with a negative effect.
     """
     if not envelope_terms(collection.entry.envelope).only_adds:
         return []
@@ -168,7 +168,7 @@ def _left(collection: Collection, effect: Column, recounted: Column) -> list[Col
 
 
 def _left_of(counts: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many rows have left, what they have added to `recounted`, and the least effect of the others."""
+    """Return the number of rows removed, their part of `recounted`, and the least effect of the others."""
     return {name: int(counts[name] or 0) for name in ("left", "left_recounted", "added_min") if name in counts}
 
 

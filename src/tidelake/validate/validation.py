@@ -1,7 +1,7 @@
 """Validate: recounts what seal has published, independently, at a pinned version, and reports every mismatch.
 
 Seal reads the list of files from the log and counts rows or their fingerprints. Here Spark's Delta reader finds the
-rows, whole rows are grouped, and the result is compared with what was announced according to `proofs/`. Times that a
+rows, whole rows are grouped, and the result is compared with the announcements according to `proofs/`. Times that a
 compaction may have moved cannot be recounted, but the sum of their diffs is still compared.
 """
 
@@ -85,7 +85,7 @@ class ValidateReport:
     contents_as_of: int | None = None
     """The time of the contents, if diffs are not summed."""
     rows_left: int = 0
-    """Number of rows that have left the contents by recorded retention at the times of the range."""
+    """Number of rows removed by recorded retention at the times of the range."""
     hash_mismatches: list[str] = field(default_factory=list)
     """Rows and times whose hash has changed since it was recorded; `mismatches` includes these."""
     readable_beyond_upper: int = 0
@@ -105,7 +105,7 @@ class ValidateReport:
     late: LateReport = field(default_factory=LateReport)
     """The late statements since the last validation."""
     late_problem: str | None = None
-    """Why late statements could not be compared; None if they were. What is published may still be right."""
+    """Why late statements could not be compared; None if they were. The published contents may still be right."""
 
     @property
     def damaged(self) -> bool:
@@ -132,7 +132,7 @@ def validate(
     verify_every_days: int = 0,
     again_from: int | None = None,
 ) -> ValidateReport:
-    """Recount what was sealed since the last validation that agreed; if `full`, everything that compaction has left.
+    """Recount the times sealed since the last validation that agreed; if `full`, all that compaction has not changed.
 
     After damage, every validation is full: a later range that agrees must not hide the damage.
 
@@ -141,7 +141,7 @@ def validate(
         collection: the collection.
         full: whether to recount everything, and to verify a share of the files.
         verify_every_days: the number of days within which every file is verified once; 0 verifies no file.
-        again_from: a time; everything from this time on is recounted again, as far as compaction has left it.
+        again_from: a time; everything at or after this time is recounted again, unless compaction has changed it.
 
     Cost: one scan of the range and one exchange of its rows; if `full`, one scan and one exchange of the whole table,
         and one read of the share.
@@ -269,7 +269,7 @@ def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, f
     Args:
         report: receives the sums, and any mismatch.
         sealed: `_diff` of all sealed rows, as the number of rows that each adds to the contents.
-        proofs: what was recorded.
+        proofs: the recorded proofs.
         full: whether to add up everything.
         unbroken: whether the recorded sum and this range meet. They do not if a time in between was compacted before it
             was recounted; then everything is added up, and later validations start from that sum.
@@ -316,7 +316,7 @@ def _compare_hashes(
         collection: the collection.
         report: receives the hashes, and any mismatch.
         seen: what is hashed.
-        proofs: what earlier validations noted.
+        proofs: the notes of earlier validations.
         full: whether the validation is full.
         first: the first time that no compaction has changed.
 

@@ -34,7 +34,7 @@ from tidelake.store.layout import ERROR, UNAVAILABLE
 
 UNUSABLE = "the event cannot be used: "
 NO_BEFORE, UNREADABLE_ROW, WHOLE_TABLE = "no_row_before", "unreadable_row", "truncate_without_key"
-"""The reasons why an event of a table without a key is unusable: which rows it removes, or adds, is not known."""
+"""The reasons why an event of a table without a key is unusable: it is not known which rows it removes or adds."""
 ROW_OPS = ("c", "u", "r")
 _Fault = tuple[Column, Callable[[], Column]]
 """A condition, never null, and the text that describes the fault."""
@@ -283,7 +283,7 @@ def _faults_before(shape: ChangeShape, reader: RowReader, befores: Mapping[str, 
     faults: list[_Fault] = []
     for name, value in befores.items():
         if not shape.key and not wires[name].nullable:
-            continue  # then the row before is not whole
+            continue  # then the row before the change is not whole
         text = f"{name}, as it was before, cannot be read as {_described(wires[name])}"
         faults.append((is_update & before[name].isNotNull() & value.isNull(), partial(F.lit, text)))
     return faults

@@ -237,7 +237,7 @@ class IntegerBook:
         return self._decided[time] if time in self._decided else self._named.get(time, 0)
 
     def outstanding(self) -> list[tuple[Time, int | None, int]]:
-        """Return what the frontier waits for."""
+        """Return the times that the frontier waits for."""
         times = {time for time in chain(self._plain, self._fixed) if not (self._covers(time) and self._is_met(time))}
         if self._frontier != NEVER and not self._covers(self._frontier):
             times.add(self._frontier)

@@ -43,7 +43,7 @@ class Ledger:
     """Compares announced counts with counted updates, and returns the frontier that they prove.
 
     Contradictions are returned when new facts reveal them, and never again for a copy of the same facts. A contradicted
-    time is unsettled until there is a decision; other times continue to settle.
+    time stays unsettled until an operator decides; other times continue to settle.
 
     Args:
         start: the initial frontier. Its times decide the order: integers, or products of its width.

@@ -31,6 +31,6 @@ def contradiction_from_json(value: list[Any]) -> Contradiction:
 
 
 def conflicting_count(time: Time, values: Iterable[int]) -> ConflictingCount:
-    """Return the conflict between two or more announced counts, independent of their order."""
+    """Return the conflict between two or more announced counts, regardless of their order."""
     first, second, *_ = sorted(values)
     return ConflictingCount(time, first, second)
