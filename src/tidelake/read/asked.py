@@ -76,7 +76,7 @@ def readable(collection: Collection, table: OpenTable) -> Readable:
 
 
 def last_time(upper: int, closed: bool) -> int:
-    """Return the last sealed time; for a closed stream, a time from which on nothing changes."""
+    """Return the last sealed time; for a closed stream, a time after which nothing changes."""
     return INT64_MAX if closed and upper == INT64_MAX else upper - 1
 
 
