@@ -81,7 +81,7 @@ def divide(store: Store) -> int:
 
 
 def _close(store: Store) -> OpenTable:
-    """State the format that every earlier release refuses, and return the catalog as it is from then on."""
+    """State the format that every earlier release refuses, and return the resulting catalog."""
 
     def commit(table: OpenTable) -> None:
         if table.format < FORMAT_VERSION:

@@ -81,7 +81,7 @@ def last_time(upper: int, closed: bool) -> int:
 
 
 def columns_asked(collection: Collection, names: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Return the columns to read, each once; all of `names` if none is asked for.
+    """Return the columns to read, each once; all of `names` if none is given.
 
     Raises:
         UnknownColumn: the collection has no such column.

@@ -53,7 +53,7 @@ _lock = Lock()
 
 
 def use_head_start(store: Store, name: str, *, follows: bool = False) -> None:
-    """Read the head start of a collection, unless this process has opened the collection already.
+    """Read the head start of a collection, unless this process has already opened the collection.
 
     Args:
         store: the store; nothing is read if it is on a disk.
