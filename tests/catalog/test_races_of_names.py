@@ -118,7 +118,7 @@ def test_a_name_is_bound_once_from_the_same_state(tmp_path: Path) -> None:
     store = Store(tmp_path)
     first, second = NameLog.of(store, "a"), NameLog.of(store, "a")
     first.commit(Binding(name="a", id="1"))
-    with pytest.raises(Conflict, match="another commit was acknowledged already"):
+    with pytest.raises(Conflict, match="another commit was already acknowledged"):
         second.commit(Binding(name="a", id="2"))
     blobs.delete_folder(first.path / ACKED)  # as if the other process had only just written the entry
     with pytest.raises(Conflict, match="another process has bound the name first"):

@@ -41,7 +41,7 @@ def without(config: str, name: str, other: str | None = None) -> None:
 def test_a_renamed_collection_must_have_its_new_name_in_the_settings(config: str) -> None:
     before = open_lake(config).collection("prices").path
     said = invoke("rename", "prices", "costs", "--config", config).stderr
-    assert "'prices' is called 'costs' now" in said and "call it costs, too" in said
+    assert "'prices' is now called 'costs'" in said and "call it costs, too" in said
     with pytest.raises(CollectionRenamed, match="'prices' was renamed to 'costs'\nhint: use the new name, in the"):
         check_lake(load_settings(Path(config)))
     with pytest.raises(CollectionRenamed):

@@ -51,7 +51,7 @@ def test_a_late_contradiction_is_shown_with_its_offset_and_a_decision_changes_no
     assert "contradicted by late facts" not in invoke("status", *config).stdout  # what holds upper back comes first
     shown = invoke("status", *config).stdout
     assert "late statements: 1 copy, 1 contradicting what was published" in shown
-    assert "late contradictions: 2; what was published does not change; see `tidelake late prices`" in shown
+    assert "late contradictions: 2; the published contents do not change; see `tidelake late prices`" in shown
     document = json.loads(call("late", NAME, "--json", *config))
     assert (document["contradictions"], document["statements"]["copy"], document["statements"]["contradiction"]) == (
         2,

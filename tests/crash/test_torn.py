@@ -134,7 +134,7 @@ def test_an_unreadable_checkpoint_whose_entries_are_gone_is_damage(table: Locati
         entry_of(table, version).unlink()
     checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
     with pytest.raises(
-        DamagedTable, match="the checkpoint of version 31 is damaged, and entries that it sums up are gone"
+        DamagedTable, match="the checkpoint of version 31 is damaged, and entries that it covers are gone"
     ):
         OpenTable(table)
     assert checkpoint.exists()

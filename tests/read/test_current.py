@@ -89,7 +89,7 @@ def test_the_table_says_what_it_is(lake: Lake) -> None:
     entry = lake.collection.entry
     assert table.metadata().name == NAME
     assert comment.startswith(
-        f"Contents of the Tidelake collection 'prices' (id {entry.id}) as of time 2; times from 0 on"
+        f"Contents of the Tidelake collection 'prices' (id {entry.id}) as of time 2; times at or after 0"
     )
     assert "sum(_diff) counts rows" in comment
     comments = {field.name: field.metadata.get("comment") for field in table.schema().fields}

@@ -180,7 +180,7 @@ def test_a_table_that_another_engine_compacted_is_followed(lake: Lake) -> None:
 
 
 def test_a_table_is_rebuilt_on_request_if_a_file_is_missing_and_if_since_has_passed_it(lake: Lake) -> None:
-    assert published(lake, Wanted(rebuild=True)).reason == "somebody asked for it"
+    assert published(lake, Wanted(rebuild=True)).reason == "it was requested"
     lake.send(updates(((1, 11), 2, 1)), progress([2], [3], {2: 1}))
     lake.run()
     for file in table_of(lake.collection).local.glob("publish-*/*.parquet"):

@@ -200,7 +200,7 @@ def test_a_lease_and_a_purpose_out_of_range_are_refused(lake: HeldLake) -> None:
     with pytest.raises(ArgumentRefused, match="but must have at most 200 characters"):
         lake.collection.acquire(purpose="x" * 201)
     for purpose in ("two\nlines", "\x1b[2J", "\ud800", 5):
-        with pytest.raises(ArgumentRefused, match="but must be a text in one line, without control characters"):
+        with pytest.raises(ArgumentRefused, match="but must be one line of text, without control characters"):
             lake.collection.acquire(purpose=purpose)  # type: ignore[arg-type]
     assert lake.collection.holds() == []
 

@@ -327,7 +327,7 @@ def test_a_subscription_whose_lease_ended_continues_if_nothing_was_forgotten(lak
 def test_a_subscription_whose_lease_ended_names_what_was_forgotten(lake: Lake) -> None:
     subscription = collection_of(lake).subscribe(lake.spark, as_of=1, snapshot=False, lease=timedelta(milliseconds=1))
     lapse(lake)
-    with pytest.raises(SubscriptionLapsed, match=r"was at time 1, and since of 'prices' is \[3\] now"):
+    with pytest.raises(SubscriptionLapsed, match=r"was at time 1, and since of 'prices' is now \[3\]"):
         subscription.next()
     with pytest.raises(SinceError, match="time 1 is not at or after since"):
         collection_of(lake).subscribe(lake.spark, as_of=1, snapshot=False)
@@ -427,7 +427,7 @@ def test_a_lease_that_ended_long_ago_ends_a_subscription_as_any_other(
     lapse(lake)
     keeper.clone().drop()
     assert ids(subscription.next()) == [(3, 3, 1)]
-    with pytest.raises(SubscriptionLapsed, match=r"was at time 1, and since of 'prices' is \[2\] now"):
+    with pytest.raises(SubscriptionLapsed, match=r"was at time 1, and since of 'prices' is now \[2\]"):
         passed.next()
     closed.close()
     subscription.close()

@@ -79,7 +79,7 @@ def test_old_rows_leave_a_stream_with_the_seal_that_proves_the_next_times(tmp_pa
     status = read_status(lake.collection)
     assert (status.rows_left, status.left_at) == (2, 5)
     (what,) = whats(lake, "retention")
-    assert what.startswith("2 rows with `at` before ") and what.endswith("left the contents at time 5")
+    assert what.startswith("2 rows with `at` before ") and what.endswith("were removed from the contents at time 5")
     explained = open_lake(lake.file).collection(NAME).explain(5)
     assert any(fact.startswith("recorded retention: 2 rows") for fact in explained.facts)
     # not due again for the hundredth of a day, then the others leave

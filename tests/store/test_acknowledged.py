@@ -237,7 +237,7 @@ def test_any_flipped_bit_of_a_checkpoint_is_found_and_the_entries_are_read_inste
         (table.local / LOG / "_last_checkpoint").write_bytes(hint)
     entry_of(table, 1).unlink()
     checkpoint.write_bytes(damaged)
-    with pytest.raises(DamagedLog, match="is damaged, and entries that it sums up are gone"):
+    with pytest.raises(DamagedLog, match="is damaged, and entries that it covers are gone"):
         OpenTable(table)
 
 
@@ -393,7 +393,7 @@ def test_a_version_that_was_acknowledged_is_never_committed_again(table: Locatio
     writer = OpenTable(table)
     commit(table, 4)
     entry_of(table, 4).unlink()
-    with pytest.raises(Conflict, match="another commit was acknowledged already"):
+    with pytest.raises(Conflict, match="another commit was already acknowledged"):
         writer.commit({"upper": 9})
     assert len(repair_log(table)) == 1
     assert contents(table)[:3] == (4, 4, 4)

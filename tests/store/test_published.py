@@ -130,7 +130,7 @@ def test_a_torn_log_is_damage_that_names_the_table(table: Location) -> None:
 def test_a_log_line_of_another_shape_is_damage_that_names_the_version(table: Location, line: str) -> None:
     publish(table, 1)
     (table.local / "_delta_log" / f"{1:020d}.json").write_text(line)
-    with pytest.raises(DamagedPublication, match="prices is damaged: the log entry of version 1 is not one of Delta"):
+    with pytest.raises(DamagedPublication, match="prices is damaged: the log entry of version 1 is not a Delta entry"):
         read_published(table)
 
 

@@ -302,7 +302,7 @@ class Catalog:
             The names of those collections that the store has. A damaged one counts: opening it raises the error.
 
         Raises:
-            ConfigurationError: a collection exists with a different envelope or schema; those are fixed.
+            ConfigurationError: a collection exists with a different envelope or schema; these are fixed.
             CollectionRenamed: a collection was renamed, and the settings do not have its new name.
 
         Cost: what `find` costs for each specification, and no other entry.
@@ -324,7 +324,7 @@ class Catalog:
         """Open for writing the collection that the settings describe; create it with its tables if it does not exist.
 
         Raises:
-            ConfigurationError: it exists with a different envelope or schema; those are fixed when it is created.
+            ConfigurationError: it exists with a different envelope or schema; these are fixed when it is created.
             WriterFenced: it was given to another writer; nothing was written.
         """
 

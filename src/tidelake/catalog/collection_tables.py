@@ -44,7 +44,7 @@ def create_tables(collection: Collection) -> None:
 def upgrade_tables(collection: Collection) -> None:
     """Upgrade the tables of a collection to the newest format, before anything is committed to them.
 
-    The catalog was upgraded already, so no process of an earlier release creates further tables.
+    The catalog was already upgraded, so no process of an earlier release creates further tables.
     """
     made, tables = collection.entry.tables_made, collection.tables
     upgraded = [table.name for table in tables if (made or is_table(table)) and bring_over(table)]

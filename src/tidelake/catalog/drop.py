@@ -25,11 +25,11 @@ from tidelake.store.notices import warn
 
 
 def drop(store: Store, name: str) -> Entry:
-    """Drop a collection, and return its last entry. If it was dropped already, only finish what is left to do.
+    """Drop a collection, and return its last entry. If it was already dropped, only finish what is left to do.
 
     Raises:
         UnknownCollection: the store has no collection of this name.
-        DamagedTable: its handles are damaged. Damage of its other tables stops nothing.
+        DamagedTable: its handles are damaged. Damage to its other tables does not stop the call.
     """
     entry = NameLog.of(store, name).bound_entry()
     if entry is None or entry.name != name:
@@ -102,7 +102,7 @@ def observe_dropped(paths: CollectionPaths) -> Entry:
 
 
 def goes_at_ms(entry: Entry, retention_s: float) -> int | None:
-    """Return when the tables of a dropped collection may be deleted, by the store's clock; None if that is not known.
+    """Return the time at which a dropped collection's tables may be deleted, by the store's clock; None if not known.
 
     It is not known before a process has noted that nobody holds the collection.
     """

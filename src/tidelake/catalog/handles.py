@@ -40,7 +40,7 @@ def read_handles(paths: CollectionPaths) -> Entry:
         paths: the locations of the collection.
 
     Raises:
-        DamagedTable: the handles are missing, or are not what was committed.
+        DamagedTable: the handles are missing, or are not the committed ones.
 
     Cost: a log is opened, and one small file is read.
     """

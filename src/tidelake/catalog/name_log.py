@@ -60,7 +60,7 @@ class NameLog:
             may_be_lost: whether the log of a name that was bound may be missing; only for recreating it.
 
         Raises:
-            DamagedLog: what was acknowledged is missing or has changed.
+            DamagedLog: an acknowledged entry is missing or has changed.
 
         Cost: two listings and a read for each of its few entries, however many names there are.
         """
@@ -125,7 +125,7 @@ class NameLog:
         """
         version, nonce = self.version + 1, secrets.token_hex(16)
         if read_markers(self.path).newest > self.version:
-            raise Conflict(str(self.path), version, "another commit was acknowledged already")
+            raise Conflict(str(self.path), version, "another commit was already acknowledged")
         text = self._entry(binding, nonce)
         entry = entry_path(self.path, version)
         blobs.make_folder(self.path / LOG)
@@ -188,7 +188,7 @@ def name_logs(store: Store) -> Iterator[NameLog]:
     """Read the logs of all names, in the order of their folders.
 
     Raises:
-        DamagedLog: a log is missing, or is not what was acknowledged.
+        DamagedLog: a log is missing, or an acknowledged entry is missing or has changed.
     """
     folders = {*blobs.list_names(store.names), *blobs.list_names(store.bound_names)}
     for folder in sorted(name for name in folders if not name.startswith(HIDDEN)):

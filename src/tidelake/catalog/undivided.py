@@ -81,7 +81,7 @@ def divide(store: Store) -> int:
 
 
 def _close(store: Store) -> OpenTable:
-    """State the format that every earlier release refuses, and return the catalog as it is from then on."""
+    """State the format that every earlier release refuses, and return the resulting catalog."""
 
     def commit(table: OpenTable) -> None:
         if table.format < FORMAT_VERSION:
@@ -99,7 +99,7 @@ def _close(store: Store) -> OpenTable:
 
 
 def _copy(store: Store, binding: Binding, entry: Entry | None = None) -> None:
-    """Bind a name as the catalog's rows state it, unless it has a log already; the collection's handles come first."""
+    """Bind a name as the catalog's rows state it, unless it already has a log; the collection's handles come first."""
     log = NameLog.of(store, binding.name)
     if log.binding is None:
         if entry is not None:

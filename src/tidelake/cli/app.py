@@ -104,7 +104,7 @@ def main() -> None:
 
 
 def _app_for(arguments: Sequence[str]) -> typer.Typer:
-    """Return the application with only the command that the arguments name; all of it if they name none.
+    """Return the application with only the command that the arguments name; the whole application if they name none.
 
     Typer inspects the options of each command that it has, which takes as long as a small command itself.
     """

@@ -38,7 +38,7 @@ def at(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the time at which several collections of one timeline can be read together, and why. Starts no JVM."""
+    """Show the time at which collections of one timeline can be read together, and why. Does not start a JVM."""
     lake = open_lake(config, skip_invalid=True, read_only=True)
     chosen = [lake.collection(name) for name in names] if names else lake.collections()
     mints_times = any(collection.settings.mints_times for collection in chosen)

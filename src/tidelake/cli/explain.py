@@ -26,7 +26,7 @@ def explain(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain a time: who proved it and how, or which updates it waits for. Starts no JVM."""
+    """Explain a time: who proved it and how, or which updates it waits for. Does not start a JVM."""
     collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
     mints_times = collection.settings.mints_times
     found = collection.explain(None if time is None else read_time("--time", time, name, mints_times))

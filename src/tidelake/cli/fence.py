@@ -22,7 +22,7 @@ def fence(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Fence a collection: running processes can no longer commit to it; only this writer may start. Starts no JVM."""
+    """Fence a collection: running processes can no longer commit; only this writer may start. Does not start a JVM."""
     if (writer is None) == (not anyone):
         raise OptionRefused("it is not clear whom to let in", "give --writer NAME or --anyone")
     epoch = open_lake(config).collection(name).fence(writer)

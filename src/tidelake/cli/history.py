@@ -25,7 +25,7 @@ def history(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what was done to a collection and when, the newest last. Starts no JVM."""
+    """Show what was done to a collection and when, the newest last. Does not start a JVM."""
     from tidelake.protocol.json_values import to_text
 
     shown = limit if limit is not None else (None if as_json else ROWS_SHOWN)
@@ -38,6 +38,6 @@ def history(
         say(f"the newest {len(found.events)} of {found.total} events; --limit shows more")
     if found.complete_from is not None:
         say(
-            f"from {found.complete_from} on, every event is known; the logs have forgotten earlier ticks, merges, "
+            f"every event since {found.complete_from} is known; the logs have forgotten earlier ticks, merges, "
             "moves of since, withdrawn decisions, fences, and seals of times without updates"
         )

@@ -36,7 +36,10 @@ def hold(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold a time, and print the token that releases it: compaction forgets nothing from then on. Starts no JVM."""
+    """Hold a time: compaction keeps it readable until the hold is released with the printed token.
+
+    Does not start a JVM.
+    """
     collection = open_lake(config).collection(name)
     mints_times = collection.settings.mints_times
     if renew is not None:
@@ -62,7 +65,7 @@ def hold(
 
 
 def holds(name: NameArgument, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
-    """Show the holds: the holder, the time, the start and end, the pinned files, and the cost. Starts no JVM."""
+    """Show the holds: the holder, the time, the start and end, the pinned files, and the cost. Does not start a JVM."""
     collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
     found = collection.holds()
     if as_json:
@@ -89,9 +92,9 @@ def holds(name: NameArgument, config: ConfigOption = CONFIG, as_json: JsonOption
 
 def release(
     name: NameArgument,
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="What `tidelake hold` printed.")],
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The token that `tidelake hold` printed.")],
     config: ConfigOption = CONFIG,
 ) -> None:
-    """Release a hold: compaction may forget what it kept. Starts no JVM."""
+    """Release a hold: compaction may forget the times that it kept. Does not start a JVM."""
     open_lake(config).collection(name).release(token)
     say(f"{name}: the hold is released")

@@ -92,8 +92,8 @@ def run(
 ) -> None:
     """Ingest, seal, validate new times, and merge within a budget: what the scheduled job `tick` does.
 
-    If a step fails, its collection stops there, and the others continue. If only its topic has a problem, what was read
-    before is still sealed.
+    If a step fails, its collection stops there, and the others continue. If only its topic has a problem, messages that
+    were already read are still sealed.
     """
     steps = ["ingest", "seal", "validate", "compact"]
     if linger is not None and with_current:

@@ -22,7 +22,7 @@ def rename(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a collection another name; its history, holds and id stay. Starts no JVM.
+    """Give a collection another name; its history, holds and id stay. Does not start a JVM.
 
     The settings must use the new name from then on: until they do, jobs refuse the earlier one.
     """
@@ -31,7 +31,7 @@ def rename(
     if as_json:
         print_json({"name": other, "earlier_name": name})
         return
-    say(f"'{name}' is called '{other}' now")
+    say(f"'{name}' is now called '{other}'")
     if name in lake.settings.names:
         say(f"next: in {lake.settings.file}, call it {other}, too")
     say(f"the table that was published as '{name}' is no longer updated; `tidelake current {other}` makes a new one")
@@ -45,7 +45,7 @@ def drop(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Drop a collection: it can no longer be read, and `tidelake gc` deletes its tables later. Starts no JVM.
+    """Drop a collection: it can no longer be read, and `tidelake gc` deletes its tables later. Does not start a JVM.
 
     Readers may finish, and the tables stay while somebody holds a time. There is no way back.
     """
@@ -60,7 +60,7 @@ def drop(
     if not apply:
         say(f"{name}: {contents}; drop it: tidelake drop {name} --apply")
     else:
-        say(f"{name}: dropped ({contents}); `tidelake gc` deletes its tables a day after the last hold ended")
+        say(f"{name}: dropped ({contents}); `tidelake gc` deletes its tables a day after the last hold ends")
     for held in found.held_by:
         say(f"held by {held}")
     if name in lake.settings.names:
@@ -72,7 +72,7 @@ def gc(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete what is no longer needed, and show why the rest stays. Starts no JVM.
+    """Delete what is no longer needed, and show why the rest stays. Does not start a JVM.
 
     Dead runs and the tables of dropped collections are deleted a day after this command or a compaction first noted
     them.

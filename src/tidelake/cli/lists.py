@@ -20,7 +20,7 @@ def quarantine(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the messages that could not be used, why, and where they are in the topic. Starts no JVM."""
+    """Show the messages that could not be used, why, and where they are in the topic. Does not start a JVM."""
     rows = open_lake(config, skip_invalid=True, read_only=True).collection(name).quarantine()
     if reason is not None:
         reasons = {str(row["reason"]) for row in rows}
@@ -48,7 +48,7 @@ def times(
 ) -> None:
     """Show the times of a reclocked collection with their offsets, or sealed transactions with their ids.
 
-    Starts no JVM.
+    Does not start a JVM.
     """
     from tidelake.settings.terms import framing_terms  # imported late: it looks for plug-ins
 
@@ -74,7 +74,7 @@ def late(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show late statements that contradict sealed times. Starts no JVM."""
+    """Show late statements that contradict sealed times. Does not start a JVM."""
     from tidelake.protocol.json_values import to_text
 
     report = open_lake(config, skip_invalid=True, read_only=True).collection(name).late(limit)

@@ -35,9 +35,9 @@ def metrics(
         typer.Option(help="Write the metrics to this file, atomically, for node_exporter's textfile collector."),
     ] = None,
 ) -> None:
-    """Print the state of all collections as Prometheus metrics, or serve them, or write them to a file. Starts no JVM.
+    """Print the state of all collections as Prometheus metrics, or serve them, or write them to a file.
 
-    There are at most 80 series for each collection.
+    Does not start a JVM. There are at most 80 series for each collection.
     """
     from tidelake.telemetry.exposition import exposition, write_textfile
     from tidelake.telemetry.lake_metrics import lake_samples

@@ -28,7 +28,7 @@ def place_of(text: str, object_stores: ObjectStores | None = None) -> FolderPlac
 
 
 def check_local(option: str, text: str) -> None:
-    """Refuse a URI for a folder that must be on this machine: it would be taken as the folder's name.
+    """Refuse a URI for a folder that must be on this machine: it would be mistaken for the folder's name.
 
     Raises:
         OptionRefused: the text is a URI.

@@ -20,7 +20,8 @@ class _ArrowWithoutPandas(MetaPathFinder):
     """Tells Arrow that pandas is not installed.
 
     Arrow imports pandas when it converts the first Python value to a scalar or an array, which takes as long as a whole
-    `status`, and does without where there is none. Plug-ins may import pandas, and their calls of Arrow may, too.
+    `status`, and works without it if it is not installed. Plug-ins may import pandas, and so may Arrow when they call
+    it.
     """
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:

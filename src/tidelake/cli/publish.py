@@ -58,11 +58,11 @@ def publish(
     ] = None,
     skip_errors: SkipErrorsOption = False,
     accept_cut: Annotated[
-        bool, typer.Option("--accept-cut", help="State once more what was in messages that the topic has lost.")
+        bool, typer.Option("--accept-cut", help="State again the contents of messages that the topic has lost.")
     ] = False,
     with_run: Annotated[bool, typer.Option("--run", help="First ingest and seal the collection.")] = False,
     stop: Annotated[
-        bool, typer.Option("--stop", help="Give up publishing to the topic, and release its hold. Starts no JVM.")
+        bool, typer.Option("--stop", help="Stop publishing to the topic, and release its hold. Does not start a JVM.")
     ] = False,
     schema_out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the schema that readers of bare Avro need.")
@@ -70,9 +70,9 @@ def publish(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """State everything that is sealed as CDCv2 in a topic, so that others can read what was proven.
+    """State all sealed contents and changes as CDCv2 in a topic, for readers elsewhere.
 
-    What the topic has already is not stated again. A column that the collection got later is not published.
+    Updates that the topic already has are not stated again. Columns that were added later are not published.
     """
     from tidelake.settings.lake import load_settings
 
@@ -92,7 +92,7 @@ def publish(
         asked = Asked(to or "", kafka, is_confluent, first, shards, shard, skip_errors, accept_cut)
     if stop:
         stop_publishing(settings, name, asked)
-        say(f"{name}: no longer published to {asked.to}; what it states stays")
+        say(f"{name}: no longer published to {asked.to}; the topic stays as it is")
         return
     if with_run:
         run_steps(["ingest", "seal"], [name], config, as_json=False)

@@ -60,7 +60,7 @@ class _Resolve(TyperGroup):
 app = typer.Typer(
     name="resolve",
     cls=_Resolve,
-    help="Decide what a stream cannot decide, by a standing rule that the next ingest or seal applies. Starts no JVM.",
+    help="Decide what a stream cannot decide, by a rule that the next ingest or seal applies. Does not start a JVM.",
     no_args_is_help=True,
 )
 
@@ -147,7 +147,7 @@ def quarantine(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Acknowledge quarantined messages: the quarantine keeps them, and no check asks about them again."""
+    """Acknowledge quarantined messages: the quarantine keeps them, and no check reports them again."""
     from tidelake.decisions import Acknowledge, Offsets
 
     _decide(config, name, Acknowledge(offsets=Offsets.parse(offsets), reason=reason), as_json)

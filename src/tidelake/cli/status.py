@@ -37,9 +37,9 @@ def status(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how far each collection is proven, what it waits for, and whether it needs attention. Starts no JVM.
+    """Show how far each collection is proven, what it waits for, and whether it needs attention. Does not start a JVM.
 
-    The exit status is 1 if a collection needs attention: it cannot continue, or cannot be trusted, until somebody acts.
+    The exit status is 1 if a collection needs attention: until an operator acts, it cannot continue or be trusted.
     """
     if watch:
         if as_json or check:
@@ -157,7 +157,7 @@ def _marked(severity: str, name: str, sentence: str) -> Text:
 
 
 def _notes(status: CollectionStatus) -> list[str]:
-    """Return what the sentence leaves out."""
+    """Return the facts that the sentence leaves out."""
     notes = [f"damaged: {status.damaged}"] if status.damaged else []
     notes += [status.topic_problem] if status.topic_problem else []
     notes += status.topic_gaps
@@ -184,7 +184,7 @@ def _notes(status: CollectionStatus) -> list[str]:
         decided = status.late_contradicted - status.late_undecided
         settled = f", {decided} of them settled by decision" if decided else ""
         notes.append(
-            f"late contradictions: {status.late_contradicted}{settled}; what was published does not change; "
+            f"late contradictions: {status.late_contradicted}{settled}; the published contents do not change; "
             f"see `tidelake late {status.name}`"
         )
     if status.held is not None:
@@ -194,7 +194,7 @@ def _notes(status: CollectionStatus) -> list[str]:
         notes.append(f"retired: the settings no longer name the topic {topic}, which was read up to {ends}")
     if status.rows_left:
         notes.append(
-            f"recorded retention: {status.rows_left:,} rows have left the contents, the last ones at time "
+            f"recorded retention removed {status.rows_left:,} rows from the contents, the last ones at time "
             f"{status.left_at}; see `tidelake history {status.name} --kind retention`"
         )
     notes += [f"key in error: {text}" for text in status.keys_in_error_first[:_TIMES_SHOWN]]

@@ -147,7 +147,7 @@ def _check_together(as_of: str | None, after: str | None, no_snapshot: bool, hol
     if after is not None and as_of is not None:
         raise OptionRefused("--after and --as-of both say where to begin", "leave one of them out")
     if after is not None and no_snapshot:
-        raise OptionRefused("--after leaves the contents out already", "leave out --no-snapshot")
+        raise OptionRefused("--after already leaves out the contents", "leave out --no-snapshot")
     if hold is not None and (as_of is not None or no_hold or no_snapshot):
         raise OptionRefused("--hold says where to continue", "leave out --as-of, --no-snapshot and --no-hold")
 
@@ -239,7 +239,7 @@ def _rows_of_frame(updates: DataFrame) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM end the block as an error would, so that the hold is dropped."""
+    """Make SIGTERM end the block as an error would, so that the hold is dropped."""
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(_TERMINATED)

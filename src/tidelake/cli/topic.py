@@ -1,4 +1,4 @@
-"""`tidelake topic`: copies topics between Kafka and files. Starts no JVM."""
+"""`tidelake topic`: copies topics between Kafka and files. Does not start a JVM."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def record(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Record the current contents of a topic as a file topic: each record unchanged, at its offset. Starts no JVM."""
+    """Record the contents of a topic as a file topic: each record unchanged, at its offset. Does not start a JVM."""
     from tidelake.topic.recording import record_topic
 
     settings = _settings(config)
@@ -64,7 +64,7 @@ def play(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Play a file topic into a Kafka topic, starting where the Kafka topic ends. Starts no JVM."""
+    """Play a file topic into a Kafka topic, starting where the Kafka topic ends. Does not start a JVM."""
     from tidelake.topic.producing import play_topic
 
     settings = _settings(config)

@@ -27,9 +27,9 @@ def trace(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what became of a message in each collection that reads its topic. Starts no JVM.
+    """Show what became of a message in each collection that reads its topic. Does not start a JVM.
 
-    The exit status is 1 if somebody has to do something about it, and 2 if no collection reads the topic.
+    The exit status is 1 if the message needs attention, and 2 if no collection reads the topic.
     """
     from tidelake.protocol.json_values import to_text
 

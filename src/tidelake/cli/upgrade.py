@@ -9,7 +9,7 @@ from tidelake.read.words import counted
 
 
 def upgrade(config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
-    """Convert the whole store to the newest format, which every earlier version refuses. Starts no JVM.
+    """Convert the whole store to the newest format, which every earlier version refuses. Does not start a JVM.
 
     Every job does this for the collections that it writes to. There is no way back.
     """

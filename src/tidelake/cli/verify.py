@@ -1,4 +1,4 @@
-"""`tidelake verify` and `tidelake repair`: whether the files are still what was committed."""
+"""`tidelake verify` and `tidelake repair`: whether the files still match what was committed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def verify(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Verify that log entries and files are what was committed. The exit status is 1 if not. Starts no JVM."""
+    """Verify that log entries and files match what was committed. The exit status is 1 if not. Does not start a JVM."""
     lake = open_lake(config, read_only=True)
     chosen = [lake.collection(name)] if name is not None else lake.collections()
     results = {}
@@ -66,7 +66,7 @@ def repair(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Restore log entries from their copies, and data files from the topic. The exit status is 1 if any damage is left.
+    """Restore log entries from their copies, and data files from the topic. The exit status is 1 if any damage remains.
 
     Every page is read to find damage. Starts a JVM only to restore data files.
     """

@@ -23,7 +23,7 @@ def view(
     dialect: Annotated[Dialect, typer.Option(help="The engine that is to run the statement.")] = Dialect.DUCKDB,
     config: ConfigOption = CONFIG,
 ) -> None:
-    """Print a view of the contents AS OF the last sealed time, for another engine. Starts no JVM.
+    """Print a view of the contents AS OF the last sealed time, for another engine. Does not start a JVM.
 
     The view reads the files of one version, and shows this time for good; print it again for a later one.
     """

@@ -1,6 +1,6 @@
 """The form of change events: statements with `before` and `after`, stored as they were stated.
 
-The model is `tidelake.model.events`. For rows whose times readers can no longer distinguish, a merge writes events as
+The model is `tidelake.model.events`. For rows whose times readers can no longer tell apart, a merge writes events as
 well. These have only `after`, and a diff that says how many times the row is added or, if negative, removed.
 """
 
@@ -164,7 +164,7 @@ def merged_events(
     others: Sequence[Interval],
     key_before: Sequence[str] = (),
 ) -> DataFrame:
-    """Merge sealed events, now that no reader can distinguish times at or before `through`.
+    """Merge sealed events: no reader can tell times at or before `through` apart.
 
     In, out: the columns of an event, _time, _diff.
 

@@ -63,13 +63,13 @@ class Form(Protocol):
         raise AssertionError("this form makes no base")
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
-        """Merge sealed rows, now that no reader can distinguish times at or before `through`.
+        """Merge sealed rows: no reader can tell times at or before `through` apart.
 
         In, out: the data's columns, _time, _diff.
 
         Args:
             sealed: rows of the runs that are merged.
-            through: the last of those times; -1 if all times can be distinguished.
+            through: the last of those times; -1 if readers can tell all times apart.
             others: the first and last times of the runs that are not merged.
         """
 
@@ -93,7 +93,7 @@ class Form(Protocol):
         raise AssertionError("the contents of this form have no key")
 
     def newest_states(self, rows: DataFrame) -> DataFrame | None:
-        """Return what the rows of a range of times leave their keys with; None if that depends on earlier rows.
+        """Return the rows that keys have after a range of times; None if these depend on earlier rows.
 
         In:  the data's columns, _time, _diff: all rows of the range.
         Out: the key's columns (unique together), _row struct (the data's columns; null if the key no longer has a row).

@@ -108,7 +108,7 @@ def keyed_contents(rows: DataFrame, key: Sequence[str], columns: Sequence[str]) 
 
 
 def merged_rows(sealed: DataFrame, key: Sequence[str], through: int, takes_all: bool) -> DataFrame:
-    """Merge sealed rows, now that no reader can distinguish times at or before `through`.
+    """Merge sealed rows: no reader can tell times at or before `through` apart.
 
     In:  the data's columns, _time, _diff.
     Out: the same columns: the newest row of each key at or before `through`, with its own time, and every later row

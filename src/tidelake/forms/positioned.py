@@ -57,7 +57,7 @@ class Shape:
 class PositionedForm(Form):
     """Statements about keys in the order of their source.
 
-    It makes no base: a row that arrives later may be older in the source's order than the rows that a merge has left.
+    It makes no base: a row that arrives later may be older in the source's order than the rows that a merge has kept.
     """
 
     cancels_copies = False
@@ -73,7 +73,7 @@ class PositionedForm(Form):
         Args:
             entry: the collection's entry.
             table: its updates table; if None, every kind of row is possible.
-            resent_within_ms: for how long after its first read a record may be sent again with its old position.
+            resent_within_ms: how long after its first read a record may be sent again with its old position.
         """
         self.fields = data_fields(entry.record_schema)
         self.resent_within_ms = resent_within_ms
@@ -124,7 +124,7 @@ def newest_rows(rows: DataFrame, shape: Shape) -> DataFrame:
 
 
 def resolved_rows(rows: DataFrame, shape: Shape) -> DataFrame:
-    """Resolve rows at or before a time to one for each key, with unavailable columns filled from earlier rows.
+    """Reduce rows at or before a time to one row per key, with unavailable columns filled from earlier rows.
 
     In:  rows.
     Out: rows; the key is unique, _diff is 1, `_unavailable` names the columns whose value was never stated (they are
@@ -163,7 +163,7 @@ def unknown_values(rows: DataFrame, shape: Shape) -> DataFrame:
 
 
 def merged_rows(rows: DataFrame, shape: Shape, through: int, takes_all: bool, resent_within: int) -> DataFrame:
-    """Merge rows, now that no reader can distinguish times at or before `through`.
+    """Merge rows: no reader can tell times at or before `through` apart.
 
     In, out: rows. Each key keeps its newest row at or before `through`, the rows that fill its unavailable columns, and
              every later row. The greatest barrier stays.
@@ -173,7 +173,7 @@ def merged_rows(rows: DataFrame, shape: Shape, through: int, takes_all: bool, re
         shape: the shape of the table.
         through: the last of those times.
         takes_all: whether no other run holds a row at or before `through`.
-        resent_within: for how long after its first read a statement may be sent again; a delete stays that long.
+        resent_within: how long after its first read a statement may be sent again; a delete stays that long.
     """
     old, later = rows.where(F.col(TIME) <= through), rows.where(F.col(TIME) > through)
     newest = newest_rows(old, shape)
@@ -219,7 +219,7 @@ def _barriers(rows: DataFrame, after: int) -> DataFrame:
 
 
 def _followed(rows: DataFrame, barriers: DataFrame | None, shape: Shape, after: int) -> DataFrame:
-    """Return the states of keys from all of their rows. From its time on, a barrier erases all lower positions."""
+    """Return the states of keys from all of their rows. At and after its time, a barrier erases all lower positions."""
     key = _quoted(shape.key)
     if barriers is not None:
         # Each barrier in the range gives each key a state of its own, without a row.

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 @dataclass(frozen=True)
 class Refusal:
-    """A kind of statement that is quarantined with its message; the time waits until there is a decision."""
+    """A kind of statement that is quarantined with its message; the time waits until an operator decides."""
 
     reason: str
     detail: str

@@ -81,7 +81,7 @@ class Answers(StoredCollection):
             return status_with_topics(self.settings, self._catalog.get(self.name))
 
     def explain(self, time: int | None = None) -> Explanation:
-        """Explain a time: who proved it and how, or what it waits for. Starts no JVM.
+        """Explain a time: who proved it and how, or what it waits for. Does not start a JVM.
 
         Args:
             time: the time; None means the first time that is not sealed, or the last one if every time is.
@@ -107,7 +107,7 @@ class Answers(StoredCollection):
         return sorted(rows, key=lambda row: row["explained"] is not None)
 
     def late(self, limit: int = 20) -> LateReport:
-        """Return what was stated about sealed times after they were sealed, with the first `limit` contradictions."""
+        """Return the statements about times that were already sealed, with the first `limit` contradictions."""
         stored = self._stored()
         notes = LateNotes(stored)
         return LateReport(late_verdicts(stored), notes.contradictions, notes.first(limit))
@@ -184,7 +184,7 @@ class Answers(StoredCollection):
         return publication_of(self._stored())
 
     def places(self) -> Places:
-        """Return where its tables are, for people and for other engines."""
+        """Return the places of its tables, for people and for other engines."""
         with engine_errors():
             stored, store_id = self._stored(), OpenTable(self._catalog.store.catalog).id
             return Places(publication_of(stored), older_table(stored), stored.paths.updates, store_id)

@@ -73,7 +73,7 @@ class Care(StoredCollection):
             raise ArgumentRefused("writer", writer, "which no writer can have as its name", f"give {WRITER_RULE}")
         return self._catalog.fence(self._stored().name, writer).epoch
 
-    # --- whether it is still what was committed ----------------------------------------------------------------------
+    # --- its integrity -----------------------------------------------------------------------------------------------
 
     def verify(self, deep: bool = False) -> Verification:
         """Verify the catalog, the name and the collection: each log entry, and the size, rows and digest of each file.

@@ -42,7 +42,7 @@ class Holds(StoredCollection):
 
         Raises:
             ArgumentRefused: it is not a token.
-            CapabilityError: the capability has ended, belongs to another collection, or was taken over already.
+            CapabilityError: the capability has ended, belongs to another collection, or was already taken over.
 
         Cost: one commit to the collection's handles.
         """
@@ -78,7 +78,7 @@ class Holds(StoredCollection):
     def holds(self) -> list[HeldTime]:
         """Return the holds of the collection, the earliest time first: the holder, the end, and the cost.
 
-        Cost: the log of the table, and one column of the files with both rows that are held and others.
+        Cost: the log of the table, and one column of each file that has held rows and others.
         """
         from tidelake.read.holding import held_times
 

@@ -114,7 +114,7 @@ class Lake(OpenedStore):
         wait_s: float = 0.0,
         skip_errors: bool = False,
     ) -> QueryAnswer:
-        """Run SQL over the collections that it names, all AS OF one time, with DuckDB. Starts no JVM.
+        """Run SQL over the collections that it names, all AS OF one time, with DuckDB. Does not start a JVM.
 
         A collection with a key has one row for each key; one without a key also has `_diff`, how often a row occurs.
 
@@ -166,13 +166,12 @@ class Lake(OpenedStore):
             An answer: `frame` is a lazy frame; `time` and `facts` say which time was chosen and why.
 
         Raises:
-            QueryRefused: the query is invalid, reads something else, or calls a function that is not accepted. What
-                fails while rows are read is an error of Spark.
+            QueryRefused: the query is invalid, reads something else, or calls a function that is not accepted. A
+                failure while rows are read is a Spark error.
             TimelinesDiffer, CollectionLags, CollectionForgot: as for `at`.
             KeysInError: there are keys in error at that time, and `skip_errors` is not set.
 
-        Cost: the log of each collection, one analysis on the driver, and a search for keys in error where some were
-            stored.
+        Cost: the log of each collection, one analysis on the driver, and a search for keys in error if any were stored.
         """
         from tidelake.query.spark_sql import checked_sql, sql_answer
 
@@ -229,7 +228,7 @@ class Lake(OpenedStore):
         return read_orphaned(Store(self.settings.store), self._names)
 
     def history(self, name: str, limit: int | None = None, kinds: Sequence[str] = ()) -> History:
-        """Return the history of a collection of the store, even if it is orphaned or was dropped. Starts no JVM.
+        """Return the history of a collection of the store, even if it is orphaned or was dropped. Does not start a JVM.
 
         Args:
             name: its name; the settings do not have to name it.
@@ -254,7 +253,7 @@ class Lake(OpenedStore):
         return self.collection(name).history(limit, kinds)
 
     def rename(self, name: str, other: str) -> None:
-        """Give a collection of the store another name, which the settings must use from then on. Starts no JVM.
+        """Give a collection of the store another name, which the settings must use from then on. Does not start a JVM.
 
         The collection keeps its id, its history and its holds; the table that was published with the earlier name is
         no longer updated. If the call is interrupted, the next one finishes it.
@@ -265,7 +264,7 @@ class Lake(OpenedStore):
 
         Raises:
             ArgumentRefused: the settings could not name a collection like this.
-            UnknownCollection, CollectionRenamed: the store has no such collection, or it has another name now.
+            UnknownCollection, CollectionRenamed: the store has no such collection, or it now has another name.
             NameTaken: another collection has the new name.
 
         Cost: two commits to the handles, and one to the log of the new name.
@@ -276,7 +275,7 @@ class Lake(OpenedStore):
             Catalog(Store(self.settings.store)).rename(name, other)
 
     def dropping(self, name: str) -> Dropping:
-        """Return what the store has of a collection that somebody wants to drop, or has dropped. Starts no JVM.
+        """Return the stored state of a collection that is to be dropped, or was dropped. Does not start a JVM.
 
         Raises:
             UnknownCollection: the store has no such collection.
@@ -287,9 +286,9 @@ class Lake(OpenedStore):
             return read_dropping(Store(self.settings.store), name)
 
     def drop(self, name: str) -> None:
-        """Drop a collection of the store: it can no longer be read, and its name is free. Starts no JVM.
+        """Drop a collection of the store: it can no longer be read, and its name is free. Does not start a JVM.
 
-        Readers that have a version open may finish. `gc` deletes its tables a day after the last hold ended.
+        Readers that have a version open may finish. `gc` deletes its tables a day after the last hold ends.
         There is no way back. If the call is interrupted, the next one finishes it.
 
         Args:
@@ -304,7 +303,7 @@ class Lake(OpenedStore):
             Catalog(Store(self.settings.store)).drop(name)
 
     def gc(self, dry_run: bool = False) -> Garbage:
-        """Delete what is no longer needed, and say why the rest stays. Starts no JVM.
+        """Delete what is no longer needed, and say why the rest stays. Does not start a JVM.
 
         Args:
             dry_run: whether to delete nothing, and only say what would be deleted.

@@ -52,7 +52,7 @@ class Reads(StoredCollection):
         where: str | None = None,
         skip_errors: bool = False,
     ) -> Contents:
-        """Read the contents AS OF a time with DuckDB, in this process. Starts no JVM.
+        """Read the contents AS OF a time with DuckDB, in this process. Does not start a JVM.
 
         Args:
             as_of: a time in [since, upper), or at or after `since` if the stream is closed; by default the last one.
@@ -70,7 +70,7 @@ class Reads(StoredCollection):
             UnknownColumn, PredicateRefused: a column does not exist, or the condition is not accepted.
             EngineRefused: the envelope is from another package; use `snapshot`.
 
-        Cost: the files with rows at or before the time, when the rows are asked for; only their needed columns.
+        Cost: the files with rows at or before the time, when the rows are read; only the columns that are needed.
         """
         from tidelake.query.contents import contents
 
@@ -269,8 +269,8 @@ class Reads(StoredCollection):
 
         Each batch is a pair of `updates`, which have the columns, `_time` and `_diff`, and `progress`, whose `through`
         is the token: `subscribe(as_of=token, snapshot=False)` continues after this batch, with either engine. A hold
-        follows the subscription, so that compaction does not pass it, and sweeps leave the files that it reads. A lake
-        that is read-only holds nothing.
+        follows the subscription, so that compaction does not pass it, and sweeps keep the files that it reads. A
+        read-only lake holds nothing.
 
         Args:
             spark: the session, as for `snapshot`; `updates` are frames. Without one, DuckDB reads, no JVM is started,
@@ -282,7 +282,7 @@ class Reads(StoredCollection):
             where: a predicate, as for `snapshot` or `rows`; other rows are left out.
             skip_errors: treat keys in error as keys without a row: their rows are retracted.
             wait_s: how long to wait for the next batch, in seconds; None means forever.
-            poll_s: how often to look whether anything was sealed.
+            poll_s: how often to check for newly sealed times, in seconds.
             until: the last time to deliver.
             rows_max: how many stored rows a batch of several times may come from.
             lease: how long the hold lives after each batch; None holds nothing.

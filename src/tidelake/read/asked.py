@@ -76,12 +76,12 @@ def readable(collection: Collection, table: OpenTable) -> Readable:
 
 
 def last_time(upper: int, closed: bool) -> int:
-    """Return the last sealed time; for a closed stream, a time from which on nothing changes."""
+    """Return the last sealed time; for a closed stream, a time after which nothing changes."""
     return INT64_MAX if closed and upper == INT64_MAX else upper - 1
 
 
 def columns_asked(collection: Collection, names: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Return the columns to read, each once; all of `names` if none is asked for.
+    """Return the columns to read, each once; all of `names` if none is given.
 
     Raises:
         UnknownColumn: the collection has no such column.

@@ -134,7 +134,7 @@ def changes(
 
 @dataclass(frozen=True)
 class NewestStates:
-    """The rows that the keys with a statement in a range of times are left with.
+    """The rows, after a range of times, of the keys that have a statement in it.
 
     `states` has the key's columns (unique together) and `_row` struct, null if the key no longer has a row. The row may
     be the same as before the range.
@@ -146,9 +146,9 @@ class NewestStates:
 
 
 def newest_states(spark: SparkSession, collection: Collection, after: int, through: int) -> NewestStates | None:
-    """Read what the times after `after`, up to and including `through`, leave their keys with.
+    """Read the rows AS OF `through` of the keys that have a statement after `after`.
 
-    None if that depends on earlier rows, or the collection has no key: then `changes` tells.
+    None if they depend on earlier rows, or the collection has no key: use `changes` then.
 
     Raises:
         SinceError, UpperError, ArgumentRefused: as for `changes`.

@@ -217,7 +217,7 @@ class _Attempt:
         """Return why the table has to be rebuilt, as far as this is clear before its files are examined."""
         shown = look.shown
         if self.wanted.rebuild:
-            return "somebody asked for it"
+            return "it was requested"
         if staged.version < 0:
             return "it was not published before"
         if shown is None and look.changed_by == WRITER:
@@ -248,12 +248,12 @@ class _Attempt:
         return shown.as_of >= min(self.as_of, self._unchanged_since())
 
     def _unchanged_since(self) -> int:
-        """Return the time from which on the contents are those of the last time: idle ticks change nothing."""
+        """Return the time since which the contents have not changed: idle ticks change nothing."""
         idle = idle_lower(self.table)
         return self.last if idle is None else idle - 1
 
     def _follow(self, staged: StagedRows, shown: Published) -> _Written:
-        """Stage what the changes since the last publication replace.
+        """Stage the rows that have changed since the last publication.
 
         Raises:
             CannotFollow: the table has to be rebuilt; nothing is staged.
@@ -293,7 +293,7 @@ class _Attempt:
         return _Written(rows, contents_rows, latest.since, latest.upper, None)
 
     def _write(self, staged: StagedRows, rows: DataFrame) -> int:
-        """Let Spark write rows of the table; return their number."""
+        """Write rows of the table with Spark; return their number."""
         reach("current.before_write")
         blobs.prepare_spark(self.spark, staged.folder)
         _described(rows, self.collection).write.format("delta").save(str(staged.folder))
@@ -323,7 +323,7 @@ class _Attempt:
         )
 
     def _commit(self, staged: StagedRows, publication: Publication, note: Published, written: _Written) -> None:
-        """Commit what is staged.
+        """Commit the staged rows.
 
         Raises:
             LostRace: another process has published first.
@@ -355,7 +355,7 @@ def _comment(collection: Collection, note: Published, shape: Shape) -> str:
     """Return the comment of a published table."""
     entry = collection.entry
     times = f"Contents of the Tidelake collection '{entry.name}' (id {entry.id}) as of time {note.as_of}"
-    since = f"times from {note.since} on can be read with `tidelake read {entry.name} --as-of TIME`"
+    since = f"times at or after {note.since} can be read with `tidelake read {entry.name} --as-of TIME`"
     if shape == "key":
         reads = f"One row for each key ({', '.join(entry.key)}), so count(*) counts rows."
     elif shape == "bag":

@@ -85,7 +85,7 @@ class Fate:
 
     @property
     def needs_somebody(self) -> bool:
-        """Whether somebody needs to act on the message or a part of it."""
+        """Whether an operator must act on the message or a part of it."""
         return next(self.todo(), None) is not None
 
     def todo(self) -> Iterator[str]:

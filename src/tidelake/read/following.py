@@ -80,14 +80,14 @@ class _Net:
 
 @contextmanager
 def follow(table: PublishedTable, collection: Collection, as_of: int, shape: Shape) -> Iterator[Followed]:
-    """Derive from the changes up to a time what has to be written; the block writes it.
+    """Derive the rows to write from the changes up to a time; the block writes them.
 
     Raises:
         CannotFollow: the table has to be rebuilt.
 
     Cost: if the newest row of a key decides, the files with rows in the range of times, otherwise `changes`. Then one
-    scan of the columns that identify a row, in the files whose statistics allow one of the changed rows, unless none
-    does. To write: the files with such a row, and small files if there are too many.
+    scan of the columns that identify a row, in the files that may hold a changed row according to their statistics. To
+    write: the files with such a row, and small files if there are too many.
     """
     form = form_of(collection.entry, OpenTable(collection.paths.updates))
     names = [field.name for field in form.fields]
@@ -130,7 +130,7 @@ def _counted_net(
 ) -> tuple[_Net, dict[str, Any]]:
     """Return the net changes, which stay in memory until `held` ends, and their number and sums.
 
-    If the newest statements of keys concern too many keys, `changes` tells how many rows are different.
+    If the newest statements of keys concern too many keys, `changes` finds how many rows are different.
 
     Raises:
         CannotFollow: there are too many.
@@ -169,7 +169,7 @@ def _newest(
 
 
 def _changes(table: PublishedTable, collection: Collection, as_of: int, shape: Shape, names: Sequence[str]) -> _Net:
-    """Return what is different since.
+    """Return the net changes since the table was published.
 
     Raises:
         CannotFollow: since is beyond the time of the table, or keys were in error.

@@ -37,11 +37,11 @@ class History:
     total: int
     """The number of known events, including those that a limit has left out."""
     complete_from_ms: int | None
-    """The time from which every event is known, in milliseconds since 1970; None if the logs have everything."""
+    """The time since which every event is known, in milliseconds since 1970; None if the logs have everything."""
 
     @property
     def complete_from(self) -> str | None:
-        """The time from which every event is known, in ISO 8601, in UTC."""
+        """The time since which every event is known, in ISO 8601, in UTC."""
         start_ms = self.complete_from_ms
         return None if start_ms is None else iso_to_the_second(start_ms)
 
@@ -90,7 +90,7 @@ def read_history(collection: Collection, limit: int | None = None, kinds: Names[
 
 
 def read_dropped_history(collection: Collection, limit: int | None = None, kinds: Names[str] = ()) -> History:
-    """Read what the handles of a dropped collection say about it; its tables may be gone.
+    """Read the history of a dropped collection from its handles; its tables may be gone.
 
     Args:
         collection: the collection, with the entry of its tombstone.
@@ -131,14 +131,14 @@ def _decisions(collection: Collection, changes: EntryLog) -> Iterator[Event]:
 
 
 def _departures(collection: Collection) -> Iterator[Event]:
-    """Yield the times at which rows have left the contents by retention."""
+    """Yield the times at which retention removed rows from the contents."""
     for departure in read_departures(collection, OpenTable(collection.paths.updates)):
         what = f"{departure.sentence} at time {departure.time}"
         yield Event(departure.at_ms, RETENTION, what, departure.as_json())
 
 
 def _ticks(collection: Collection, others: set[int]) -> Iterator[Event]:
-    """Yield the ticks of a reclocked collection, without the times at which rows left; idle ticks count as one."""
+    """Yield the ticks of a reclocked collection except those that removed rows; idle ticks count as one."""
     for binding in read_bindings(collection, OpenTable(collection.paths.updates)):
         if binding.time in others:
             continue

@@ -60,7 +60,7 @@ class ReadCapability:
 
     @property
     def lease(self) -> timedelta:
-        """For how long it lives after each call."""
+        """How long it lives after each call."""
         return timedelta(milliseconds=self._hold.lease_ms)
 
     @property
@@ -90,7 +90,7 @@ class ReadCapability:
         self._call(lambda entry: holds.downgrade(entry, self._token, to, _now_ms()))
 
     def pin(self, seq: int, to: int) -> None:
-        """Downgrade, and until the next pin keep the files of all versions of `updates/` from a `seq` on.
+        """Downgrade, and until the next pin keep the files of all versions of `updates/` at or after a `seq`.
 
         Plan the reads after this call. They may then take as long as the capability lives: no sweep deletes a file that
         they need, even if merges have replaced it.
@@ -121,10 +121,10 @@ class ReadCapability:
         return ReadCapability(self._paths, entry, copy)
 
     def drop(self) -> None:
-        """Release the hold: compaction may forget what it kept, unless other holds keep it.
+        """Release the hold: compaction may forget the times that it kept, unless other holds keep it.
 
         Raises:
-            CapabilityError: it has ended before, or another holder has it.
+            CapabilityError: it has already ended, or another holder has it.
         """
         change_handles(self._paths, lambda entry: holds.drop(entry, self._token))
 
@@ -231,7 +231,7 @@ class HeldTime:
     bytes: int
     """The size of these rows: whole files, and a share of the files that have other rows as well."""
     pinned_seq: int | None = None
-    """The `seq` of `updates/` from which on it keeps the files of all versions; None if it pins no files."""
+    """It keeps the files of all versions of `updates/` at or after this `seq`; None if it pins no files."""
     pinned_bytes: int = 0
     """The size of the files that are no longer in any version, but stay because of the pin."""
 
@@ -305,7 +305,7 @@ def _held(entry: Entry, capability: Capability, rows: int, size: int, updates: L
 
 
 def _between(table: Location, files: list[RunFile], after: int, through: int) -> tuple[int, int]:
-    """Return the number and the size of the rows at times after one time and not after another."""
+    """Return the number and the size of the rows after one time, up to and including another."""
     rows, size = 0, 0
     if after >= through:
         return rows, size

@@ -141,7 +141,7 @@ class ByRow:
         return {"contents": F.sum(F.col(DIFF).cast("decimal(38,0)"))}
 
     def replacement(self, net: DataFrame, scanned: DataFrame, touched: int, sums: Mapping[str, Any]) -> Replacement:
-        """Add the diffs of rows that the table has to those that came."""
+        """Add the diffs of the rows that the table has to those of the new rows."""
         rows = net
         if touched:
             rows = add_up(counted_rows(scanned, self.on, self._shape).unionByName(net), self.on)

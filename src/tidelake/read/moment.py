@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 WAIT_S_MAX = 366 * 86_400.0
 AS_READ = (
-    "AS OF this time means as read by it: each collection has exactly the records that its ticks had read, which is "
+    "AS OF this time means as read by then: each collection has exactly the records that its ticks had read, which is "
     "repeatable, but not a transaction of the source"
 )
 """The meaning of a time for reclocked collections."""
-_AS_STATED = "the source states these times, so the collections show the same moment of it"
+_AS_STATED = "the source states these times, so the collections show the same moment of the source"
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def _facts(
         if not_before is not None:
             facts.append(f"not before {not_before}, which this session has read")
     else:
-        facts.append(f"the time that was asked for; {names} have it")
+        facts.append(f"the requested time; {names} have it")
     if any(member.collection.entry.mints_times for member in members):
         facts.append(AS_READ)
     elif len(members) > 1:

@@ -136,5 +136,5 @@ def _late_events(evidence: list[dict[str, Any]]) -> Iterator[Event]:
         what = counted(facts, "late count" if kind == LATE_COUNT else "late update")
         verb = "contradicts" if facts == 1 else "contradict"
         yield Event(
-            at_ms, LATE, f"{what} {verb} what was published, from time {first} on", {"facts": facts, "time": first}
+            at_ms, LATE, f"{what} {verb} what was published, starting at time {first}", {"facts": facts, "time": first}
         )

@@ -163,7 +163,7 @@ def _overlap(lowest: int | None, highest: int | None, least: int, greatest: int)
 
 
 def small_files_to_merge(files: Sequence[PublishedFile], rewritten: Iterable[PublishedFile]) -> list[PublishedFile]:
-    """Return the small files to merge with what is written now: all if there would be too many, otherwise none."""
+    """Return the small files to merge with the new files: all if there would be too many, otherwise none."""
     gone = {file.path for file in rewritten}
     small = [file for file in files if file.size < SMALL_BYTES and file.path not in gone]
     return small if len(small) + 1 > SMALL_FILES_MAX else []

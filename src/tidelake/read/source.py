@@ -1,4 +1,4 @@
-"""What a subscription reads, whichever engine reads it: contents AS OF a time, and the changes of a range of times."""
+"""The reads of a subscription, with either engine: contents AS OF a time, and the changes of a range of times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class Selection:
-    """What a subscription reads of each time; see `snapshot`."""
+    """The columns and rows that a subscription reads; see `snapshot`."""
 
     columns: Sequence[str] = ()
     where: str | None = None

@@ -48,7 +48,7 @@ class CollectionStatus(StatusFacts):
 
     @property
     def verdict(self) -> Verdict:
-        """The problem, if any, and whether somebody has to act."""
+        """The problem, if any, and whether an operator must act."""
         return verdict_of(self)
 
     @property
@@ -68,7 +68,7 @@ class CollectionStatus(StatusFacts):
 
     @property
     def needs_somebody(self) -> bool:
-        """Whether it does not continue, or cannot be trusted, until somebody acts."""
+        """Whether it does not continue, or cannot be trusted, until an operator acts."""
         return self.verdict.severity == PROBLEM
 
     def as_json(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def read_status(
     counts_waiting: bool = True,
     settings: CollectionSettings | None = None,
 ) -> CollectionStatus:
-    """Read what `status` shows, without a JVM.
+    """Read the status of a collection, without a JVM.
 
     Args:
         collection: the collection.

@@ -62,7 +62,7 @@ class StatusFacts:
     times_ahead_s: int = 0
     """Reclocked: how far the last minted time is ahead of this machine's clock; 0 if it is less than a day ahead."""
     publication: dict[str, Any] | None = None
-    """Where its contents are published, and what the table there shows; None if they were never published."""
+    """Its published table, and the state that the table shows; None if they were never published."""
     waiting_transactions: list[dict[str, Any]] = field(default_factory=list)
     """Transactions: the first unread event of each partition that waits for an END; see `WaitingEvent`."""
     asserted_times: list[int] = field(default_factory=list)
@@ -73,9 +73,9 @@ class StatusFacts:
     retired_topics: dict[str, dict[int, int]] = field(default_factory=dict)
     """The next offset of each partition of the topics that were read once, and that the settings no longer name."""
     rows_left: int = 0
-    """Append-only: the number of rows that have ever left the contents by retention."""
+    """Append-only: the number of rows that retention has removed from the contents."""
     left_at: int | None = None
-    """Append-only: the last time at which rows have left; None if none ever has."""
+    """Append-only: the last time at which rows were removed; None if none were."""
 
     waiting: Waiting | None = None
     """The expected result of the next seal; None if it is unknown, or if there is nothing to seal."""

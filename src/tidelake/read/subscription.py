@@ -57,7 +57,7 @@ class Progress:
     through: int
     """The token: a subscription `as_of` this time, without a snapshot, continues after this batch."""
     closed: bool
-    """Whether nothing follows, because the stream is closed."""
+    """Whether no batch follows, because the stream is closed."""
     is_empty: bool
     """Whether the batch certainly has no updates: only the times have advanced."""
 
@@ -67,7 +67,7 @@ class Batch(NamedTuple, Generic[T]):
 
     updates: T
     """The requested columns, `_time` and `_diff`, consolidated as `changes` does it and in the order of `_time`. The
-    snapshot has the time of its contents. They may be evaluated until the next batch is asked for."""
+    snapshot has the time of its contents. They may be evaluated until the next batch is requested."""
     progress: Progress
 
 
@@ -149,7 +149,7 @@ class Subscription(Generic[T]):
 
         Raises:
             SubscriptionLapsed: the lease has ended, and compaction has passed the token meanwhile.
-            CapabilityError: the capability that the caller gave has ended, or its token was used by somebody else.
+            CapabilityError: the capability that the caller gave has ended, or its token was used by another holder.
             SinceError: the subscription holds nothing, and compaction has passed the token.
             UpperError: the time of the snapshot is still not sealed.
             KeysInError: there are keys in error at the next time, and `skip_errors` is not set.
@@ -289,7 +289,7 @@ class Subscription(Generic[T]):
         self._renewed_s = clock.monotonic()
 
     def _let_go(self) -> None:
-        """Move the hold although there is no next batch: the batch before counts as processed."""
+        """Move the hold although there is no next batch: the previous batch counts as processed."""
         if self._capability is None or self._needs_snapshot or self._capability.since >= self._through:
             return
         self._hold_at(OpenTable(self._collection().paths.updates).seq)
@@ -300,7 +300,7 @@ class Subscription(Generic[T]):
             self._capability = acquire(self._catalog, self._collection(), self._through, ended.lease, ended.purpose)
             self._capability.pin(seq, self._through)
         except SinceError as lost:
-            since = f"since of '{self._name}' is {show_frontier(lost.since)} now"
+            since = f"since of '{self._name}' is now {show_frontier(lost.since)}"
             fact = f"its lease expired while its subscription was at time {self._through}, and {since}"
             raise SubscriptionLapsed(ended.id, fact) from error
 

@@ -358,7 +358,7 @@ class _Trace:
         return message
 
     def _remembered(self, stream: TracedStream, gone: str) -> Fate:
-        """Return what the small tables still say about a message that can no longer be read."""
+        """Return the fate, according to the small tables, of a message that can no longer be read."""
         place = (self.stored.name, self.partition, self.offset)
         pending = stream.pending_rest(place)
         if pending is not None:
@@ -397,7 +397,7 @@ def _summary_of_progress(stream: TracedStream, row: Mapping[str, Any]) -> str:
     first, end = min(lower), min(upper) if upper else None
     about = f"about the times [{first}, {end})"
     if end is None:
-        about = f"about all times from {first} on, which closes the stream"
+        about = f"about all times at or after {first}, which closes the stream"
     if stream.closed or (end is not None and end <= stream.upper):
         state = "all of them are sealed"
     elif first > stream.upper:

@@ -85,7 +85,7 @@ class TracedStream:
             place: where the message is.
 
         Raises:
-            DamagedTable: a file is not what was committed, or cannot be read.
+            DamagedTable: a file is not the committed one, or cannot be read.
 
         Cost: reads the rows at the times of the statements, from those files of `updates/` that may hold them, and the
             places of all late rows.
@@ -182,7 +182,7 @@ class TracedStream:
         return LATE, detail, f"a decision about a late fact: `tidelake late {self.collection.name}` shows it"
 
     def _held(self, time: int) -> tuple[str, str | None]:
-        """Return what holds back an open time, worded to end a sentence, and what needs to be done about it."""
+        """Return what holds back an open time, as the end of a sentence, and what needs to be done about it."""
         if time in self.reasons:
             return f"; decided: {self.reasons[time]}", None
         if time not in self._blocked:

@@ -1,4 +1,4 @@
-"""The verdict of a status: the state of a collection in words, and whether somebody has to act."""
+"""The verdict of a status: the state of a collection in words, and whether an operator must act."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelake.read.status_facts import StatusFacts
 from tidelake.read.words import counted, duration, fact_of
 
 FINE, WARNING, PROBLEM = "fine", "warning", "problem"
-"""Severities. `fine`: nobody has to act. `warning`: somebody should look. `problem`: somebody has to act."""
+"""Severities. `fine`: nothing to do. `warning`: an operator should look. `problem`: an operator must act."""
 
 
 DAMAGED, TOPIC_UNREADABLE, TOPIC_GAP, HELD_BACK = "damaged", "topic_unreadable", "topic_gap", "held_back"
@@ -103,7 +103,7 @@ def _late(status: StatusFacts) -> Iterator[Verdict]:
     if status.late_undecided:
         facts = counted(status.late_undecided, "late fact")
         first = f": {status.late_evidence[0]}" if status.late_evidence else ""
-        sentence = f"contradicted by {facts}; what was published does not change{first}"
+        sentence = f"contradicted by {facts}; the published contents do not change{first}"
         remedy = f"a decision about {facts}"
         yield Verdict(LATE_CONTRADICTION, "contradicted by late facts", remedy, sentence, PROBLEM)
     if status.late_problem:
@@ -112,7 +112,7 @@ def _late(status: StatusFacts) -> Iterator[Verdict]:
 
 
 def _incomplete(status: StatusFacts) -> Iterator[Verdict]:
-    """Yield what is known about times that could be sealed, or that wait for updates."""
+    """Yield the verdict on times that could be sealed, or that wait for updates."""
     waiting = status.waiting
     if waiting is None:
         return
@@ -132,7 +132,7 @@ def _incomplete(status: StatusFacts) -> Iterator[Verdict]:
 
 
 def _waiting_for_ends(status: StatusFacts) -> Iterator[Verdict]:
-    """Yield that events wait for the END of their transaction, which usually comes within a second."""
+    """Yield a verdict if events wait for the END of their transaction, which usually comes within a second."""
     if not status.waiting_transactions:
         return
     first = max(status.waiting_transactions, key=lambda event: event["age_s"] or 0)
@@ -148,7 +148,7 @@ def _waiting_for_ends(status: StatusFacts) -> Iterator[Verdict]:
 
 
 def _published(status: StatusFacts) -> Iterator[Verdict]:
-    """Yield what is wrong with the table for other engines; the collection itself is not affected."""
+    """Yield the problem with the table for other engines; the collection itself is not affected."""
     if status.published_problem is not None:
         state = "published table is damaged"
         remedy = f"its folder moved away, or readable again, and then `tidelake current {status.name}`"
@@ -156,11 +156,11 @@ def _published(status: StatusFacts) -> Iterator[Verdict]:
 
 
 def _in_order(status: StatusFacts) -> Verdict:
-    """Return the verdict of a collection that needs nobody to act."""
+    """Return the verdict of a collection that needs no attention."""
     if status.since is None:
         definite = "but no time can be read"
     elif status.closed:
-        definite = f"closed and definite at every time from {status.since} on"
+        definite = f"closed and definite at every time at or after {status.since}"
     elif status.upper == status.since:
         definite = "but nothing is sealed yet"
     else:

@@ -28,7 +28,7 @@ def duration(seconds: float) -> str:
 
 
 def fact_of(detail: str) -> str:
-    """Return what a noted contradiction says, without its kind. The fact names the time.
+    """Return the fact of a noted contradiction, without its kind. The fact names the time.
 
     >>> fact_of("conflicting_count: time 7 is announced with 2 updates and with 3")
     'time 7 is announced with 2 updates and with 3'

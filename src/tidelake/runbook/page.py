@@ -163,7 +163,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "SnapshotTorn": {"time": 33, "snapshot": 30, "following": 45, "collection": "wallets"},
     "CollectionLags": {"upper": 5, "others": ("customers",)},
     "SubscriptionLapsed": {
-        "detail": "its lease expired while its subscription was at time 7, and since of 'orders' is [9] now",
+        "detail": "its lease expired while its subscription was at time 7, and since of 'orders' is now [9]",
     },
     "TimelinesDiffer": {
         "first": "orders",

@@ -54,7 +54,7 @@ def cancel(table: OpenTable, schema: pa.Schema, counts: OpenCounts, end: int) ->
     Args:
         table: the collection's updates, in the state that was counted.
         schema: the table's schema.
-        counts: what was counted.
+        counts: the counts.
         end: the first time that is not sealed; 2^63 if every time is sealed.
     """
     names = [name for name in schema.names if name != RUN]

@@ -1,4 +1,4 @@
-"""Compares what was announced with what was counted, to find out up to which time the stream is complete."""
+"""Compares announced and counted updates, to find out up to which time the stream is complete."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def compare(
     upper: int,
     end: int | None,
 ) -> Comparison:
-    """Enter what was announced and counted into a fresh ledger, and advance it.
+    """Enter the announced and the counted updates into a new ledger, and advance it.
 
     Args:
         collection: the collection.
         form: the form of its table.
         rulings: the operators' decisions.
-        pending: what was announced.
+        pending: the announced counts.
         counts: what is stored at or after `upper`, and before `end` if that is not None.
         upper: the first time that is not sealed.
         end: the first time that was not counted; None if every time was counted.

@@ -28,6 +28,6 @@ class SealReport:
     committed: bool = False
     version: int = -1
     left: Departure | None = None
-    """The rows that left the contents by retention; None if none did."""
+    """The rows that retention removed from the contents; None if it removed none."""
     sealed_by_ingest: bool = False
     """Whether each tick of ingest seals its own time; then nothing is left to prove."""

@@ -1,4 +1,4 @@
-"""Retention of rows: finds the rows of the contents that are too old, and writes the run that lets them leave.
+"""Retention of rows: finds the rows of the contents that are too old, and writes the run that removes them.
 
 The run has, for each such row, its data at one time that is not sealed yet, with the negated number of times that it
 occurs. It is committed together with the frontier that seals this time, so no reader ever sees the time without it, and
@@ -46,11 +46,11 @@ class Written:
 
 
 def due_cutoff(collection: Collection, table: OpenTable, rule: RowRetention) -> int | None:
-    """Return the point in time before which rows leave now, in milliseconds since 1970; None if nothing is due.
+    """Return the point in time before which rows are removed, in milliseconds since 1970; None if nothing is due.
 
     It is the earlier of two clocks, this machine's and the store's, minus the duration of the rule, so a clock that is
-    ahead lets nothing leave early. For each column, it never moves back, and old rows are searched for again only once
-    it has moved by a step.
+    ahead removes nothing early. For each column, it never moves back, and old rows are searched for again only once it
+    has moved by a step.
 
     Cost: nothing if it is not due; otherwise the clock of the store is read.
     """
@@ -76,10 +76,10 @@ def write_departures(
     upper: int,
     time: int,
 ) -> Written:
-    """Write the run that lets the rows of the contents just before `upper` leave at a time, if they are too old.
+    """Write the run that removes, at a time, the rows of the contents just before `upper` that are too old.
 
     A row that is also stated at that very time stays until the next pass. So at each time, the sum of a row is either a
-    statement or a departure, and a recount can tell them apart, whatever was merged.
+    statement or a removal, and a recount can tell them apart, whatever was merged.
 
     Args:
         spark: the session.
@@ -134,7 +134,7 @@ def write_departures(
 
 
 def note_departure(collection: Collection, departure: Departure) -> None:
-    """Append the note of rows that are about to leave; the commit that follows makes it count.
+    """Append the note of rows that are about to be removed; the commit that follows makes it count.
 
     Raises:
         Fenced: the epoch was raised in the meantime.

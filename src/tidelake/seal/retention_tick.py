@@ -1,4 +1,4 @@
-"""Lets old rows of a reclocked collection leave: a tick that reads no records, and mints the time at which they leave.
+"""Removes old rows of a reclocked collection in a tick that reads no records, and mints the time of their removal.
 
 Like every tick, it binds its time first, and one commit adds its run and moves upper. If two processes begin at the
 same upper, one of them loses and starts over.
@@ -24,21 +24,21 @@ from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit, retry_wor
 from tidelake.store.state import CLOSED, SEALED_AT_MS, UPPER
 
 
-def let_rows_leave(
+def remove_old_rows(
     spark: SparkSession, collection: Collection, rule: RowRetention, clock_ahead_max_s: int, report: SealReport
 ) -> None:
-    """Let the rows that are too old leave, if that is due.
+    """Remove the rows that are too old, if a pass is due.
 
     Args:
         spark: the session.
         collection: the collection.
         rule: the rule.
         clock_ahead_max_s: how far, in seconds, the clock may be ahead of the last minted time. If it is further ahead,
-            nothing leaves until a record has confirmed it.
+            nothing is removed until a record has confirmed it.
         report: receives what was done.
 
     Raises:
-        Conflict: other writers won every attempt; nothing left.
+        Conflict: other writers won every attempt; nothing was removed.
         Fenced: the epoch was raised in the meantime.
     """
 
@@ -48,7 +48,7 @@ def let_rows_leave(
         if cutoff_ms is not None:
             _Pass(spark, collection, table, clock_ahead_max_s, report).run(rule, cutoff_ms)
 
-    retry_work(attempt, collection.paths.updates, f"{ATTEMPTS_MAX} attempts to let old rows leave failed")
+    retry_work(attempt, collection.paths.updates, f"{ATTEMPTS_MAX} attempts to remove old rows failed")
 
 
 class _Pass:

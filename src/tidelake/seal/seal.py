@@ -22,7 +22,7 @@ from tidelake.seal.pending import Pending
 from tidelake.seal.proof import record_contradictions, record_proof
 from tidelake.seal.report import SealReport
 from tidelake.seal.retention import Written, due_cutoff, note_departure, write_departures
-from tidelake.seal.retention_tick import let_rows_leave
+from tidelake.seal.retention_tick import remove_old_rows
 from tidelake.seal.rulings import Rulings
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.reclock import ReclockSettings
@@ -51,7 +51,7 @@ def seal(spark: SparkSession, collection: Collection, settings: CollectionSettin
     if collection.entry.mints_times:
         report = _nothing_to_seal(collection)
         if rule is not None and isinstance(settings, ReclockSettings):
-            let_rows_leave(spark, collection, rule, settings.clock_ahead_max_s, report)
+            remove_old_rows(spark, collection, rule, settings.clock_ahead_max_s, report)
         return report
     end: int | None = None
 
@@ -91,7 +91,7 @@ class _Seal:
         """The times with updates that this seal proves, and those that a decision covers."""
         self.rule = rule
         self.left = Written([], None, {})
-        """The rows that leave by retention, at the last time that this seal proves."""
+        """The rows that retention removes, at the last time that this seal proves."""
         self.overtaken = False
         """Whether an ingest has added rows at the first open time in the meantime."""
 
@@ -99,7 +99,7 @@ class _Seal:
         """Count, compare, change, prove, commit.
 
         Raises:
-            LostRace: another commit has changed what was counted.
+            LostRace: another commit has changed the counted rows.
         """
         pending = Pending(self.collection)
         has_late = note_late_counts(self.collection, pending.rows, self.upper, self.report.closed)
@@ -156,7 +156,7 @@ class _Seal:
         report.decided = len(report.decided_times)
 
     def _change_rows(self, counts: OpenCounts, end: int) -> Changes:
-        """Write the changes for copies and discarded statements at times before `end`, and the rows that leave."""
+        """Write the changes for copies and discarded statements at times before `end`, and the removal of old rows."""
         changes = self._change_statements(counts, end)
         if self.rule is None or not self.upper or self.report.upper <= self.upper:
             return changes

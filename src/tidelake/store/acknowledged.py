@@ -43,7 +43,7 @@ class Markers:
 
 
 def read_markers(path: Location, first: int = 0) -> Markers:
-    """List the markers of a table, from a version on.
+    """List the markers of a table, starting at a version.
 
     Raises:
         DamagedLog: a version was acknowledged twice.
@@ -84,12 +84,12 @@ def acknowledge_entry(path: Location, version: int, text: bytes) -> str:
 
 
 def acknowledge_checkpoint(path: Location, version: int, digest: str) -> None:
-    """Durably record that a checkpoint equals the entries that it sums up."""
+    """Durably record that a checkpoint equals the entries that it covers."""
     _mark(path, checkpoint_marker(path, version, digest), b"")
 
 
 def forget_before(path: Location, version: int) -> None:
-    """Delete the markers of versions before a version, oldest first: a gap between markers would be damage."""
+    """Delete the markers of all earlier versions, oldest first: a gap between markers would be damage."""
     names = sorted(blobs.list_names(path / ACKED))
     matches = [match for name in names if (match := _NAME.fullmatch(name)) is not None]
     blobs.delete_all(path / ACKED / match[0] for match in matches if int(match[1]) < version)
@@ -101,7 +101,7 @@ def digest_of(data: bytes) -> str:
 
 
 def _list_markers(path: Location, first: int = 0) -> Iterator[tuple[int, str, str]]:
-    """Yield the version, the SHA-256 and the kind of each marker, from a version on."""
+    """Yield the version, the SHA-256 and the kind of each marker, starting at a version."""
     folder = path / ACKED
     listed = blobs.list_names_after(folder, f"{first:020d}") if first else blobs.list_names(folder)
     # One search over all names takes a third of the time that one for each name takes.
@@ -112,6 +112,6 @@ def _list_markers(path: Location, first: int = 0) -> Iterator[tuple[int, str, st
 
 def _mark(path: Location, marker: Location, text: bytes) -> None:
     is_first = not blobs.is_folder(path / ACKED)
-    with suppress(FileExistsError):  # another process has acknowledged it already
+    with suppress(FileExistsError):  # another process has already acknowledged it
         blobs.create(marker, text)
     blobs.make_names_durable([path / ACKED, path] if is_first else [path / ACKED])

@@ -1,7 +1,7 @@
 """The base of a table: the rows left after merging everything up to some time; see docs/decisions/base.md.
 
 No two of its rows have the same key (or the same data, if diffs are summed), and it holds no deletes. Which files are
-the base depends on their description in the log alone, so every engine that reads them decides alike.
+the base depends only on their descriptions in the log, so every engine comes to the same answer.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class OpenTable:
 
         Raises:
             DamagedTable: Tidelake did not write the newest entry, `seq` does not rise by one, or state is missing.
-            DamagedLog: what was acknowledged is missing or has changed.
+            DamagedLog: an acknowledged entry is missing or has changed.
             NewerFormat: a later release of Tidelake wrote the table in a format that this release does not know.
         """
         self.path = path
@@ -360,7 +360,7 @@ class OpenTable:
                 raise
             return Committed(self.version + 1, self.seq + 1, nonce)
         if read_markers(self.path).newest > self.version:  # not decided by the log: its newest entries may be lost
-            raise Conflict(str(self.path), self.version + 1, "another commit was acknowledged already")
+            raise Conflict(str(self.path), self.version + 1, "another commit was already acknowledged")
         table = _load_at(self.path, self.version)
         if removes:  # delta-rs finds out itself which files it removes
             self._check_same_files(table)
@@ -502,7 +502,7 @@ class OpenTable:
 def maintain(path: Location, entries_max: int | None = None) -> bool:
     """If there are enough new entries, write a checkpoint and clean up the log before it; return whether it did so.
 
-    If the store does not answer, a later commit tries again: what was committed is durable without a checkpoint.
+    If the store does not answer, a later commit tries again: commits are durable without a checkpoint.
 
     Args:
         path: the table's folder.
@@ -524,7 +524,7 @@ def _maintain(path: Location, entries_max: int | None) -> bool:
     version = table.version()
     table.create_checkpoint()
     reach("commit.after_checkpoint_write")
-    # The checkpoint must be on disk before the entries that it sums up are deleted.
+    # The checkpoint must be on disk before the entries that it covers are deleted.
     with suppress(FileNotFoundError):  # another process does not trust the checkpoint and has set it aside
         blobs.make_durable(blob for blob in checkpoints(path) if version_of(blob) == version)
         blobs.make_durable([path / LOG / "_last_checkpoint"])
@@ -539,7 +539,7 @@ def _maintain(path: Location, entries_max: int | None) -> bool:
 def _maintain_elsewhere(path: Location, entries_max: int | None) -> bool:
     """Do what `maintain` does, in an object store.
 
-    Cost: nothing if no checkpoint is due; else four requests, and those of the clean-up.
+    Cost: nothing if no checkpoint is due; else four requests, and those of the cleanup.
     """
     followed = known(path)
     tip = followed.tip
@@ -589,7 +589,7 @@ def _load_at(path: Location, version: int) -> DeltaTable:
 
     Raises:
         Conflict: another commit came first.
-        DamagedLog: delta-rs does not see what was acknowledged.
+        DamagedLog: delta-rs does not see an acknowledged version.
     """
     table = load_table(path)
     if table.version() > version:

@@ -1,7 +1,7 @@
-"""Notes of the folders that sweeps found in no version of a table; the age of the note decides when they are deleted.
+"""Notes about folders that sweeps found in no version of a table; the age of the note decides when they are deleted.
 
-The age of a file says when it was written. It does not say for how long no version has named it: a process may sleep
-for days before the commit that replaces a run, and a reader of the version before needs that run for some time
+A file's age tells when it was written, not how long no version has named it: a process may sleep
+for days before the commit that replaces a run, and a reader of the previous version needs that run for some time
 afterwards. So a sweep notes what it finds, and a later sweep deletes what was noted long enough ago, by the store's
 clock. A folder that was written to or renewed after its note is noted again.
 
@@ -35,7 +35,7 @@ class Note:
     """The newest `seq` that is known to be without it; None if an earlier release wrote its notes."""
 
     def is_before(self, pinned_seq: int | None) -> bool:
-        """Whether no version from a pinned `seq` on names the folder; true if nothing is pinned."""
+        """Whether no version at or after a pinned `seq` names the folder; true if nothing is pinned."""
         return pinned_seq is None or (self.seq is not None and self.seq <= pinned_seq)
 
 
@@ -50,7 +50,7 @@ def long_dead(
             never changes.
         retention_s: how long a reader may still need a folder after the first note of it.
         seq: the `seq` of the state in which no version names the folders, if the table has one.
-        pinned_seq: the first `seq` that a reader has pinned. Folders that a version from there on may name stay.
+        pinned_seq: the first `seq` that a reader has pinned. Folders that a version at or after it may name stay.
 
     Cost: nothing if there are no folders. Otherwise the notes are listed and read, and one is written if a folder is
     new; the store's clock is read; and each folder whose note is old enough is listed.
@@ -75,7 +75,7 @@ def long_dead(
 
 
 def notes_of(table: Location) -> Mapping[str, Note]:
-    """Return what the notes say about each folder. Nothing is written."""
+    """Return the notes about each folder. Nothing is written."""
     return _latest(_read(table))
 
 
@@ -85,7 +85,7 @@ def _latest(read: Iterable[tuple[Blob, set[str]]]) -> dict[str, Note]:
         stated = _SEQ.match(blob.location.name)
         for name in names:
             before = notes.get(name, Note(0.0))
-            # The newest `seq` counts: a run that was noted before its commit was in a version since then.
+            # The newest `seq` counts: a run that was noted before its commit has been in a version since.
             known = [seq for seq in (before.seq, None if stated is None else int(stated[1])) if seq is not None]
             notes[name] = Note(max(blob.changed_s, before.at_s), max(known, default=None))
     return notes

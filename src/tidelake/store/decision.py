@@ -117,7 +117,7 @@ class DecisionDocument(BaseModel):
     """A decision as the catalog stores it and `--json` prints it. The fields that are set give its kind.
 
     The fields, their order and their shapes never change, so that every release of Tidelake can read what earlier
-    releases stored. A field that is added is left out where it is not set.
+    releases stored. An added field is left out if it is not set.
 
     >>> document = DecisionDocument(time=3, count=2, reason="both", at_ms=7)
     >>> document.decision()

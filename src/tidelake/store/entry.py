@@ -45,7 +45,7 @@ class Hold(BaseModel):
     sighting: Sighting | None = Field(default=None, exclude_if=lambda sighting: sighting is None)
     """The first sighting of the beat, if there was one."""
     pinned_seq: int | None = Field(default=None, exclude_if=lambda seq: seq is None)
-    """The first `seq` of `updates/` that its holder may be reading: sweeps leave the files from there on alone."""
+    """The first `seq` of `updates/` that its holder may be reading: sweeps keep its files and all later ones."""
 
 
 class Capability(BaseModel):
@@ -128,7 +128,7 @@ class PublishedTopic(BaseModel):
     frontier: int = 0
     """The topic states every time before it, as read back from the topic; one more than the last if it is closed."""
     closed: bool = False
-    """Whether the topic states that nothing more will come."""
+    """Whether the topic states that the stream is closed."""
     offsets: dict[int, int] = {}
     """By partition, the offset before which no progress statement reaches the frontier or beyond."""
 

@@ -107,7 +107,7 @@ RETENTION_FAILPOINTS: tuple[str, ...] = (
     "retention.after_conflict",
     "retention.after_commit",
 )
-"""Only collections whose rows are kept for a while reach these; the second and the last two only if reclocked."""
+"""Only collections with `keep_rows` reach these; the second and the last two only if reclocked."""
 
 EVOLUTION_FAILPOINTS: tuple[str, ...] = ("columns.after_catalog", "columns.after_commit")
 """Only collections that get a new column reach these."""
@@ -124,7 +124,7 @@ LIFE_FAILPOINTS: tuple[str, ...] = (
     "gc.after_folders",
     "gc.after_publication",
 )
-"""Only renaming, dropping and the collection of garbage reach these."""
+"""Only renaming, dropping and garbage collection reach these."""
 
 PUBLISH_FAILPOINTS: tuple[str, ...] = (
     "publish.after_begin",

@@ -236,7 +236,7 @@ def read_rows(
         where: which rows to read; a row group is not decoded if its statistics show that it has none of them.
 
     Raises:
-        DamagedTable: a file is not what was committed, or cannot be read.
+        DamagedTable: a file is not the committed one, or cannot be read.
     """
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns])
@@ -254,7 +254,7 @@ def read_file(table: Location, file: RunFile, columns: list[str], where: pc.Expr
     """Read columns of one file, as it stores them.
 
     Raises:
-        DamagedTable: the file is not what was committed, or cannot be read.
+        DamagedTable: the file is not the committed one, or cannot be read.
     """
     with damage_named(table, file), open_verified(table, file, may_be_remembered=True) as source:
         if where is None:
@@ -273,7 +273,7 @@ def open_parquet(table: Location, file: RunFile, may_be_remembered: bool = False
         may_be_remembered: see `open_verified`.
 
     Raises:
-        DamagedTable: the file is not what was committed, or cannot be read.
+        DamagedTable: the file is not the committed one, or cannot be read.
     """
     with damage_named(table, file):
         return _pages_verified(open_verified(table, file, may_be_remembered=may_be_remembered))
@@ -283,7 +283,7 @@ def read_footer(table: Location, file: RunFile) -> pq.FileMetaData:
     """Read the footer of a file, and nothing else of a larger one.
 
     Raises:
-        DamagedTable: the file is not what was committed, or cannot be read.
+        DamagedTable: the file is not the committed one, or cannot be read.
     """
     with damage_named(table, file), open_verified(table, file, reads_pages=False) as source:
         return pq.read_metadata(source)
@@ -296,7 +296,7 @@ def _pages_verified(source: pa.NativeFile) -> pq.ParquetFile:
 def open_verified(
     table: Location, file: RunFile, reads_pages: bool = True, may_be_remembered: bool = False
 ) -> pa.NativeFile:
-    """Open a file for Arrow after comparing its size and its digests with what was committed.
+    """Open a file for Arrow after comparing its size and its digests with those in the log.
 
     Args:
         table: the table's folder.
@@ -347,17 +347,17 @@ def _has_headers(source: pa.NativeFile, digest: str) -> bool:
     """Return whether the headers of a file's pages have this digest."""
     try:
         return digest_of_headers(source) == digest
-    except (ValueError, pa.ArrowException):  # what stands there is not a header
+    except (ValueError, pa.ArrowException):  # the bytes there are not a header
         return False
 
 
 def check_whole(table: Location, files: Sequence[RunFile]) -> None:
-    """Compare all bytes of larger files with what was committed. `open_verified` does so for smaller ones.
+    """Compare all bytes of larger files with the SHA-256 in the log. `open_verified` does so for smaller ones.
 
     Raises:
-        DamagedTable: the SHA-256 of a file differs; the first is named.
+        DamagedTable: the SHA-256 of a file differs; the error names the first.
 
-    Cost: reads the files for which the log states this digest once, two at a time.
+    Cost: each file whose digest the log states is read once, two at a time.
     """
     stated = {table / file.path: file for file in files if file.whole_digest is not None}
     for location, digest in _hash_files(list(stated)).items():
@@ -371,7 +371,7 @@ def check_whole(table: Location, files: Sequence[RunFile]) -> None:
 def are_same_bytes(table: Location, committed: RunFile, made: RunFile) -> bool:
     """Return whether the log proves that a file has exactly the bytes of a committed file.
 
-    For a larger file, that takes the SHA-256 of the whole file: without it in the log, the answer is False.
+    A larger file needs the SHA-256 of the whole file: if the log does not state it, the answer is False.
     """
     if committed.digest is None or (committed.bytes > HASHED_BYTES_MAX and committed.whole_digest is None):
         return False

@@ -1,11 +1,11 @@
-"""Follows the logs of object stores: a process that has verified a log asks only for what was acknowledged since.
+"""Follows the logs of object stores: a process that has verified a log asks only for later entries.
 
-The name of a marker has the SHA-256 of its entry. So one listing of the markers, from the newest verified version on,
-proves that this version is still the one that was verified, and shows every later version. Entries of later versions
-are read and must follow the chain. If anything does not fit, the log is no longer followed: it is opened from scratch,
-and `settle` says what is wrong. An entry without a marker is not noticed until a commit collides with it; then the log
-is opened from scratch as well. A log on a disk is always opened from scratch, which is faster than anything that a
-process could remember.
+The name of a marker has the SHA-256 of its entry. So one listing of the markers, starting at the newest verified
+version, proves that this version is still the one that was verified, and shows every later version. Entries of later
+versions are read and must follow the chain. If anything does not fit, the log is no longer followed: it is opened from
+scratch, and `settle` says what is wrong. An entry without a marker is not noticed until a commit collides with it; then
+the log is opened from scratch as well. A log on a disk is always opened from scratch, which is faster than anything
+that a process could remember.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tidelake.store.table_log import Tip, entry_path, read_or_none, settle, stat
 _KEPT_BYTES_MAX = 32 << 20
 """The maximum size of the logs that a process remembers. The least recently used logs are forgotten."""
 _FOLLOWED_ENTRIES_MAX = 16
-"""If a log has grown by more entries, opening it from scratch takes fewer requests: a checkpoint may sum them up."""
+"""If a log has grown by more entries, opening it from scratch takes fewer requests: a checkpoint may cover them."""
 
 
 @dataclass(frozen=True)
 class Followed:
-    """A verified log, and the state of its table. Nobody may change the state."""
+    """A verified log, and the state of its table. The state must not be changed."""
 
     tip: Tip
 
@@ -41,7 +41,7 @@ class Followed:
         """Return the log with one more entry.
 
         Raises:
-            ValueError, KeyError, TypeError: the entry is not one of Delta.
+            ValueError, KeyError, TypeError: the text is not a Delta entry.
         """
         longer = Followed(self.tip.followed_by(version, digest, text))
         if "state" in self.__dict__:
@@ -94,14 +94,14 @@ class _Kept:
 
 _kept = _Kept()
 _suggested, _suggested_to_show = _Kept(), _Kept()
-"""Logs that this process has not verified; the markers have to prove them. The second are followed at once."""
+"""Logs that this process has not verified; the markers have to prove them. Those to show are followed at once."""
 
 
 def newest(path: Location) -> Followed:
     """Return a log as it is now; version -1 if there is none.
 
     Raises:
-        DamagedLog: what was acknowledged is missing or has changed.
+        DamagedLog: an acknowledged entry is missing or has changed.
 
     Cost: on a disk, what `settle` costs. In an object store, one listing, and a request for each new entry.
     """
@@ -151,7 +151,7 @@ def suggest(path: Location, tip: Tip, *, follows: bool) -> None:
 
 
 def remember(path: Location, followed: Followed) -> None:
-    """Follow a log from here on, unless it is on a disk, or not acknowledged up to its end."""
+    """Follow a log from now on, unless it is on a disk, or not acknowledged up to its end."""
     tip = followed.tip
     if not path.is_local and tip.version >= 0 and tip.digest is not None and tip.is_newest:
         _kept.put(path, followed)
@@ -186,7 +186,7 @@ def _first_of(tip: Tip) -> int:
 
 
 def _has_no_gap(tip: Tip) -> bool:
-    """Return whether a log has every entry from its first version on, or from the version after its checkpoint."""
+    """Return whether a log has every entry since its first version or, if it has one, since its checkpoint."""
     return min(tip.numbered()) <= _first_of(tip) + (tip.checkpoint is not None)
 
 

@@ -2,10 +2,10 @@
 
 Format 2 comes with markers (`acknowledged`), digests and sweep floors, which earlier releases neither write nor check.
 Earlier releases do not check the format either, but they refuse a table with `delta.setTransactionRetentionDuration`.
-Formats 3 and 4 are the catalog's alone. Format 3 has publications, which earlier releases would take as collections;
-in format 4, names and collections have logs of their own. Format 5 is for the handles of collections that were ever
-held, renamed or dropped, and for updates from which rows have left by retention, which earlier releases do not know.
-Earlier releases refuse the later format. See docs/decisions/format.md.
+Formats 3 and 4 apply only to the catalog. Format 3 has publications, which earlier releases would mistake for
+collections; in format 4, names and collections have logs of their own. Format 5 is for the handles of collections that
+were once held, renamed or dropped, and for updates from which retention has removed rows: earlier releases know
+neither. Earlier releases refuse the later format. See docs/decisions/format.md.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ value was created before formats were stated. Tables of format 1, which was neve
 CATALOG_VERSION = 4
 """The format of a catalog that no commit adds rows to."""
 HANDLES_VERSION = NEWEST_VERSION = 5
-"""The format of handles from the first hold, renaming or drop on. This release knows no later format."""
+"""The format of handles after the first hold, renaming or drop. It is the newest format that this release supports."""
 RETENTION_VERSION = 5
-"""The format of `updates/` from the first row on that leaves by retention: earlier releases would call it damaged."""
+"""The format of `updates/` once retention has removed a row: earlier releases would call it damaged."""
 DIVIDED = "divided"
 """The value of a catalog that states that it no longer has rows: all of them were copied to names and collections."""
 REFUSED_PROPERTY = "delta.setTransactionRetentionDuration"

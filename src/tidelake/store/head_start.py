@@ -39,12 +39,12 @@ _FILE_BYTES_MAX = 64 << 10
 _PACKED_BYTES_MAX = 2 * _BYTES_MAX
 """The size of the largest blob that is read. Those that are written are smaller, as they are compressed."""
 _COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""The methods that are read; `zipfile` unpacks the others without a bound."""
+"""The compression methods that are read; `zipfile` unpacks others without a size limit."""
 _NOT_A_HEAD_START = (
     *(ValueError, KeyError, EOFError, OSError, NotImplementedError, RuntimeError),
     *(zipfile.BadZipFile, zlib.error, struct.error),
 )
-"""The errors that bytes other than a head start raise."""
+"""The errors raised by bytes that are not a head start."""
 _CHECKPOINT = ".checkpoint.parquet"
 
 _saved: dict[Location, frozenset[tuple[Location, str | None]]] = {}
@@ -53,7 +53,7 @@ _lock = Lock()
 
 
 def use_head_start(store: Store, name: str, *, follows: bool = False) -> None:
-    """Read the head start of a collection, unless this process has opened the collection already.
+    """Read the head start of a collection, unless this process has already opened the collection.
 
     Args:
         store: the store; nothing is read if it is on a disk.
@@ -80,7 +80,7 @@ def use_head_start(store: Store, name: str, *, follows: bool = False) -> None:
 
 
 def leave_head_start(collection: Collection) -> None:
-    """Write what this process knows of a collection, unless the blob has it already. Nothing is done on a disk.
+    """Write what this process knows of a collection, unless the blob already has it. Nothing is done on a disk.
 
     Cost: one put if a log has changed since.
     """
@@ -121,7 +121,7 @@ def drop_head_start(store: Store, name: str) -> None:
 
 
 def sweep_head_starts(store: Store, names: Iterable[str]) -> None:
-    """Delete all head starts but those of the collections with these names. Nothing is done on a disk.
+    """Delete all head starts except those of the collections with these names. Nothing is done on a disk.
 
     Cost: one listing, and one request if there are any.
     """
@@ -184,22 +184,22 @@ def _live_files(followed: Followed) -> dict[str, dict[str, Any]]:
 
 
 def _unpack(root: Location, data: bytes) -> dict[Location, bytes]:
-    """Return what a ZIP file holds, and never more than what its members state.
+    """Return the members of a ZIP file, each at most as long as it states.
 
     Raises:
-        ValueError: it is not one that is written here, or it is larger.
+        ValueError: it was not written here, or is too large.
     """
     found: dict[Location, bytes] = {}
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = archive.infolist()
         if sum(member.file_size for member in members) > 2 * _BYTES_MAX:
-            raise ValueError("it is larger than what is written")
+            raise ValueError("it is larger than any that is written")
         for member in members:
             location = root / member.filename
             if location in found or member.compress_type not in _COMPRESSION:
                 raise ValueError(f"{member.filename} was not written here")
             with archive.open(member) as stream:
-                # One byte more, so that the checksum is verified. Without a number, all that is packed is unpacked.
+                # One byte more, so that the checksum is verified. Without a limit, everything would be unpacked.
                 found[location] = stream.read(member.file_size + 1)
     return found
 

@@ -201,7 +201,7 @@ def drop(entry: Entry, token: Token) -> Entry:
 def _called(
     entry: Entry, token: Token, now_ms: int, since: tuple[int, ...] | None = None, **changed: str | int
 ) -> Entry:
-    """Raise the beat of a hold: every call renews."""
+    """Raise the beat of a hold: every call renews the lease."""
     held, hold = find(entry, token)
     update = {"beat": hold.beat + 1, "renewed_at_ms": now_ms, "sighting": None} | changed
     renewed = held.model_copy(update={"since": since or held.since, "hold": hold.model_copy(update=update)})
@@ -230,7 +230,7 @@ def observe(entry: Entry, seen: Mapping[str, int], now_ms: int, slack_ms: int = 
     ended: dict[str, Literal["dropped", "expired"]] = {}
     for capability in entry.capabilities:
         hold = capability.hold
-        if hold is None or seen.get(capability.id) != hold.beat:  # it was called since: it lives
+        if hold is None or seen.get(capability.id) != hold.beat:  # it has been called since: it lives
             capabilities.append(capability)
             continue
         first = hold.sighting
@@ -245,7 +245,7 @@ def observe(entry: Entry, seen: Mapping[str, int], now_ms: int, slack_ms: int = 
 
 
 def clock_slack_ms(folder: Location) -> int:
-    """Return how inexact the clock of a store is: that of an object store has whole seconds."""
+    """Return the inaccuracy of a store's clock: an object store's has whole seconds."""
     return 0 if folder.is_local else 1_000
 
 
@@ -277,7 +277,7 @@ def held_text(entry: Entry) -> str | None:
 
 
 def label_of(capability: Capability) -> str:
-    """Return how a hold is shown: its purpose, and its id."""
+    """Return the label of a hold: its purpose, and its id."""
     purpose = "" if capability.hold is None else capability.hold.purpose
     return f"'{purpose}' ({capability.id})" if purpose else capability.id
 
@@ -314,17 +314,17 @@ def check_lease(lease_ms: int) -> None:
     """
     if not 1 <= lease_ms <= LEASE_MS_MAX:
         rule = "but must be between 0.001 and 31622400 seconds, which are 366 days"
-        raise ArgumentRefused("lease", lease_ms / 1000, rule, "take a lease of hours, and renew it by any call")
+        raise ArgumentRefused("lease", lease_ms / 1000, rule, "use a lease of hours; every call renews it")
 
 
 def check_purpose(purpose: str) -> None:
     """Check that a purpose can be stored, and shown in a line.
 
     Raises:
-        ArgumentRefused: it is too long, is not a text, or has control characters or lone surrogates.
+        ArgumentRefused: it is too long, is not text, or has control characters or lone surrogates.
     """
     if not isinstance(purpose, str) or any(category(character) in _UNSHOWN for character in purpose):
-        rule = "but must be a text in one line, without control characters"
+        rule = "but must be one line of text, without control characters"
         raise ArgumentRefused("purpose", repr(purpose), rule, "say it in a few words")
     if len(purpose) > PURPOSE_CHARACTERS_MAX:
         rule = f"but must have at most {PURPOSE_CHARACTERS_MAX} characters"

@@ -42,7 +42,7 @@ LATE_UPDATE, LATE_COUNT = "late_update", "late_count"
 
 @dataclass(frozen=True)
 class LateContradiction:
-    """A late fact that contradicts what was published. What was published stays."""
+    """A late fact that contradicts the published contents, which do not change."""
 
     kind: str
     """`late_update` or `late_count`."""
@@ -168,7 +168,7 @@ def _in_order(contradictions: Iterable[LateContradiction]) -> list[LateContradic
 def settles(
     collection: Collection, late: LateContradiction, time: int, count: int | None, discard: dict[str, Any] | None
 ) -> bool:
-    """Return whether a decision about a sealed time confirms what was published and so settles a late fact.
+    """Return whether a decision about a sealed time confirms the published contents and so settles a late fact.
 
     Args:
         collection: the collection.

@@ -10,7 +10,7 @@
     updates/                       the data's columns, `_time`, `_diff` (positioned form: `_position`, `_unavailable`
                                    and `_error` too); partitioned by `_run`
     progress/                      pending progress statements; pruned by seal
-    proofs/                        for each time, what was announced and what was counted
+    proofs/                        for each time, the announced and the counted number of updates
     quarantine/                    unusable messages, and why
     bindings/                      reclocked: the offsets bound to each minted time
     transactions/                  transactions of the source, and what they announce for the collection's table
@@ -49,7 +49,7 @@ PROOF_RUN = "proof-"
 """Prefix of the runs in `proofs/` that hold proofs. Other runs hold notes."""
 
 RETENTION_RUN = "retention-"
-"""Prefix of the runs in `proofs/` that note which rows leave by retention, and of those in `updates/` that do it."""
+"""Prefix of the runs in `proofs/` that note rows removed by retention, and of those in `updates/` that remove them."""
 
 _source = [
     pa.field("topic", pa.string()),
@@ -91,9 +91,9 @@ recount that agreed: its range is `[lower, upper)`, and `diff_sum` is the sum of
 (a recount that did not agree; `detail` says where), `late_update` (a late statement that contradicts what was
 published at `_time`), `late_count` (a late progress statement that contradicts the proofs of one or more times:
 `counted` says how many, and `_time` is the first), `compacted` (see `proof_log.COMPACTED`) or `retention` (see
-`store.retention`: `counted` rows that state a moment before `upper`, in milliseconds, left at `_time`; `announced` is
-how many have left in total, and `lower` is the time at which some left before). For the late kinds, `detail` is JSON:
-the place, and what was stated and published."""
+`store.retention`: `counted` rows that state a moment before `upper`, in milliseconds, were removed at `_time`;
+`announced` is the total removed so far, and `lower` is the previous time at which rows were removed). For the late
+kinds, `detail` is JSON: the place, and the stated and the published value."""
 
 BINDINGS_SCHEMA = pa.schema(
     [

@@ -2,7 +2,7 @@
 
 delta-rs makes the commits, but does not read the log here: it would read the log once more, unverified, and it trusts
 checkpoints, which it writes without any checksum. A checkpoint is trusted only if it holds the same state as the
-entries that it sums up.
+entries that it covers.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class LogState:
 
 
 def steps_of(actions: Actions) -> list[Step]:
-    """Return what actions change.
+    """Return the changes that actions make.
 
     Raises:
-        ValueError, KeyError, TypeError: they are not actions of Delta.
+        ValueError, KeyError, TypeError: they are not Delta actions.
     """
     return [(kind, *_step(kind, body)) for action in actions for kind, body in action.items() if kind in _KINDS]
 
@@ -91,10 +91,10 @@ def _step(kind: str, body: dict[str, Any]) -> tuple[str, Any]:
 
 
 def entry_steps(text: bytes) -> list[Step]:
-    """Return what an entry changes. Callers must not change the result: the steps of most entries are cached.
+    """Return the changes that an entry makes. Callers must not change the result: the steps of most entries are cached.
 
     Raises:
-        ValueError, KeyError, TypeError: the text is not an entry of Delta.
+        ValueError, KeyError, TypeError: the text is not a Delta entry.
     """
     return _cached_entry_steps(text) if len(text) <= _CACHED_BYTES_MAX else _entry_steps(text)
 

@@ -1,4 +1,4 @@
-"""Reads from `proofs/` what was proven at each sealed time. Needs no JVM."""
+"""Reads the proofs of sealed times from `proofs/`. Needs no JVM."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Publication(BaseModel):
 def folder_of_name(name: str) -> str:
     """Return the folder of a name: the name itself if it is safe on every disk and in every URI.
 
-    Any other name, such as a plug-in may give, gets a folder that ends in `-` and a hash. No safe name contains `-`, so
+    Any other name, such as one from a plug-in, gets a folder that ends in `-` and a hash. No safe name contains `-`, so
     names that differ only in case, or that are too long, never share a folder.
 
     >>> folder_of_name("prices"), folder_of_name("Prices"), folder_of_name("eu/prices.v2")

@@ -1,4 +1,4 @@
-"""The table of a publication: what it shows, the files that it has, and what a sweep deletes; see `staged_rows`."""
+"""The table of a publication: its state, its files, and what a sweep deletes; see `staged_rows`."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def published_table(collection: Collection, publication: Publication) -> Locatio
 
 
 def read_published(table: Location) -> Published | None:
-    """Return what a publication's table shows; None if nothing was published, or another engine has changed the rows.
+    """Return a publication's state; None if nothing was published, or another engine has changed the rows.
 
     Raises:
         DamagedPublication: the log cannot be read.
@@ -111,7 +111,7 @@ def read_published(table: Location) -> Published | None:
 
 
 def look_at(table: Location) -> Look:
-    """Return what a publication's table shows, and which engine has written to it since, if any.
+    """Return the state that a publication's table shows, and which engine has written to it since, if any.
 
     Raises, cost: as for `read_published`.
     """
@@ -136,7 +136,7 @@ def _look_at(table: Location) -> Look:
             if note is None and (changes_rows or any("metaData" in each or "protocol" in each for each in entry)):
                 changed_by = _engine_of(entry)
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise DamagedTable(str(table), f"the log entry of version {version} is not one of Delta") from error
+            raise DamagedTable(str(table), f"the log entry of version {version} is not a Delta entry") from error
         if note is not None or changes_rows:
             return Look(note, changed_by)
     return Look(None, changed_by)
@@ -270,7 +270,7 @@ def removed(path: str, size: int, now_ms: int) -> dict[str, Any]:
 
 
 def maintain_published(table: Location) -> None:
-    """Write a checkpoint if one is due, and delete files that were in no version for `RETENTION_S`.
+    """Write a checkpoint if one is due, and delete files that have been in no version for `RETENTION_S`.
 
     A folder that was staged for a later version stays: it may still be committed. A folder goes as a whole once it has
     no live file; until then, its other files go one by one.
@@ -284,7 +284,7 @@ def maintain_published(table: Location) -> None:
             blobs.make_durable(checkpoints(table)[-1:])
             reach("current.after_checkpoint")
             loaded.cleanup_metadata()
-        except BaseException as error:  # what was published is durable already
+        except BaseException as error:  # the publication is already durable
             is_of_store = isinstance(error, OSError) and not table.is_local
             if not is_of_store and not isinstance(error, DeltaError) and not is_panic(error):
                 raise

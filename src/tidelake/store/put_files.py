@@ -46,7 +46,7 @@ def note_put(location: Location, put: Put) -> None:
 
 
 def put_of(location: Location) -> Put | None:
-    """Return what this process has put at a location; None if it has not put it, or has forgotten it."""
+    """Return the file that this process has put at a location; None if there is none, or if it was forgotten."""
     with _lock:
         return _puts.get(location)
 

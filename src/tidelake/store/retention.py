@@ -1,8 +1,8 @@
-"""Recorded retention: which rows have left the contents of an append-only collection, when, and by which rule.
+"""Recorded retention: which rows were removed from the contents of an append-only collection, when, and by which rule.
 
-A commit that lets rows leave states the time and the number of all rows that have ever left. Before it, a note with the
+A commit that removes rows states the time and the number of all rows removed so far. Before it, a note with the
 same numbers is appended to `proofs/`; a note counts only if the state, or the note after it, leads to it. So a note of
-a process that was stopped before its commit counts for nothing. Needs no JVM.
+a process that was stopped before its commit does not count. Needs no JVM.
 """
 
 from __future__ import annotations
@@ -24,31 +24,32 @@ from tidelake.store.state import LEFT_AT, ROWS_LEFT
 
 @dataclass(frozen=True)
 class Departure:
-    """Rows that have left the contents at one time."""
+    """Rows that retention removed from the contents at one time."""
 
     time: int
     before: int | None
-    """The time at which rows left before these; None if these are the first."""
+    """The previous time at which rows were removed; None if these are the first."""
     rows: int
     """Number of rows; a row that occurs twice counts twice."""
     total: int
-    """Number of rows that have ever left, including these."""
+    """Number of rows removed so far, including these."""
     column: str
     """The column that says how old a row is, or `_time`."""
     cutoff_ms: int
-    """Rows left if their point in time is before this one, in milliseconds since 1970."""
+    """Rows were removed if their point in time is before this one, in milliseconds since 1970."""
     at_ms: int
-    """When they left by the clock of the process, in milliseconds since 1970."""
+    """When they were removed, by the clock of the process, in milliseconds since 1970."""
 
     @property
     def sentence(self) -> str:
         """The event, in words."""
-        rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
-        return f"{rows} with `{self.column}` before {iso_to_the_second(self.cutoff_ms)} left the contents"
+        rows, were = ("1 row", "was") if self.rows == 1 else (f"{self.rows:,} rows", "were")
+        cutoff = iso_to_the_second(self.cutoff_ms)
+        return f"{rows} with `{self.column}` before {cutoff} {were} removed from the contents"
 
     @property
     def values(self) -> dict[str, int]:
-        """The values that the commit of a departure of rows sets."""
+        """The values that the commit that removes the rows sets."""
         return {LEFT_AT: self.time, ROWS_LEFT: self.total, FORMAT: RETENTION_VERSION}
 
     @property
@@ -72,12 +73,13 @@ class Departure:
 
 
 def read_departures(collection: Collection, table: OpenTable) -> list[Departure]:
-    """Return what has left the contents at a version of the updates table, oldest first.
+    """Return the rows removed from the contents at a version of the updates table, oldest first.
 
     Raises:
         DamagedTable: a note is missing.
 
-    Cost: nothing if no row has ever left; otherwise reads the notes in `proofs/`, one for each time at which rows left.
+    Cost: nothing if no row was removed; otherwise reads the notes in `proofs/`, one for each time at which rows were
+    removed.
     """
     time, total = table.value(LEFT_AT), table.value(ROWS_LEFT) or 0
     if time is None:
@@ -85,13 +87,13 @@ def read_departures(collection: Collection, table: OpenTable) -> list[Departure]
     path = collection.paths.proofs
     files = [file for file in OpenTable(path).files() if file.run.startswith(RETENTION_RUN)]
     rows = read_rows(path, files, PROOFS_SCHEMA).sort_by("at_ms").to_pylist()
-    # Notes with the same time and total say the same of the contents; the newest says what was committed.
+    # Notes with the same time and total agree on the contents; the newest describes the commit.
     notes = {(row[TIME], row["announced"]): row for row in rows}
     chain: list[Departure] = []
     while time is not None:
         row = notes.pop((time, total), None)
         if row is None:
-            raise DamagedTable(str(path), f"the note of the rows that left at time {time} is missing")
+            raise DamagedTable(str(path), f"the note of the rows removed at time {time} is missing")
         chain.append(_departure(row))
         time, total = row["lower"], total - row["counted"]
     return chain[::-1]

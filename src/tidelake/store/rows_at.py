@@ -36,7 +36,7 @@ def rows_at(
         where: which of these rows to yield.
 
     Raises:
-        DamagedTable: a file is not what was committed, or cannot be read.
+        DamagedTable: a file is not the committed one, or cannot be read.
 
     Cost: the row groups that may hold a row at these times, one batch at a time.
     """

@@ -16,9 +16,9 @@ def last_sealed_by(collection: Collection, after: int, moment_ms: int) -> int | 
     """Return the last time that had been sealed at a given moment, as had every time before it.
 
     A proof has the moment just before the commit of its seal: the contents AS OF the returned time are those that could
-    be read at `moment_ms`. A binding has the moment when its tick began, from which its time is minted: they are
-    the contents AS OF `moment_ms`, if the clock was right. A time that was proven twice counts as sealed by the second
-    proof: the first seal may have been stopped before its commit.
+    be read at `moment_ms`. A binding has the moment when its tick began, from which its time is minted: the contents at
+    the returned time are those AS OF `moment_ms`, if the clock was right. A time that was proven twice counts as sealed
+    by the second proof: the first seal may have been stopped before its commit.
 
     Args:
         collection: the collection.

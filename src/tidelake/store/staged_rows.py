@@ -189,7 +189,7 @@ class StagedRows:
 
 
 def _metadata_of(before: DeltaTable | None) -> dict[str, Any]:
-    """Return the columns and properties of a table as an action states them: nothing was staged for it."""
+    """Return the columns and properties of a table as an action states them, for a commit without staged rows."""
     if before is None:
         raise AssertionError("the first commit of a table has rows, or at least columns")
     return {

@@ -7,7 +7,7 @@ from tidelake.store.commit import OpenTable
 UPPER = "upper"
 """The first time that is not sealed; if the stream is closed, one more than the last time with an update."""
 CLOSED = "closed"
-"""1 if the stream is closed: an empty upper was sealed, and nothing more will come."""
+"""1 if the stream is closed: an empty upper was sealed."""
 SINCE = "since"
 """The greatest `since` of any compaction."""
 SEALED_AT_MS = "sealed_at_ms"
@@ -30,9 +30,9 @@ HAS_LATE = "has_late"
 """CDCv2: 1 from the commit of the first tick that set an update at a sealed time aside."""
 
 LEFT_AT = "left_at"
-"""Append-only: the last time at which rows have left the contents by retention; see `store.retention`."""
+"""Append-only: the last time at which retention removed rows from the contents; see `store.retention`."""
 ROWS_LEFT = "rows_left"
-"""Append-only: the number of rows that have ever left by retention."""
+"""Append-only: the number of rows that retention has removed."""
 LENGTHS_INSUFFICIENT = "searches"
 """CDCv2: 1 after a tick whose messages were all good although their lengths did not prove it; see `decode.lengths`."""
 
@@ -40,7 +40,7 @@ LENGTHS_INSUFFICIENT = "searches"
 def idle_lower(table: OpenTable) -> int | None:
     """Return the upper that was reached before the latest idle ticks; None if the newest tick was not idle.
 
-    From that time on, only upper has moved; the contents have not changed.
+    Since that time, only upper has moved; the contents have not changed.
 
     Args:
         table: a version of `updates/`.

@@ -92,10 +92,10 @@ def _dead_folders(table: OpenTable, listing: Listing) -> list[str]:
 def sweep(table: Location, retention_s: float = RETENTION_S, pinned_seq: int | None = None) -> int:
     """Delete the runs that an earlier sweep, more than the retention period ago, found in no log; return their number.
 
-    Merges leave behind the runs that they replace, and killed processes leave theirs. A reader has `retention_s` to
-    finish with the version for which its read was planned, from the first sweep on that finds the run in no log, or as
-    long as its hold lasts, if the hold pins a `seq`. The clock may be wrong, and a writer may be about to commit one of
-    these runs; so the sweep floor is committed before any run is deleted.
+    Merges leave behind the runs that they replace, and killed processes leave theirs. A reader can use the version for
+    which its read was planned until `retention_s` after the first sweep that finds the run in no log or, if its hold
+    pins a `seq`, as long as the hold lasts. The clock may be wrong, and a writer may be about to commit one of these
+    runs; so the sweep floor is committed before any run is deleted.
     """
     opened = OpenTable(table)
     horizon_s = blobs.now_s(table) - retention_s
@@ -117,7 +117,7 @@ def sweep(table: Location, retention_s: float = RETENTION_S, pinned_seq: int | N
 def sweep_names(store: Store, names: Iterable[str], retention_s: float = RETENTION_S) -> None:
     """Delete unfinished files in the logs of names, and next to the notes that names were bound.
 
-    An object store has none: a killed process leaves an object whole, or nothing.
+    An object store has none: a killed process leaves a whole object, or nothing.
 
     Args:
         store: the store.
@@ -135,7 +135,7 @@ def sweep_names(store: Store, names: Iterable[str], retention_s: float = RETENTI
 
 
 def delete_unfinished(left: Iterable[Blob], horizon_s: float) -> None:
-    """Delete those blobs that a killed process was writing, and that have not changed since a time of their store."""
+    """Delete the blobs that a killed process was writing, if they are older than a time by their store's clock."""
     for blob in left:
         if blob.location.name.startswith(UNFINISHED) and blob.changed_s < horizon_s:
             blobs.delete(blob.location)

@@ -91,7 +91,7 @@ def check_log(path: Location) -> int:
     digest: str | None = None
     for version in versions:
         text = _text_of(path, version)
-        if text is None:  # a clean-up has just deleted it
+        if text is None:  # a cleanup has just deleted it
             continue
         is_torn = not is_whole(text)
         if is_torn and version == versions[-1] and version > read_markers(path).newest and blobs.may_be_torn(path):
@@ -113,7 +113,7 @@ def entry_that_added(path: Location, file: str) -> tuple[int, Entry] | None:
     """
     for version in reversed(_versions(path)):
         text = _text_of(path, version)
-        if text is None or not is_whole(text):  # a clean-up has deleted it meanwhile, or it was never acknowledged
+        if text is None or not is_whole(text):  # a cleanup has deleted it meanwhile, or it was never acknowledged
             continue
         entry = _parse(text)
         if any(unquote(action["add"]["path"]) == file for action in entry if "add" in action):
@@ -124,11 +124,11 @@ def entry_that_added(path: Location, file: str) -> tuple[int, Entry] | None:
 def kept_entries(path: Location) -> Iterator[tuple[int, Entry]]:
     """Yield the acknowledged entries that the log still has, newest first, each with its version.
 
-    Cost: reads an entry when it is asked for.
+    Cost: reads each entry on demand.
     """
     for version in reversed(_versions(path)):
         text = _text_of(path, version)
-        if text is None:  # a clean-up has deleted it meanwhile, and every earlier one
+        if text is None:  # a cleanup has deleted it meanwhile, and every earlier one
             return
         if is_whole(text):  # if not, it was never acknowledged
             yield version, _parse(text)
@@ -153,7 +153,7 @@ def first_entry_beyond(path: Location, name: str, value: int) -> tuple[int, Entr
 
 
 def committed_ms(entry: Entry) -> int:
-    """Return when an entry was written, in milliseconds since 1970, by its writer's clock."""
+    """Return the time when an entry was written, in milliseconds since 1970, by its writer's clock."""
     return int(next(action["commitInfo"]["timestamp"] for action in entry if "commitInfo" in action))
 
 
@@ -196,7 +196,7 @@ def _matching(path: Location, pattern: re.Pattern[str], names: list[str]) -> lis
 
 @dataclass(frozen=True)
 class Tip:
-    """The newest entry of a prepared log (see `settle`), and what the log has up to this entry."""
+    """The newest entry of a prepared log (see `settle`), and the log up to this entry."""
 
     version: int
     digest: str | None
@@ -206,7 +206,7 @@ class Tip:
     entries: tuple[bytes, ...] = ()
     """The entries after the checkpoint."""
     checkpoint_version: int = -1
-    """The version that the checkpoint sums up."""
+    """The version of the checkpoint."""
     is_newest: bool = True
     """False if there are later entries, which this process could not acknowledge."""
 
@@ -232,10 +232,10 @@ class Tip:
         """The state of the table at this entry.
 
         Raises:
-            ValueError, KeyError, TypeError, OSError, pa.ArrowException: what was verified is not a log of Delta.
+            ValueError, KeyError, TypeError, OSError, pa.ArrowException: the verified bytes are not a Delta log.
         """
         state = LogState() if self.checkpoint is None else checkpoint_state(self.checkpoint)
-        # `entries` may include the last entry that the checkpoint sums up: applying it again changes nothing.
+        # `entries` may include the last entry that the checkpoint covers: applying it again changes nothing.
         for text in self.entries:
             state.apply(entry_steps(text))
         return state
@@ -245,19 +245,19 @@ class Tip:
 
 
 def settle(path: Location, takes_over: bool = False, seen: Tip | None = None) -> Tip:
-    """Prepare a log for use: verify what was acknowledged, and finish or set aside what was not.
+    """Prepare a log for use: verify what was acknowledged, and finish or set aside the rest.
 
     Args:
         path: the table's folder.
         takes_over: whether the log of an earlier release, which acknowledges nothing, gets markers. If not, such a log
             is read as it is.
-        seen: what the log may be. Bytes of it whose SHA-256 a marker names are not read again.
+        seen: what the log may hold. Bytes whose SHA-256 a marker names are not read again.
 
     Returns:
         The newest entry; version -1 if there is none.
 
     Raises:
-        DamagedLog: what was acknowledged is missing or has changed.
+        DamagedLog: an acknowledged entry is missing or has changed.
 
     Cost: the markers are listed; the newest checkpoint and the entries past it are read once, or again if the log is
     damaged.
@@ -274,7 +274,7 @@ def _settle(path: Location, takes_over: bool, seen: Tip | None = None) -> Tip:
     written = _matching(path, _CHECKPOINT, names)
     versions = _versions_in(names)
     if written and (path.is_local or version_of(written[-1]) > max(versions, default=-1)):
-        versions = _versions(path)  # again: an entry is there before any checkpoint that sums it up
+        versions = _versions(path)  # again: an entry is there before any checkpoint that covers it
     newest = versions[-1] if versions else -1
     if markers.newest > newest:
         raise DamagedLog(str(path), f"version {markers.newest} was acknowledged, but its entry is missing")
@@ -296,7 +296,7 @@ def _settle(path: Location, takes_over: bool, seen: Tip | None = None) -> Tip:
         return settle(path, takes_over)
     if gap:
         raise DamagedLog(str(path), f"the entries before version {gap} are missing")
-    # Read the newest acknowledged entry even if the checkpoint sums it up: the next entry states its SHA-256.
+    # Read the newest acknowledged entry even if the checkpoint covers it: the next entry states its SHA-256.
     read = [version for version in versions if version >= min(start, acknowledged)] or versions[-1:]
     tip = Tip(-1, None, checkpoint, checkpoint_version=start)
     tip = _verify_entries(path, markers, tip, [version for version in read if version <= acknowledged], seen)
@@ -517,7 +517,7 @@ def _verified_checkpoint(
         markers: its markers.
         versions: the versions of the entries in its log.
         marks: whether a checkpoint that can be trusted gets a marker.
-        seen: what the log may be; its checkpoint is not read again if a marker names its SHA-256.
+        seen: what the log may hold; its checkpoint is not read again if a marker names its SHA-256.
     """
     known = None if seen is None or seen.checkpoint is None else seen.checkpoint
     known_digest = None if known is None else digest_of(known)
@@ -539,7 +539,7 @@ def _verified_checkpoint(
                         acknowledge_checkpoint(path, version, digest_of(data))
                 return version, data
         if expected is None:
-            fact = f"the checkpoint of version {version} is damaged, and entries that it sums up are gone"
+            fact = f"the checkpoint of version {version} is damaged, and entries that it covers are gone"
             raise DamagedLog(str(path), fact)
         for blob in (path / LOG / HINT, location):
             _set_aside(path, blob)
@@ -569,7 +569,7 @@ def clean_up(path: Location, entries_max: int | None = None) -> None:
     now_s, first_kept = blobs.now_s(log), 0 if entries_max is None else newest_version(path) - entries_max
     listed = [blob for blob in blobs.list_folder(log, hidden=False).blobs if _OF_A_VERSION.match(blob.location.name)]
     old = [blob for blob in listed if version_of(blob.location) < limits[0]]
-    # From the oldest on, up to the first that is too young: there must be no gap.
+    # Oldest first, up to the first that is too young: there must be no gap.
     ages = {blob.location: RETENTION_S if version_of(blob.location) >= first_kept else _CROWDED_S for blob in old}
     young = (blob.location for blob in old if blob.changed_s >= now_s - ages[blob.location])
     limit = min(map(version_of, young), default=limits[0])
@@ -578,7 +578,7 @@ def clean_up(path: Location, entries_max: int | None = None) -> None:
 
 
 def _expected_state(path: Location, version: int, markers: Markers, versions: list[int]) -> LogState | None:
-    """The state that a checkpoint of this version must hold; None if an entry that it sums up is gone."""
+    """The state that a checkpoint of this version must hold; None if an entry that it covers is gone."""
     state, start = LogState(), -1
     for location in reversed(checkpoints(path)):
         if version_of(location) < version:

@@ -21,10 +21,10 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def doctor(config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
-    """Check this machine and a lake: versions, Java, jars, disks, rights, servers, topics, tables. Starts no Spark.
+    """Check this machine and a lake: versions, Java, jars, disks, rights, servers, topics, tables.
 
-    Nothing is changed, so the command can also check a new collections.yaml; it lists all problems of the file. The
-    exit status is 1 if a check fails.
+    Spark is not started, and nothing is changed, so the command can also check a new collections.yaml; it lists all
+    problems of the file. The exit status is 1 if a check fails.
     """
     with working("checking") as work:
         findings = []

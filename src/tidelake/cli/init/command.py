@@ -56,9 +56,9 @@ def init(
     key: Annotated[str | None, typer.Option(help="The columns of the key, separated by commas.")] = None,
     config: ConfigOption = CONFIG,
 ) -> None:
-    """Write a collections.yaml for a topic, from its first messages: CDCv2, JSON, Avro, or Debezium. Starts no JVM.
+    """Write a collections.yaml for a topic, from its first messages: CDCv2, JSON, Avro, or Debezium.
 
-    The settings are checked before they are written, and an existing file is never changed.
+    Does not start a JVM. The settings are checked before they are written, and an existing file is never changed.
     """
     from tidelake.cli.init.draft import Choices, draft_of
     from tidelake.settings.terms import ENVELOPES
