@@ -41,7 +41,7 @@ def run(spark: SparkSession, settings: Settings, full: bool = True) -> Report:
     return run_step(spark, settings, "compact", step)
 
 
-@observed("compact")
+@observed("compact", refreshes=True)
 def compact_collection(
     spark: SparkSession, catalog: Catalog, collection: Collection, settings: CollectionSettings, full: bool
 ) -> CompactReport:

@@ -68,7 +68,7 @@ def run(spark: SparkSession, settings: Settings, run_ms: int | None = None) -> R
     return run_step(spark, settings, "ingest", step)
 
 
-@observed("ingest", report="ingested")
+@observed("ingest", report="ingested", refreshes=True)
 def drain(
     spark: SparkSession,
     collection: Collection,

@@ -44,7 +44,9 @@ class CheckedLake:
 
         if name in self.unreachable:
             raise self.unreachable[name]
-        return self.catalog.open_or_create(resolve_spec(spark, self.settings.collection(name), name in self.known))
+        spec = resolve_spec(spark, self.settings.collection(name), name in self.known)
+        # With several collections, the check may be long ago.
+        return self.catalog.open_or_create(spec, just_checked=len(self.settings.collections) == 1)
 
 
 def check_lake(settings: Settings) -> CheckedLake:

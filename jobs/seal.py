@@ -26,7 +26,7 @@ def run(spark: SparkSession, settings: Settings) -> Report:
     return run_step(spark, settings, "seal", lambda collection, own, _: seal_collection(spark, collection, own))
 
 
-@observed("seal")
+@observed("seal", refreshes=True)
 def seal_collection(
     spark: SparkSession, collection: Collection, settings: CollectionSettings | None = None
 ) -> SealReport:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from obstore.store import MemoryStore
 
 from tests.expectations.reports import settings
 from tidelake.catalog.catalog import Catalog
-from tidelake.errors import Fenced, FrontierRegression, UnknownCollection, WriterFenced
+from tidelake.errors import Conflict, Fenced, FrontierRegression, UnknownCollection, WriterFenced
+from tidelake.storage import blobs
 from tidelake.store.commit import EPOCH, OpenTable
+from tidelake.store.followed import forget_all, known, remember
 from tidelake.store.layout import Store
 
 
@@ -59,6 +62,28 @@ def test_a_fenced_writer_stays_out_after_a_restart_until_a_fence_lets_it_in(tmp_
     Catalog(store).fence("prices", None)
     for name in ("old", "new", None):
         assert Catalog(store, name).open_or_create(spec).entry.epoch == 3
+
+
+@pytest.mark.parametrize("just_checked", [False, True])
+def test_a_fence_between_the_check_and_the_opening_keeps_the_writer_out(just_checked: bool) -> None:
+    store, spec = Store(blobs.mount("memory://checked", MemoryStore())), settings("plain").spec()
+    catalog = Catalog(store, "old")
+    paths = catalog.open_or_create(spec).paths
+    assert catalog.check([spec]) == {"prices"}
+    seen = {path: known(path) for path in (paths.handles, paths.updates)}
+    Catalog(store).fence("prices", "new")
+    for path, log in seen.items():  # as if another process had done so
+        remember(path, log)
+    if just_checked:
+        opened = catalog.open_or_create(spec, just_checked=True)
+        with pytest.raises(Fenced):
+            OpenTable(opened.paths.updates).commit({}, epoch=opened.entry.epoch)
+        remember(paths.updates, seen[paths.updates])
+        with pytest.raises(Conflict):
+            OpenTable(opened.paths.updates, may_be_stale=True).commit({}, epoch=opened.entry.epoch)
+    with pytest.raises(WriterFenced):
+        catalog.open_or_create(spec)
+    forget_all()
 
 
 def test_a_writer_that_is_fenced_out_does_not_finish_a_fence_or_change_the_entry(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.services.faulty_proxy import FaultyProxy, Request
 from tidelake import open_lake
+from tidelake.catalog.name_log import forget_noted
 from tidelake.read.status import CollectionStatus
+from tidelake.storage import blobs
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.followed import forget_all
 from tidelake.store.put_files import forget_files
@@ -95,6 +97,13 @@ class CountedLake:
 
     def count_afresh(self, step: Callable[[], object]) -> Requests:
         """Return the requests of a step in a process that has not seen the store."""
-        forget_all()
-        forget_files()
+        forget_process()
         return self.count(step)
+
+
+def forget_process() -> None:
+    """Forget everything that this process knows of object stores, as a new process does."""
+    forget_all()
+    forget_files()
+    forget_noted()
+    blobs.disconnect()

@@ -220,6 +220,9 @@ def test_a_bucket_without_conditional_writes_is_refused_before_anything_is_commi
         root = Store(place_of(tmp_path, object_store.settings(endpoint=proxy.endpoint))).root
         with pytest.raises(ConditionalWritesMissing, match=f"{root} has no conditional writes"):
             create_table(root / "t", SCHEMA)
+        for _ in range(2):
+            with pytest.raises(ConditionalWritesMissing, match=f"{root} has no conditional writes"):
+                blobs.ensure(root / "a", b"1")
         assert not [
             blob for blob in blobs.list_blobs(root) if "_delta_log/0" in blob.location.path.partition("_unf")[0]
         ]
@@ -228,9 +231,34 @@ def test_a_bucket_without_conditional_writes_is_refused_before_anything_is_commi
 def test_the_probe_of_conditional_writes_is_one_request_for_a_process(root: Location, proxy: FaultyProxy) -> None:
     blobs.create(root / "a", b"1")
     assert blobs.exists(root / PROBE)
-    before = proxy.requests["PUT"]
+    for made, requests in (("b", 1), ("c", 1), ("d", 2)):
+        if made == "d":
+            blobs.disconnect()  # like a new process
+        before = proxy.requests.total()
+        blobs.create(root / made, b"2")
+        assert proxy.requests.total() == before + requests
+
+
+def test_a_refused_put_of_a_blob_that_is_there_is_the_probe(root: Location, proxy: FaultyProxy) -> None:
+    for requests in (3, 1, 1):  # the blob, and a new store's probe; then nothing but the blob
+        before = proxy.requests.total()
+        blobs.ensure(root / "a", b"1")
+        assert proxy.requests.total() == before + requests
+        blobs.disconnect()
+    blobs.ensure(root / "a", b"1")
+    before = proxy.requests.total()
     blobs.create(root / "b", b"2")
-    assert proxy.requests["PUT"] == before + 1
+    assert proxy.requests.total() == before + 1
+
+
+@pytest.mark.parametrize("happens", [True, False], ids=["it happens", "it does not happen"])
+def test_a_blob_is_ensured_whatever_the_answers(root: Location, proxy: FaultyProxy, happens: bool) -> None:
+    for name in ("a", PROBE):
+        proxy.faults.append(Fault("PUT", f"/{name}$", forwards=happens, times=1))
+    blobs.ensure(root / "a", b"1")
+    # If the lost put of the blob happened, the next one is refused, which proves enough.
+    assert proxy.met == {"/a$": 1} | ({} if happens else {f"/{PROBE}$": 1})
+    assert blobs.read(root / "a") == b"1"
 
 
 # --- what goes wrong

@@ -104,6 +104,30 @@ def test_a_name_in_use_is_not_created_again(root: Location) -> None:
     assert [blob.location.name for blob in blobs.list_blobs(root)] == ["a"]  # nothing unfinished stays
 
 
+def test_a_blob_is_ensured_once_and_never_replaced(root: Location) -> None:
+    assert blobs.ensure(root / "a", b"first")
+    assert not blobs.ensure(root / "a", b"first")
+    blobs.write(root / "b", b"other")
+    assert not blobs.ensure(root / "b", b"first")
+    assert [blobs.read(root / name) for name in "ab"] == [b"first", b"other"]
+
+
+def test_two_folders_are_listed_in_turn_and_nothing_else(root: Location) -> None:
+    others = ("_acked-x/y", "_dead/q", "_delta_log.old/1", "_names/z", "_run=1/p", "a")
+    for name in ("_acked/b", "_acked/a", "_delta_log/2", *others):
+        blobs.write(root / "t" / name, b"")
+    assert [sorted(names) for names in blobs.list_names_in_turn(root / "t", "_acked", "_delta_log")] == [
+        ["a", "b"],
+        ["2"],
+    ]
+    assert blobs.list_names_in_turn(root / "u", "_acked", "_delta_log") == ([], [])
+    for number in range(120):  # more than obstore returns at once
+        blobs.write(root / "v" / "_acked" / f"{number:03}", b"")
+    blobs.write(root / "v" / "_delta_log" / "0", b"")
+    acked, log = blobs.list_names_in_turn(root / "v", "_acked", "_delta_log")
+    assert (len(acked), log) == (120, ["0"])
+
+
 def test_only_one_of_many_threads_creates_a_blob(root: Location) -> None:
     with ThreadPoolExecutor(8) as pool:
         for number in range(50):

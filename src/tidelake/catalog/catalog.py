@@ -320,8 +320,13 @@ class Catalog:
                 raise CollectionRenamed(name, other)
         return frozenset(found)
 
-    def open_or_create(self, spec: CollectionSpec) -> Collection:
+    def open_or_create(self, spec: CollectionSpec, just_checked: bool = False) -> Collection:
         """Open for writing the collection that the settings describe; create it with its tables if it does not exist.
+
+        Args:
+            spec: the specification.
+            just_checked: whether the caller begins with what `check` has read: its handles are not read again. If they
+                have changed since, it is as if they had changed after this call.
 
         Raises:
             ConfigurationError: it exists with a different envelope or schema; these are fixed when it is created.
@@ -338,7 +343,7 @@ class Catalog:
 
         if self._undivided() is not None and (found := self.get(spec.name)) is not None:
             adopt(found.entry)  # before the catalog is divided: a writer that is refused writes nothing
-        paths, entry = self._bound(spec)
+        paths, entry = self._bound(spec, just_checked)
         if entry is None or adopt(entry) != entry:
             entry = change_handles(paths, adopt)
         collection = self._collection(entry)
@@ -353,7 +358,7 @@ class Catalog:
             opened.carry_columns()
         return opened
 
-    def _bound(self, spec: CollectionSpec) -> tuple[CollectionPaths, Entry | None]:
+    def _bound(self, spec: CollectionSpec, may_be_stale: bool) -> tuple[CollectionPaths, Entry | None]:
         """Return the location of the collection that has the name of a specification; create it if there is none.
 
         Its newest entry comes with it, unless the collection has just been created.
@@ -361,7 +366,7 @@ class Catalog:
         seen = NameLog.of(self.store, spec.name, may_be_stale=True)
         if seen.binding is not None and seen.binding.state == "live":
             seen.finish()
-            entry = seen.entry()
+            entry = seen.entry(may_be_stale)
             if entry is not None:
                 return self.store.collection(entry.id), entry
         for log in self._attempts(spec.name, creates=True):

@@ -33,18 +33,19 @@ _ENTRIES_MAX = 128
 _CONFIGURATION = {"delta.deletedFileRetentionDuration": "interval 1 seconds"}
 
 
-def read_handles(paths: CollectionPaths) -> Entry:
+def read_handles(paths: CollectionPaths, may_be_stale: bool = False) -> Entry:
     """Return the entry of a collection.
 
     Args:
         paths: the locations of the collection.
+        may_be_stale: see `OpenTable`.
 
     Raises:
         DamagedTable: the handles are missing, or are not the committed ones.
 
     Cost: a log is opened, and one small file is read.
     """
-    return _read(paths, _open(paths))
+    return _read(paths, _open(paths, may_be_stale))
 
 
 def create_handles(paths: CollectionPaths, entry: Entry) -> None:
@@ -71,9 +72,9 @@ def change_handles(paths: CollectionPaths, change: Callable[[Entry], Entry]) -> 
     return _retry(paths, commit)
 
 
-def _open(paths: CollectionPaths) -> OpenTable:
+def _open(paths: CollectionPaths, may_be_stale: bool = False) -> OpenTable:
     try:
-        return OpenTable(paths.handles)
+        return OpenTable(paths.handles, may_be_stale=may_be_stale)
     except DamagedLog:
         raise
     except DamagedTable as error:

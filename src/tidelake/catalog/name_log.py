@@ -12,7 +12,6 @@ import json
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -81,8 +80,11 @@ class NameLog:
             raise DamagedLog(str(log.path), f"it is the log of the name '{log.binding.name}'")
         return log
 
-    def bound_entry(self) -> Entry | None:
+    def bound_entry(self, may_be_stale: bool = False) -> Entry | None:
         """Return the entry of the collection that the name is bound to, whatever its name is now, even a dropped one.
+
+        Args:
+            may_be_stale: see `OpenTable`.
 
         Returns:
             None if the name is bound to no collection, or its collection is still being created.
@@ -95,11 +97,11 @@ class NameLog:
         binding = self.binding
         if binding is None or binding.id is None or binding.state == "creating":
             return None
-        return read_handles(self.store.collection(binding.id))
+        return read_handles(self.store.collection(binding.id), may_be_stale)
 
-    def entry(self) -> Entry | None:
+    def entry(self, may_be_stale: bool = False) -> Entry | None:
         """Return the entry of the collection that has the name; None if the name is free. Raises as `bound_entry`."""
-        entry = self.bound_entry()
+        entry = self.bound_entry(may_be_stale)
         return entry if entry is not None and self.binding is not None and entry.has_name(self.binding.name) else None
 
     def _read(self) -> Binding:
@@ -148,14 +150,14 @@ class NameLog:
             self._note_bound(self.binding.name)
 
     def _note_bound(self, name: str) -> None:
-        if self._bound in _noted or blobs.exists(self._bound):
-            _remember_noted(self._bound)
+        if self._bound in _noted:
             return
-        with suppress(FileExistsError):
-            blobs.create(self._bound, name.encode())
-        blobs.make_names_durable([self._bound.parent, self._bound.parent.parent])
+        is_new = blobs.ensure(self._bound, name.encode())
+        if is_new:
+            blobs.make_names_durable([self._bound.parent, self._bound.parent.parent])
         _remember_noted(self._bound)
-        reach("names.after_bound")
+        if is_new:
+            reach("names.after_bound")
 
     def _entry(self, binding: Binding, nonce: str) -> bytes:
         now_ms = int(time.time() * 1000)
@@ -177,6 +179,11 @@ class NameLog:
 
 _noted: set[Location] = set()
 """The notes in object stores that this process has seen or made. Nobody deletes them."""
+
+
+def forget_noted() -> None:
+    """Look for every note again, like a new process."""
+    _noted.clear()
 
 
 def _remember_noted(note: Location) -> None:

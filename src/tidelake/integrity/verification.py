@@ -223,12 +223,14 @@ def missing_files(table: Location, files: Sequence[RunFile]) -> list[RunFile]:
 def check_intact(collection: Collection) -> None:
     """Refuse to write to a collection if a file of `updates` is missing, or if a validation has noted damaged files.
 
+    The state of `updates` may be the last one that this process has seen: `observed` has just read it.
+
     Raises:
         DamagedTable: names the first file.
 
     Cost: the logs of `updates` and `proofs`; no file is opened.
     """
-    table = OpenTable(collection.paths.updates)
+    table = OpenTable(collection.paths.updates, may_be_stale=True)
     missing = missing_files(table.path, table.files())
     if missing:
         raise DamagedFiles(str(table.path), f"the file {missing[0].path} is missing")

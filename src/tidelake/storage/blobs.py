@@ -78,6 +78,14 @@ def create(location: Location, data: bytes) -> None:
     _writable(location).create(location, data)
 
 
+def ensure(location: Location, data: bytes) -> bool:
+    """Write a blob unless its name is in use, and return whether it seemed free. All callers write the same bytes.
+
+    Cost: in an object store, one request, which also shows that the store has conditional writes if there is a blob.
+    """
+    return _writable(location).ensure(location, data)
+
+
 def write(location: Location, data: bytes) -> None:
     """Write or replace a blob. It is not durable yet."""
     with writing(location) as sink:
@@ -226,6 +234,22 @@ def list_names_after(folder: Location, after: str) -> list[str]:
     return _backend(folder).list_names_after(folder, after)
 
 
+def list_names_in_turn(folder: Location, first: str, second: str) -> tuple[list[str], list[str]]:
+    """Return the names of the blobs directly in two folders below a folder, as `list_names` does for each in turn.
+
+    What appears in the second folder before something in the first is listed if that is.
+
+    Args:
+        folder: the folder above both.
+        first: the name of the folder that is listed first; it sorts before `second`.
+        second: the name of the other folder.
+
+    Cost: an object store lists both in one request for each thousand names. The last one also shows names of whatever
+    sorts after the second folder.
+    """
+    return _backend(folder).list_names_in_turn(folder, first, second)
+
+
 def list_folder(folder: Location, *, hidden: bool = True) -> Listing:
     """Return the blobs and folders directly in a folder.
 
@@ -319,6 +343,12 @@ def mount(root: str, store: ObjectStore) -> Location:
 
     _mounted[root] = Objects(store)
     return Location(root)
+
+
+def disconnect() -> None:
+    """Forget what this process knows of the stores in S3, like a new process: each is connected to and probed again."""
+    for root in [root for root in _mounted if root.startswith(_S3)]:
+        del _mounted[root]
 
 
 def check_conditional_writes(location: Location) -> None:

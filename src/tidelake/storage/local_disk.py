@@ -63,6 +63,13 @@ class LocalDisk:
             finally:
                 unfinished.unlink(missing_ok=True)
 
+    def ensure(self, location: Location, data: bytes) -> bool:
+        if self.exists(location):
+            return False
+        with suppress(FileExistsError):
+            self.create(location, data)
+        return True
+
     @contextmanager
     def creating(self, location: Location) -> Iterator[pa.NativeFile]:
         path = location.local
@@ -187,6 +194,9 @@ class LocalDisk:
 
     def list_names_after(self, folder: Location, after: str) -> list[str]:
         return [name for name in self.list_names(folder) if name > after]
+
+    def list_names_in_turn(self, folder: Location, first: str, second: str) -> tuple[list[str], list[str]]:
+        return self.list_names(folder / first), self.list_names(folder / second)
 
     def list_blobs(self, folder: Location, after: str) -> list[Blob]:
         found = self._all_blobs(folder)

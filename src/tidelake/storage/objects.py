@@ -58,14 +58,28 @@ class Objects:
         if self._has_conditional_writes:
             return
         probe = Location(location.root) / PROBE
-        nonces = [secrets.token_hex(16) for _ in range(2)]
-        created = [self._created(probe, nonces[0], nonces[0].encode())]
-        if created[0]:
-            created.append(self._created(probe, nonces[1], nonces[1].encode()))
-        if all(created):
+        if not any(self._is_refused(probe, secrets.token_hex(16).encode()) for _ in range(2)):
             self.delete(probe)
             raise ConditionalWritesMissing("a second put replaced an object", location.root)
-        self._has_conditional_writes = True
+
+    def _is_refused(self, location: Location, data: bytes) -> bool:
+        """Put an object if its name is free, and return whether it was not: then the store has conditional writes.
+
+        It does not matter whose object that is; even an earlier attempt of this call proves as much.
+        """
+        lost: StoreUnreachable | None = None
+        for wait_s in _CREATE_WAITS_S:
+            time.sleep(wait_s)
+            try:
+                self._put_if_absent(location, secrets.token_hex(16), data)
+                return False
+            except AlreadyExistsError:
+                self._has_conditional_writes = True
+                return True
+            except StoreUnreachable as error:
+                lost = error
+        assert lost is not None
+        raise lost
 
     def read(self, location: Location, bytes_max: int | None = None) -> bytes:
         with _errors_named(location, "read"):
@@ -86,6 +100,12 @@ class Objects:
         self.check_conditional_writes(location)
         if not self._created(location, secrets.token_hex(16), data):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(location))
+
+    def ensure(self, location: Location, data: bytes) -> bool:
+        """Put the object without a look. A store without conditional writes replaces the same bytes, and is refused."""
+        was_there = self._is_refused(location, data)
+        self.check_conditional_writes(location)
+        return not was_there
 
     @contextmanager
     def creating(self, location: Location) -> Iterator[pa.NativeFile]:
@@ -247,6 +267,20 @@ class Objects:
 
     def list_names_after(self, folder: Location, after: str) -> list[str]:
         return [blob.location.below(folder) for blob in self.list_blobs(folder, after)]
+
+    def list_names_in_turn(self, folder: Location, first: str, second: str) -> tuple[list[str], list[str]]:
+        """Read one listing, which a store sorts, up to the end of the second folder; later pages are not asked for."""
+        found: dict[str, list[str]] = {(folder / name).path: [] for name in (first, second)}
+        begin, last = found
+        with _errors_named(folder, "list"):
+            chunks = obstore.list(self._store, folder.path or None, offset=begin)
+            for path in (meta["path"] for chunk in chunks for meta in chunk):
+                above, _, name = path.rpartition("/")
+                if above in found:
+                    found[above].append(name)
+                elif path > f"{last}/" and not path.startswith(f"{last}/"):
+                    break
+        return found[begin], found[last]
 
     def list_blobs(self, folder: Location, after: str) -> list[Blob]:
         offset = f"{folder.path}/{after}" if folder.path else after

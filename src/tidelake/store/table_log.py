@@ -27,12 +27,14 @@ from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.acknowledged import (
+    ACKED,
     Markers,
     acknowledge_checkpoint,
     acknowledge_entry,
     digest_of,
     entry_marker,
     forget_before,
+    markers_named,
     read_markers,
 )
 from tidelake.store.failpoints import reach
@@ -251,7 +253,8 @@ def settle(path: Location, takes_over: bool = False, seen: Tip | None = None) ->
         path: the table's folder.
         takes_over: whether the log of an earlier release, which acknowledges nothing, gets markers. If not, such a log
             is read as it is.
-        seen: what the log may hold. Bytes whose SHA-256 a marker names are not read again.
+        seen: what the log may hold. Bytes whose SHA-256 a marker names are not read again, and the markers and the log
+            are listed together.
 
     Returns:
         The newest entry; version -1 if there is none.
@@ -269,8 +272,12 @@ def settle(path: Location, takes_over: bool = False, seen: Tip | None = None) ->
 
 
 def _settle(path: Location, takes_over: bool, seen: Tip | None = None) -> Tip:
-    markers = read_markers(path)  # first: an entry is there before its marker
-    names = blobs.list_names(path / LOG)
+    # The markers first: an entry is there before its marker.
+    if seen is None:
+        markers, names = read_markers(path), blobs.list_names(path / LOG)
+    else:
+        acked, names = blobs.list_names_in_turn(path, ACKED, LOG)
+        markers = markers_named(path, acked)
     written = _matching(path, _CHECKPOINT, names)
     versions = _versions_in(names)
     if written and (path.is_local or version_of(written[-1]) > max(versions, default=-1)):

@@ -137,13 +137,14 @@ def stop_listening() -> None:
 
 
 def observed(
-    step: str, report: str | None = None
+    step: str, report: str | None = None, *, refreshes: bool = False
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
     """Notify listeners of each call of a function that runs a step, and add its context to each log line.
 
     Args:
         step: the name of the step, a key of `COUNTS`.
         report: the parameter that receives the report; by default, the function returns it.
+        refreshes: whether the newest state of `updates` is read first, so that the function need not ask for it again.
 
     The function has a parameter `collection`. Log lines of the call carry `collection`, `step` and `lower`, the
     collection's upper when the step began.
@@ -159,7 +160,7 @@ def observed(
             began_s, clock = time.time(), time.perf_counter()
             found: Any = arguments.get(report or "")
             error: str | None = None
-            with structlog.contextvars.bound_contextvars(step=step, **_place_of(collection)):
+            with structlog.contextvars.bound_contextvars(step=step, **_place_of(collection, not refreshes)):
                 try:
                     result = function(*positional, **named)
                     found = result if report is None else found
@@ -178,10 +179,10 @@ def observed(
     return mark
 
 
-def _place_of(collection: Collection) -> dict[str, Any]:
+def _place_of(collection: Collection, may_be_stale: bool) -> dict[str, Any]:
     """Return the context of a step's log lines; if the collection's table cannot be read, only its name."""
     try:
-        upper = OpenTable(collection.paths.updates, may_be_stale=True).value(UPPER)
+        upper = OpenTable(collection.paths.updates, may_be_stale=may_be_stale).value(UPPER)
     except (TidelakeError, DeltaError, OSError):  # the step meets the same error, and reports it
         return {"collection": collection.name}
     return {"collection": collection.name, "lower": upper or 0}
