@@ -255,10 +255,11 @@ def _reads_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line
         yield Line(targets.AS_OF, what, reads.PLAIN_TABLE, ratio, 1.5, at_most=True, note=samples.cut)
     ratio = 1 / samples.ratio(reads.COMPACTED, reads.PLAIN_TABLE)
     yield Line(targets.AS_OF, f"{reads.COMPACTED}, {state}", reads.PLAIN_TABLE, ratio, 1.1, at_most=True)
-    for at in (reads.AT_MIDDLE, reads.AT_LAST):
-        ratio = 1 / samples.ratio(reads.DUCKDB_STEADY + at, reads.DUCKDB_PLAIN)
-        what = f"{reads.DUCKDB_STEADY}{at}, {state}"
-        yield Line(targets.DUCKDB, what, reads.DUCKDB_PLAIN, ratio, 1.5, at_most=True, note=samples.cut)
+    for kind in (reads.DUCKDB_STEADY, reads.DUCKDB_SUMS):
+        for at in (reads.AT_SINCE, reads.AT_MIDDLE, reads.AT_LAST):
+            ratio = 1 / samples.ratio(kind + at, reads.DUCKDB_PLAIN)
+            what = f"{kind}{at}, {state}"
+            yield Line(targets.DUCKDB, what, reads.DUCKDB_PLAIN, ratio, 1.5, at_most=True, note=samples.cut)
     for what, column in (("bytes read", "bytes_read"), ("processor time", "cpu_s")):
         history = 1 / samples.ratio(reads.OLD, reads.YOUNG, column)
         yield Line(targets.AS_OF, f"{reads.OLD}, {what}", reads.YOUNG, history, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import duckdb
 from deltalake import DeltaTable
@@ -23,6 +24,7 @@ from tidelake.store.state import UPPER
 PLAIN_TABLE = "plain read of an optimised table"
 STEADY, COMPACTED = "steady state", "just after compaction"
 DUCKDB_PLAIN, DUCKDB_STEADY = "DuckDB's own scan of an optimised table", "steady state, read by DuckDB"
+DUCKDB_SUMS = "steady state without a key, read by DuckDB"
 AT_SINCE, AT_MIDDLE, AT_LAST = " AS OF since", " AS OF the middle", " AS OF the last time"
 YOUNG, OLD = "read of rows with one version", "read of rows with eight versions"
 SCAN_FRESH, PART_FRESH = "all times, fresh runs", "1 % of the times, fresh runs"
@@ -34,26 +36,28 @@ _ROWS_OF_OLD_MAX = 1_000_000
 def measure_reads(bench: Bench, rows: int) -> Samples:
     """Measure reads of a state of `rows` rows after seven standard ticks.
 
-    `steady` has the ticks as fresh runs next to its base. `compacted` and `merged` are compacted after the ticks:
-    `merged` keeps all history, in time order, and `compacted` keeps none. `young` and `old` have no ticks; they are
-    compacted from one version and from eight versions of each row.
+    `steady` has the ticks as fresh runs next to its base; so has `sums`, whose rows have no key. `compacted` and
+    `merged` are compacted after the ticks: `merged` keeps all history, in time order, and `compacted` keeps none.
+    `young` and `old` have no ticks; they are compacted from one version and from eight versions of each row.
     """
     bench.say(f"reads of {rows:,} rows")
     root, spark = bench.folder(f"reads-{rows}"), bench.spark
     names = ("steady", "compacted", "merged", "young", "old")
-    lake = Lake(spark, root, dict.fromkeys(names, "upsert"), keep={"steady": 1, "compacted": 1, "young": 1, "old": 1})
+    keep = {"steady": 1, "compacted": 1, "young": 1, "old": 1, "sums": 1}
+    lake = Lake(spark, root, dict.fromkeys(names, "upsert") | {"sums": "plain"}, keep=keep)
     stream = Stream(
         rows, "upsert", state_updates_per_time=UPDATES_PER_TIME
     )  # as many updates at each time as in a tick
-    made = root / "made"
-    made.mkdir()
-    ticks = Ticks(spark, stream, made, "steady", 0)
-    ticks.make(_TICKS)
-    for name in ("steady", "compacted", "merged"):
-        seed_state(lake, name, stream)
+    changes = _ticks(bench, stream, root / "made")
+    plain = Stream(rows, "plain", state_updates_per_time=UPDATES_PER_TIME)
+    plain_changes = _ticks(bench, plain, root / "made-plain")
+    for name in ("steady", "compacted", "merged", "sums"):
+        seed_state(lake, name, plain if name == "sums" else stream)
+        ticks = plain_changes if name == "sums" else changes
         for number in range(_TICKS):
             lake.add_file(name, ticks.file(number))
-            if name == "steady" or number == _TICKS - 1:  # compaction merges the ticks of the others anyway
+            # Compaction merges the ticks of the others anyway.
+            if name in ("steady", "sums") or number == _TICKS - 1:
                 lake.tick(name)
     few = Stream(min(rows, _ROWS_OF_OLD_MAX), "upsert")
     seed_state(lake, "young", few)
@@ -72,6 +76,13 @@ def measure_reads(bench: Bench, rows: int) -> Samples:
     turns |= _duckdb_turns(bench, lake, stream, str(optimised))
     turns |= _time_turns(bench, lake, stream)
     return bench.interleave(turns)
+
+
+def _ticks(bench: Bench, stream: Stream, folder: Path) -> Ticks:
+    folder.mkdir()
+    ticks = Ticks(bench.spark, stream, folder, "steady", 0)
+    ticks.make(_TICKS)
+    return ticks
 
 
 def _as_of_turns(bench: Bench, lake: Lake, stream: Stream) -> dict[str, Callable[[int], Measured]]:
@@ -93,7 +104,10 @@ def _as_of_turns(bench: Bench, lake: Lake, stream: Stream) -> dict[str, Callable
 
 
 def _duckdb_turns(bench: Bench, lake: Lake, stream: Stream, optimised: str) -> dict[str, Callable[[int], Measured]]:
-    """Read every row and column of the data in this process; the files of both sides are the same as for Spark."""
+    """Read every row and column of the data in this process.
+
+    The plain table has as many rows as the contents, in files that Spark wrote as well.
+    """
     hashed = f"bit_xor(hash({', '.join(COLUMNS)}))"
     files = DeltaTable(optimised).file_uris()
 
@@ -101,16 +115,20 @@ def _duckdb_turns(bench: Bench, lake: Lake, stream: Stream, optimised: str) -> d
         with duckdb.connect() as connection:
             connection.sql(f"SELECT {hashed} FROM read_parquet({files})").fetchall()
 
-    def steady(at: int) -> None:
-        found = duckdb_contents(lake.collection("steady"), at, COLUMNS)
+    def steady(name: str, at: int) -> None:
+        found = duckdb_contents(lake.collection(name), at, COLUMNS)
         found.rows.engine.table(f"SELECT {hashed} FROM ({found.rows.query})")
         found.rows.close()
 
-    last = _upper(lake, "steady") - 1
+    def turn(name: str, at: int) -> Callable[[int], Measured]:
+        return lambda number: bench.meter.measure(lambda: steady(name, at))
+
     first = stream.state_times - 1
     turns: dict[str, Callable[[int], Measured]] = {DUCKDB_PLAIN: lambda number: bench.meter.measure(plain)}
-    for name, at in ((AT_MIDDLE, (first + last) // 2), (AT_LAST, last)):
-        turns[DUCKDB_STEADY + name] = lambda number, at=at: bench.meter.measure(lambda: steady(at))  # type: ignore[misc]
+    for kind, name in ((DUCKDB_STEADY, "steady"), (DUCKDB_SUMS, "sums")):
+        last = _upper(lake, name) - 1
+        for when, at in ((AT_SINCE, first), (AT_MIDDLE, (first + last) // 2), (AT_LAST, last)):
+            turns[kind + when] = turn(name, at)
     return turns
 
 

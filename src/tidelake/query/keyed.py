@@ -10,11 +10,14 @@ from tidelake.query.form import Form, matched
 from tidelake.query.names import listed, names_of, packed, quoted, unpacked
 from tidelake.query.reads import Reads, Where
 from tidelake.store.entry import Entry
+from tidelake.store.files import RunFile
 from tidelake.store.layout import DIFF, ERROR, TIME
 from tidelake.store.table_schema import data_fields
 
 RANK = f"({TIME}::HUGEINT * 2 + ({DIFF} > 0)::HUGEINT)"
 """The order of a key's rows: by time; at the same time, a value is newer than a delete."""
+_SMALL_BELOW = 2**62
+"""Below this time, the order is an int64, which costs less to compare."""
 
 
 class KeyedForm(Form):
@@ -34,25 +37,30 @@ class KeyedForm(Form):
         every = reads.rows(needed, at, files=base)
         if not later:
             return once_each(every, columns, where)
-        newest, keys = self._newest_of_few(reads, reads.numbered([*needed, TIME, DIFF], at, later), needed)
+        newest, keys = self._newest_of_few(reads, at, later, needed)
         others = f"SELECT b.* FROM ({every}) b ANTI JOIN {keys} f ON {matched('b', 'f', self.key)}"
         return " UNION ALL ".join(once_each(part, columns, where) for part in (newest, others))
 
-    def _newest_of_few(self, reads: Reads, rows: str, columns: Sequence[str]) -> tuple[str, str]:
+    def _newest_of_few(
+        self, reads: Reads, at: int, later: Sequence[RunFile], columns: Sequence[str]
+    ) -> tuple[str, str]:
         """Return the newest row of each key as a query, and the relation that has all keys.
 
         Args:
             reads: how to read stored rows.
-            rows: a query with the columns, _time, _diff and _number.
+            at: the time.
+            later: the files that have these rows.
             columns: the columns to return.
 
-        Whole rows are kept, and only their numbers are compared: `newest_rows` has to pack each row and unpack it.
+        Only the numbers of rows are compared: `newest_rows` has to pack each row and unpack it.
         """
-        newest = f"SELECT {names_of(self.key)}, arg_max(_number, {RANK}) AS _newest FROM ({rows}) GROUP BY"
-        keys = reads.keep(f"{newest} {names_of(self.key)}")
+        rows = reads.numbered([*columns, TIME, DIFF], at, later)
+        last = min(at, max(file.reach[1] for file in later))
+        rank = RANK if last >= _SMALL_BELOW else f"({TIME} * 2 + ({DIFF} > 0)::BIGINT)"
+        newest = f"arg_max(_number, {rank}) AS _newest, count(*) AS _rows"
+        keys = reads.keep(f"SELECT {names_of(self.key)}, {newest} FROM ({rows}) GROUP BY {names_of(self.key)}")
         taken = f"SELECT {names_of(columns)} FROM ({rows}) r"
-        are_newest = f"(SELECT count(*) FROM ({rows})) = (SELECT count(*) FROM {keys})"
-        if not reads.engine.scalar(f"SELECT {are_newest}"):
+        if reads.engine.scalar(f"SELECT coalesce(max(_rows), 0) > 1 FROM {keys}"):
             taken += f" SEMI JOIN {keys} k ON r._number = k._newest"
         return f"{taken} WHERE {DIFF} > 0", keys
 

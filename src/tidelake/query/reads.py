@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import accumulate, count
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from tidelake.protocol.order import INT64_MAX
 from tidelake.query.engine import Engine
 from tidelake.query.names import names_of, quoted
 from tidelake.query.stored_rows import StoredRows
-from tidelake.query.verified_files import VerifiedFiles, is_readable, may_be_read, path_of
+from tidelake.query.verified_files import ROW_NUMBER, VerifiedFiles, is_readable, may_be_read, path_of
 from tidelake.store.base import split_base
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
@@ -92,12 +92,24 @@ class Reads:
         return " UNION ALL ".join(f"SELECT {names_of(columns)} FROM {relation}{where}" for relation in relations)
 
     def numbered(self, columns: Sequence[str], through: int, files: Sequence[RunFile]) -> str:
-        """Read few rows into memory, and return a query for those up to a time: these columns, and their `_number`."""
+        """Return a query for the few rows of these files up to a time: these columns, and their `_number`.
+
+        Cost: if DuckDB cannot read a file itself, all rows are read into memory.
+        """
         schema, where, within = self._plan(columns, through, -1, files)
-        rows = StoredRows(self.table.path, files, schema, within).read_all()
+        taken, table = names_of(columns), self.table.path
+        numbers_itself = all(name.lower() != ROW_NUMBER for name in self.schema().names)
+        if numbers_itself and all(is_readable(table, file, schema) for file in files):
+            firsts = accumulate((file.rows for file in files), initial=0)
+            parts = []
+            for file, first in zip(files, firsts, strict=False):
+                relation = self.engine.add_files(VerifiedFiles(table, [file], schema.names, with_row_number=True))
+                parts.append(f"SELECT {taken}, {first} + {ROW_NUMBER} AS _number FROM {relation}{where}")
+            return " UNION ALL ".join(parts)
+        rows = StoredRows(table, files, schema, within).read_all()
         name = f"_numbered_{self.collection.entry.id}_{next(self._kept)}"
         self.engine.add_table(name, rows.append_column("_number", pa.array(np.arange(rows.num_rows))))
-        return f"SELECT {names_of([*columns, '_number'])} FROM {quoted(name)}{where}"
+        return f"SELECT {taken}, _number FROM {quoted(name)}{where}"
 
     def _plan(
         self, columns: Sequence[str], through: int, after: int, files: Sequence[RunFile]

@@ -11,10 +11,14 @@ from tidelake.query.form import Form, matched
 from tidelake.query.names import listed, names_of, quoted, with_one_zero
 from tidelake.query.reads import Reads, Where
 from tidelake.store.entry import Entry
+from tidelake.store.files import RunFile
 from tidelake.store.layout import DIFF, TIME
 from tidelake.store.table_schema import data_fields
 
 _PIECE = 2**62
+_REPEATED, _REPEATED_MAX = 4, 16
+"""How often a value may occur, on average and at most, in a column that tells rows apart."""
+_TRIED_MAX = 2
 
 
 class SumForm(Form):
@@ -31,26 +35,30 @@ class SumForm(Form):
         base, later = reads.divided(at)
         needed = self.needed([*columns], where)
 
-        def kept(files: Sequence[object]) -> str:
-            rows = reads.rows([*needed, DIFF], at, files=files)  # type: ignore[arg-type]
-            return f"SELECT {names_of([*columns, DIFF])} FROM ({rows}){_condition(where)}"
+        def kept(files: Sequence[RunFile], diff: int | None = None) -> str:
+            stored = [*needed, DIFF] if diff is None or not needed else needed
+            shown = DIFF if diff is None else f"{diff}::BIGINT AS {DIFF}"
+            rows = reads.rows(stored, at, files=files)
+            return f"SELECT {listed([*map(quoted, columns), shown])} FROM ({rows}){_condition(where)}"
 
         if not base:
             return add_up(kept(later), self.chosen(columns))
-        many = kept(base)
+        bounds = reads.diffs(base)
+        many = kept(base, bounds[0] if bounds is not None and bounds[0] == bounds[1] else None)
         identify_rows = {field.name for field in self.fields} <= set(columns)
         if not identify_rows:
             return add_up(f"{many} UNION ALL {kept(later)}" if later else many, self.chosen(columns))
         if not later:
             return many
-        few = reads.keep(_totals(kept(later), self.chosen(columns)))
+        fields = self.chosen(columns)
+        few = reads.keep(f"SELECT * FROM ({_totals(kept(later), fields)}) WHERE _total <> 0")
         # No two rows of the base are equal, so each matches at most one of the few; one scan of the base is enough.
-        both = f"FROM ({many}) b FULL OUTER JOIN {few} f ON {matched('b', 'f', columns)}"
+        both = f"FROM ({many}) b FULL OUTER JOIN {few} f ON {_same_rows(reads, few, fields)}"
         # CASE costs half of what coalesce does: it evaluates a branch for all rows at once.
         taken = listed(
             f"CASE WHEN b.{DIFF} IS NULL THEN f.{name} ELSE b.{name} END AS {name}" for name in map(quoted, columns)
         )
-        if _are_small(reads.diffs(base)) and _are_small(_bounds(reads, few)):
+        if _are_small(bounds) and _are_small(_bounds(reads, few)):
             total = (
                 f"CASE WHEN f._total IS NULL THEN b.{DIFF} WHEN b.{DIFF} IS NULL THEN f._total::BIGINT "
                 f"ELSE b.{DIFF} + f._total::BIGINT END"
@@ -80,7 +88,37 @@ def _totals(rows: str, fields: Sequence[pa.Field], by: Sequence[str] = ()) -> st
     names = [*(field.name for field in fields), *by]
     columns = listed(f"{key} AS {quoted(name)}" for key, name in zip(keys, names, strict=True))
     places = listed(map(str, range(1, len(names) + 1)))
-    return f"SELECT {columns}, sum({DIFF}::HUGEINT) AS _total FROM ({rows}) GROUP BY {places}"
+    return f"SELECT {columns}, sum({DIFF}) AS _total FROM ({rows}) GROUP BY {places}"
+
+
+def _same_rows(reads: Reads, few: str, fields: Sequence[pa.Field]) -> str:
+    """Return when a row `b` of the base is the row `f` of the few; null equals null.
+
+    A hash join hashes all columns of each row of the base that it compares for equality. If a single column tells
+    nearly all of the few apart, only this one is compared so, and the others only in the pairs that it finds.
+    """
+    names = [field.name for field in fields]
+    hashed = _telling(reads, few, fields)
+    if hashed is None:
+        return matched("b", "f", names)
+    # The comparison with `true` keeps the columns from being hashed.
+    others = [f"({matched('b', 'f', [name])}) = true" for name in names if name != hashed]
+    return " AND ".join([matched("b", "f", [hashed]), *others])
+
+
+def _telling(reads: Reads, few: str, fields: Sequence[pa.Field]) -> str | None:
+    """Return a column, numbers first, in which no value occurs often among the few rows; None if there is none."""
+    if any(pa.types.is_nested(field.type) for field in fields):
+        return None
+    fields = sorted(fields, key=lambda field: not pa.types.is_integer(field.type))
+    counts = listed(f"approx_count_distinct({quoted(field.name)})" for field in fields)
+    values, *distinct = reads.engine.table(f"SELECT count(*), {counts} FROM {few}").to_pylist()[0].values()
+    telling = [field.name for field, number in zip(fields, distinct, strict=True) if number * _REPEATED >= values]
+    for name in telling[:_TRIED_MAX]:
+        times = f"SELECT count(*) AS _times FROM {few} GROUP BY {quoted(name)}"
+        if reads.engine.scalar(f"SELECT coalesce(max(_times), 0) <= {_REPEATED_MAX} FROM ({times})"):
+            return name
+    return None
 
 
 def _are_small(bounds: tuple[int, int] | None) -> bool:

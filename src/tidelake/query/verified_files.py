@@ -1,4 +1,4 @@
-"""Large files that DuckDB reads itself, once every page of the needed columns has been verified.
+"""Files that DuckDB reads itself, once every page of the needed columns has been verified.
 
 DuckDB decodes Parquet faster than Arrow hands it rows, but does not compare pages with their checksums.
 """
@@ -6,14 +6,32 @@ DuckDB decodes Parquet faster than Arrow hands it rows, but does not compare pag
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from hashlib import sha256
+from os import cpu_count
 
 import pyarrow as pa
 
 from tidelake.query.names import listed, text
 from tidelake.storage.location import Location
-from tidelake.storage.page_headers import check_pages
-from tidelake.store.files import HASHED_BYTES_MAX, RunFile, damage_named, open_verified, read_footer
+from tidelake.storage.page_headers import checked_headers_in, chunks_of, headers_in
+from tidelake.store.files import (
+    HASHED_BYTES_MAX,
+    RunFile,
+    damage_named,
+    has_headers,
+    open_verified,
+    other_headers,
+    read_footer,
+)
 
+ROW_NUMBER = "file_row_number"
+"""The column in which DuckDB numbers the rows of a file, from 0; also the option that adds it."""
+_BYTES_MIN = 1 << 16
+"""For a smaller file, opening it once more takes longer than handing over its rows."""
+_THREADS = min(cpu_count() or 1, 8)
+"""Number of chunks that are verified at the same time."""
 _PATTERN = frozenset("*?[{")
 """A path with one of these means several files in DuckDB."""
 
@@ -25,17 +43,22 @@ class VerifiedFiles:
         table: the table's folder.
         files: the files, as the log describes them.
         columns: the columns to read.
+        with_row_number: whether the relation also has the column `ROW_NUMBER`.
     """
 
-    def __init__(self, table: Location, files: Sequence[RunFile], columns: Sequence[str]) -> None:
+    def __init__(
+        self, table: Location, files: Sequence[RunFile], columns: Sequence[str], with_row_number: bool = False
+    ) -> None:
         self.table, self.files, self.columns = table, list(files), frozenset(columns)
+        self._with_row_number = with_row_number
 
     @property
     def relation(self) -> str:
         """The files as a relation in SQL."""
         paths = listed(text(path_of(self.table, file)) for file in self.files)
         # Statistics do not count NaN, which is greater than all other numbers.
-        return f"read_parquet([{paths}], hive_partitioning = false, can_have_nan = true)"
+        more = f", {ROW_NUMBER} = true" if self._with_row_number else ""
+        return f"read_parquet([{paths}], hive_partitioning = false, can_have_nan = true{more})"
 
     def verify(self) -> None:
         """Compare the files with the log, and each page of the columns with its checksum.
@@ -43,11 +66,44 @@ class VerifiedFiles:
         Raises:
             DamagedTable: a file is not what was committed.
 
-        Cost: the compressed bytes of the columns, and the page headers of all; 35 ms for 27 MB in the page cache.
+        Cost: the whole of small files; of larger ones, the compressed bytes of the columns, and the page headers of
+        all; several chunks at a time.
         """
-        for file in self.files:
-            with damage_named(self.table, file), open_verified(self.table, file) as source:
-                check_pages(source, self.columns)
+        with ExitStack() as opened, ThreadPoolExecutor(_THREADS) as threads:
+            try:
+                started = []
+                for file in self.files:
+                    with damage_named(self.table, file):
+                        source = opened.enter_context(open_verified(self.table, file, reads_pages=False))
+                        if file.bytes > HASHED_BYTES_MAX:
+                            started.append((file, source, self._start(source, threads)))
+                        else:  # all of its bytes have been compared
+                            source.close()
+                for file, source, chunks in started:
+                    self._finish(file, source, chunks)
+            finally:  # if a page is damaged, the chunks that no thread has begun are not read
+                threads.shutdown(cancel_futures=True)
+
+    def _start(self, source: pa.NativeFile, threads: ThreadPoolExecutor) -> list[Future[bytes]]:
+        """Begin to check the chunks of a file."""
+        return [
+            threads.submit(checked_headers_in if chunk.column in self.columns else headers_in, source, chunk)
+            for chunk in chunks_of(source)
+        ]
+
+    def _finish(self, file: RunFile, source: pa.NativeFile, chunks: Sequence[Future[bytes]]) -> None:
+        """Wait for the chunks of a file, and compare the headers of its pages with the log."""
+        assert file.headers_digest is not None  # the file `may_be_read`
+        with damage_named(self.table, file):
+            try:
+                digest = sha256(b"".join(chunk.result() for chunk in chunks)).hexdigest()
+            except ValueError as error:
+                # A damaged header can make its page look damaged.
+                if not has_headers(source, file.headers_digest):
+                    raise other_headers(self.table, file) from error
+                raise
+        if digest != file.headers_digest:
+            raise other_headers(self.table, file)
 
     def file_at(self, fact: str) -> RunFile | None:
         """Return the file whose path is in an error's text."""
@@ -61,20 +117,21 @@ def path_of(table: Location, file: RunFile) -> str:
 
 def may_be_read(table: Location, file: RunFile) -> bool:
     """Return whether DuckDB may be able to read a file itself; see `is_readable`."""
-    is_large = table.is_local and file.bytes > HASHED_BYTES_MAX and file.headers_digest is not None
-    return is_large and not _PATTERN & set(path_of(table, file))
+    if not table.is_local or file.bytes < _BYTES_MIN or _PATTERN & set(path_of(table, file)):
+        return False
+    return file.digest is not None if file.bytes <= HASHED_BYTES_MAX else file.headers_digest is not None
 
 
 def is_readable(table: Location, file: RunFile, schema: pa.Schema) -> bool:
     """Return whether DuckDB reads these columns of a file exactly as Arrow does.
 
-    It does if the file is large enough to be worth it, the log states the digest of its page headers, and each column
-    is stored with its own type, which is neither nested nor a timestamp.
+    It does if the file is large enough to be worth it, the log states its digest (of a larger file, that of its page
+    headers), and each column is stored with its own type, which is neither nested nor a timestamp.
 
     Raises:
         DamagedTable: the file is not what was committed.
 
-    Cost: the footer.
+    Cost: the footer; the whole of a small file.
     """
     if not may_be_read(table, file) or not all(_is_plain(field.type) for field in schema):
         return False

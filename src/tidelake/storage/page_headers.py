@@ -7,7 +7,8 @@ page has or how they are decoded. The log states a digest of all headers of a la
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from hashlib import sha256
 from zlib import crc32
 
@@ -44,9 +45,8 @@ def digest_of_headers(source: pa.NativeFile) -> str:
     Cost: the footer, and 256 bytes for each page, which has up to 20,000 values.
     """
     digest = sha256()
-    for position, header in headers_of(source):
-        digest.update(position.to_bytes(8, "little"))
-        digest.update(header)
+    for chunk in chunks_of(source):
+        digest.update(headers_in(source, chunk))
     return digest.hexdigest()
 
 
@@ -56,45 +56,60 @@ def headers_of(source: pa.NativeFile) -> Iterator[tuple[int, bytes]]:
     Raises:
         ValueError: there is no valid header where one should be.
     """
+    for chunk in chunks_of(source):
+        yield from _headers_of_chunk(source, chunk.start, chunk.start + chunk.size)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The pages of one column in one row group: where they are in the file."""
+
+    column: str
+    start: int
+    size: int
+
+
+def chunks_of(source: pa.NativeFile) -> list[Chunk]:
+    """Return the chunks of a file whose footer can be trusted, in the order of row groups and columns."""
     metadata = pq.read_metadata(source)
-    for group in range(metadata.num_row_groups):
-        row_group = metadata.row_group(group)
-        for column in range(metadata.num_columns):
-            chunk = row_group.column(column)
-            start = _start_of(chunk)
-            yield from _headers_of_chunk(source, start, start + chunk.total_compressed_size)
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    chunks = [group.column(column) for group in groups for column in range(metadata.num_columns)]
+    return [Chunk(chunk.path_in_schema, _start_of(chunk), chunk.total_compressed_size) for chunk in chunks]
 
 
-def check_pages(source: pa.NativeFile, columns: Collection[str]) -> None:
-    """Compare the pages of these columns with their checksums, as Arrow does when it decodes them.
+def headers_in(source: pa.NativeFile, chunk: Chunk) -> bytes:
+    """Return the headers of a chunk's pages, each preceded by its position in the file.
 
-    Args:
-        source: a Parquet file whose footer and page headers can be trusted.
-        columns: the names of columns without nested values; the pages of others are not read.
+    Raises:
+        ValueError: there is no valid header where one should be.
+    """
+    headers = _headers_of_chunk(source, chunk.start, chunk.start + chunk.size)
+    return b"".join(part for position, header in headers for part in (_placed(position), header))
+
+
+def checked_headers_in(source: pa.NativeFile, chunk: Chunk) -> bytes:
+    """Compare the pages of a chunk with their checksums, as Arrow does when it decodes them, and return `headers_in`.
 
     Raises:
         ValueError: a page differs from what was written.
 
-    Cost: the compressed bytes of these columns, one chunk in memory at a time.
+    Cost: the compressed bytes of the chunk, which are in memory meanwhile.
     """
-    metadata = pq.read_metadata(source)
-    for group in range(metadata.num_row_groups):
-        row_group = metadata.row_group(group)
-        for column in range(metadata.num_columns):
-            chunk = row_group.column(column)
-            if chunk.path_in_schema in columns:
-                start = _start_of(chunk)
-                _check_chunk(source.read_at(chunk.total_compressed_size, start), start)
-
-
-def _check_chunk(data: bytes, start: int) -> None:
-    pages, position = memoryview(data), 0
+    data = source.read_at(chunk.size, chunk.start)
+    pages, position, headers = memoryview(data), 0, []
     while position < len(data):
         length, follows, checksum = _page(data[position : position + _HEADER_BYTES], data, position)
-        end = position + length + follows
-        if end > len(data) or (checksum is not None and crc32(pages[position + length : end]) != checksum):
-            raise ValueError(f"the page at byte {start + position} does not have its checksum")
+        body = position + length
+        end = body + follows
+        if end > len(data) or (checksum is not None and crc32(pages[body:end]) != checksum):
+            raise ValueError(f"the page at byte {chunk.start + position} does not have its checksum")
+        headers += (_placed(chunk.start + position), data[position:body])
         position = end
+    return b"".join(headers)
+
+
+def _placed(position: int) -> bytes:
+    return position.to_bytes(8, "little")
 
 
 def _page(head: bytes, data: bytes, position: int) -> tuple[int, int, int | None]:

@@ -38,6 +38,7 @@ WHOLE_DIGEST = "sha256_whole"
 """The field with the SHA-256 of a larger file as a whole. A file that executors put into an object store has none."""
 HEADERS_DIGEST = "sha256_headers"
 """The field with the digest of the page headers of a larger file. A file in an object store has none."""
+_OTHER_HEADERS = "is not the one that was committed: the headers of its pages differ"
 _TAIL_BYTES = 1 << 14
 """Number of bytes at the end of a file that are read first, to find its footer."""
 _CHUNK_BYTES = 1 << 20
@@ -325,8 +326,8 @@ def open_verified(
     elif digest != (file.digest or digest):
         part = "its SHA-256" if file.bytes <= HASHED_BYTES_MAX else "the SHA-256 of its footer"
         problem = f"is not the one that was committed: {part} differs"
-    elif reads_pages and file.headers_digest is not None and not _has_headers(source, file.headers_digest):
-        problem = "is not the one that was committed: the headers of its pages differ"
+    elif reads_pages and file.headers_digest is not None and not has_headers(source, file.headers_digest):
+        problem = _OTHER_HEADERS
     if problem is not None:
         source.close()
         raise DamagedTable(str(table), f"the file {file.path} {problem}")
@@ -336,6 +337,11 @@ def open_verified(
     return source
 
 
+def other_headers(table: Location, file: RunFile) -> DamagedTable:
+    """Return the error that the page headers of a file differ from the digest that the log states."""
+    return DamagedTable(str(table), f"the file {file.path} {_OTHER_HEADERS}")
+
+
 def _all_of(source: pa.NativeFile) -> bytes:
     source.seek(0)
     data: bytes = source.read()
@@ -343,7 +349,7 @@ def _all_of(source: pa.NativeFile) -> bytes:
     return data
 
 
-def _has_headers(source: pa.NativeFile, digest: str) -> bool:
+def has_headers(source: pa.NativeFile, digest: str) -> bool:
     """Return whether the headers of a file's pages have this digest."""
     try:
         return digest_of_headers(source) == digest
