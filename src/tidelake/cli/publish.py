@@ -72,7 +72,8 @@ def publish(
 ) -> None:
     """State everything that is sealed as CDCv2 in a topic, so that others can read what was proven.
 
-    What the topic has already is not stated again. A column that the collection got later is not published.
+    What the topic has already is not stated again. A column that the collection got later is published from a time on
+    if messages begin with a schema id; in bare Avro, it needs a new topic.
     """
     from tidelake.settings.lake import load_settings
 
@@ -138,5 +139,8 @@ def _sentence(report: PublishReport, mints_times: bool) -> str:
     until = "closed" if report.closed else f"complete before time {shown_time(report.frontier, mints_times)}"
     if not report.statements:
         return f"nothing new for {report.topic}, which is {until}"
+    until += "".join(
+        f", and has {name} from time {shown_time(time, mints_times)} on" for name, time in report.columns_from.items()
+    )
     updates, messages = counted(report.updates, "update"), counted(report.messages, "message")
     return f"{updates} in {messages} to {report.topic}, which is {until}"
