@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,13 @@ from jobs.job import Report, log, run_main, run_step
 from tidelake.catalog.catalog import Catalog
 from tidelake.errors import ArgumentRefused, ConfigurationError
 from tidelake.publish.publishing import PublishReport, Terms, publish
-from tidelake.publish.schema import record_schema_of_contents
 from tidelake.publish.target import SCHEMA_FILE, FileTarget, KafkaTarget, Target
 from tidelake.schema.avro import cdcv2_schema
 from tidelake.settings.lake import Settings
 from tidelake.settings.publish import PublishSettings
 from tidelake.settings.registry import subject_of
 from tidelake.storage import blobs
+from tidelake.storage.location import Location
 from tidelake.store import published_topics
 from tidelake.store.layout import Store
 from tidelake.topic.schema_registry import SchemaRegistry
@@ -82,22 +83,21 @@ def publish_collection(spark: SparkSession, settings: Settings, name: str, asked
     check_target(settings, name, asked)
     terms = Terms(
         published_from=asked.published_from,
-        schema_id=_schema_id(settings, catalog, name, asked, target) if asked.confluent else None,
+        is_confluent=asked.confluent,
+        register=partial(_register, settings, asked.to),
         skip_errors=asked.skip_errors,
         shards=asked.shards,
         shard=asked.shard,
         accepts_cut=asked.accepts_cut,
     )
     report = publish(spark, catalog, name, target, terms)
-    if isinstance(target, FileTarget) and not blobs.exists(target.folder / SCHEMA_FILE):
-        blobs.replace(target.folder / SCHEMA_FILE, schema_text(catalog, name, target).encode())
+    if isinstance(target, FileTarget):
+        _write_schema(target.folder / SCHEMA_FILE, schema_text(catalog, name, target).encode())
     for partition, first in report.cut.items():
         reason = "a new reader can no longer begin with this topic"
         log.warning(
             "the topic was cut", collection=name, topic=target.name, partition=partition, first=first, fact=reason
         )
-    for column in report.not_published:
-        log.warning("a column is not published", collection=name, topic=target.name, column=column)
     log.info(
         "published",
         collection=name,
@@ -107,6 +107,7 @@ def publish_collection(spark: SparkSession, settings: Settings, name: str, asked
         messages=report.messages,
         updates=report.updates,
         statements=report.statements,
+        **({"columns_from": report.columns_from} if report.columns_from else {}),
     )
     return report
 
@@ -163,21 +164,24 @@ def target_of(settings: Settings, asked: Asked) -> Target:
 
 
 def schema_text(catalog: Catalog, name: str, target: Target) -> str:
-    """Return the CDCv2 schema of a topic as JSON: readers need it if messages are bare Avro."""
+    """Return the CDCv2 schema of a topic as JSON: readers need it if messages are bare Avro.
+
+    If columns were added, it is the schema of the last version, with which a collection can read all versions.
+    """
     found = published_topics.find_topic(catalog.find(name).entry, target.source, target.name)
-    return json.dumps(cdcv2_schema(found.record_schema), indent=2) + "\n"
+    return json.dumps(cdcv2_schema(found.versions[-1].record_schema), indent=2) + "\n"
 
 
-def _schema_id(settings: Settings, catalog: Catalog, name: str, asked: Asked, target: Target) -> int:
-    """Return the id of the schema: the committed one, or the one that the registry assigns."""
-    entry = catalog.find(name).entry
-    found = published_topics.topic_of(entry, target.source, target.name)
-    if found is not None and found.schema_id is not None:
-        return found.schema_id
+def _write_schema(file: Location, text: bytes) -> None:
+    if not blobs.exists(file) or blobs.read(file) != text:
+        blobs.replace(file, text)
+
+
+def _register(settings: Settings, to: str, schema: Any) -> int:
+    """Register a CDCv2 schema as that of a topic's values, and return its id."""
     if settings.registry is None:
         raise ConfigurationError(str(settings.file), "registry", "is missing", "add a `registry:` block")
-    schema = cdcv2_schema(record_schema_of_contents(entry))
-    topic = asked.to.rstrip("/").rpartition("/")[2]
+    topic = to.rstrip("/").rpartition("/")[2]
     return SchemaRegistry(settings.registry).register(subject_of("topic", topic, {}, "value"), schema)
 
 

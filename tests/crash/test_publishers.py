@@ -1,4 +1,4 @@
-"""Two publishers that are killed anywhere, with the number of shards changed: they state the same facts."""
+"""Two publishers that are killed anywhere, while the shards or the columns change: they state the same facts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from pyspark.sql import SparkSession
 
 from tests.crash.harness import Nursery
 from tests.lakes.lake import Lake, progress, updates
-from tests.lakes.round_trip import check_equal, other_lake, published_bytes, published_of, read_whole
+from tests.lakes.round_trip import (
+    check_equal,
+    other_lake,
+    published_bytes,
+    published_messages,
+    published_of,
+    read_whole,
+)
+from tests.lakes.upserts import gone
+from tests.publish.histories import add_column, growing_lake, random_item
+from tests.services.registry import Registry
 from tests.sweeps import command, seeds
 from tidelake.codec.avro import AvroCodec
 from tidelake.store.failpoints import PUBLISH_FAILPOINTS
@@ -72,6 +82,64 @@ def publish_under_kills(root: Path, spark: SparkSession, nursery: Nursery, rng: 
     other = other_lake(lake, root / "other", spark, rng)
     since = max(lake.collection.entry.since[0], published.published_from)
     check_equal(lake, other, range(since, 2 * ROUNDS + 1))
+
+
+def publish_while_columns_come(
+    root: Path, spark: SparkSession, nursery: Nursery, registry: Registry, rng: Random
+) -> None:
+    """Two publishers that are killed anywhere, while the collection grows and gets columns."""
+    lake = growing_lake(root / "one", spark)
+    lake.document["registry"] = {"url": registry.url, "cache": "cache"}
+    lake.settings = lake.written()
+    log = lake.root / "a.log"
+
+    def grow_lake() -> None:
+        if rng.random() < 0.5:
+            add_column(lake)
+        keys = (rng.randrange(4) for _ in range(rng.randint(1, 3)))
+        lake.put(*(gone(key) if rng.random() < 0.2 else random_item(lake, rng, key, rng.randrange(9)) for key in keys))
+        lake.run()
+
+    for round in range(ROUNDS):
+        grow_lake()
+        # The first publisher of a round often dies with a version that nobody has used yet.
+        stops = (rng.choice(("publish.after_claim", None, *PLACES)), rng.choice((None, *PLACES)))
+        orders = zip(("a", "b"), stops, (0 if round % 2 else rng.randrange(3), rng.randrange(3)), strict=True)
+        victims = [nursery.start(order_of(lake, *order, confluent=True)) for order in orders]
+        if rng.random() < 0.5:
+            grow_lake()
+        codes = [nursery.wait(victim) for victim in victims]
+        assert set(codes) <= {0, -9}, (codes, log.read_text() if log.exists() else "")
+        if rng.random() < 0.5:
+            lake.compact()
+    grow_lake()
+    assert nursery.run(order_of(lake, "last", None, 0, confluent=True)) == 0
+    published = published_of(lake)
+    assert published.frontier == lake.table.value("upper")
+    read_whole(published_messages(lake), AvroCodec(published.versions[-1].record_schema))
+    other = other_lake(lake, root / "other", spark, rng)
+    assert other.quarantined() == []
+    assert other.table.value("upper") == published.frontier
+    for time in (each.time for each in lake.times if each.time >= published.published_from):
+        check_equal(lake, other, range(time, time + 1))
+
+
+@pytest.mark.services
+def test_publishers_that_are_killed_while_columns_come_state_the_same_facts(
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, registry: Registry
+) -> None:
+    publish_while_columns_come(tmp_path, spark, nursery, registry, Random("every day"))
+
+
+@pytest.mark.services
+@pytest.mark.sweep
+@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("seed", seeds())
+def test_publishers_that_are_killed_often_while_columns_come_state_the_same_facts(
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, registry: Registry, seed: int, number: int
+) -> None:
+    print(command(seed, "tests/crash/test_publishers.py"))
+    publish_while_columns_come(tmp_path, spark, nursery, registry, Random(f"{seed}/{number}"))
 
 
 def test_publishers_that_are_killed_state_the_same_facts(tmp_path: Path, spark: SparkSession, nursery: Nursery) -> None:

@@ -6,6 +6,7 @@ The core defines what is right: its codec decides about each message, its ledger
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -72,7 +73,25 @@ DECIMALS: list[dict[str, Any]] = [
     {"name": "sum", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 18}]},
     {"name": "wide", "type": {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 0}},
 ]
+LATER: list[dict[str, Any]] = [
+    {"name": "seen", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}]},
+    {"name": "sum", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 18}]},
+    {"name": "home", "type": ["null", {**PLACE, "name": "home"}]},
+    {"name": "any", "type": ["null", "int", "string"]},
+]
+"""Columns that a writer with an earlier schema does not have."""
 NO_INT = [column for column in NESTED if column["name"] not in ("many", "deep", "day")]
+
+
+def without(fields: list[dict[str, Any]], names: Collection[str]) -> list[dict[str, Any]]:
+    """The fields that do not have one of these names."""
+    return [column for column in fields if column["name"] not in names]
+
+
+def framed(*schemas: list[dict[str, Any]]) -> dict[str, Any]:
+    """The settings of a topic whose messages were written with these schemas."""
+    ids = dict(zip((7, 2**31), map(record, schemas), strict=True))
+    return {"encoding": "confluent", "schema_ids": ids}
 
 
 def record(fields: list[dict[str, Any]]) -> dict[str, Any]:
@@ -88,12 +107,16 @@ class Subject:
     fields: list[dict[str, Any]]
     family: str = "plain"
     settings: dict[str, Any] = field(default_factory=dict)
+    lacking: tuple[str, ...] = ()
+    """The columns that the second writer's schema does not have."""
 
     @property
     def writer_schemas(self) -> dict[int, dict[str, Any]]:
         """The schemas that messages are written with, by id; a single schema if the topic is bare Avro."""
         if self.settings.get("encoding") != "confluent":
             return {0: record(self.fields)}
+        if self.lacking:
+            return {7: record(self.fields), 2**31: record(without(self.fields, self.lacking))}
         return {7: record(self.fields), 2**31: record(self.fields[::-1])}
 
     def decode(self, value: bytes) -> Message | None:
@@ -101,7 +124,8 @@ class Subject:
         schemas = self.writer_schemas
         if 0 in schemas:
             return AvroCodec(schemas[0]).decode(value)
-        return ConfluentCodec(schemas.get).decode(value)
+        names = [column["name"] for column in self.fields]
+        return ConfluentCodec(schemas.get, names).decode(value)
 
     def datum(self, data: dict[str, Any]) -> tuple[Any, ...]:
         """The form in which a table holds data, with sorted fields, so that equal data has equal forms."""
@@ -109,12 +133,16 @@ class Subject:
         return tuple((name, landed(kinds[name], data[name])) for name in sorted(data))
 
 
-CONFLUENT = {"encoding": "confluent", "schema_ids": {7: record(NESTED), 2**31: record(NESTED[::-1])}}
+GROWN = [*NESTED, *LATER]
 SUBJECTS = (
     Subject("flat", FLAT),
     Subject("nested", NESTED),
     Subject("no_int", NO_INT, "append_only"),
-    Subject("confluent", NESTED, settings=CONFLUENT),
+    Subject("confluent", NESTED, settings=framed(NESTED, NESTED[::-1])),
+    Subject("reversed", FLAT, settings=framed(FLAT, FLAT[::-1])),
+    Subject("grown", GROWN, settings=framed(GROWN, NESTED), lacking=tuple(column["name"] for column in LATER)),
+    Subject("grown_flat", FLAT, settings=framed(FLAT, without(FLAT, ["price"])), lacking=("price",)),
+    Subject("grown_elsewhere", NESTED, settings=framed(NESTED, without(NESTED, ["many"])), lacking=("many",)),
     Subject("keyed", FLAT, "upsert", {"key": ["id"]}),
     Subject("measured", MEASURED),
     Subject("decimals", DECIMALS),
@@ -149,7 +177,11 @@ def encoded(subject: Subject, random: Random, message: Message) -> bytes:
     schemas = subject.writer_schemas
     if 0 in schemas:
         return AvroCodec(schemas[0]).encode(message)
-    return ConfluentCodec(schemas.get).encode(message, random.choice(list(schemas)))
+    chosen = random.choice(list(schemas))
+    if chosen != 7 and isinstance(message, Updates):
+        names = {column["name"] for column in schemas[chosen]["fields"]}
+        message = Updates([({name: data[name] for name in names}, time, diff) for data, time, diff in message.batch])
+    return ConfluentCodec(schemas.get).encode(message, chosen)
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tests.lakes.lake import NAME, Lake
-from tidelake.codec.avro import AvroCodec
+from tidelake.codec.avro import AvroCodec, ConfluentCodec
 from tidelake.generator.mangle import repeat_inside, repeat_messages, shuffle, split_statements
 from tidelake.protocol.antichain import Antichain
-from tidelake.protocol.message import Message
+from tidelake.protocol.message import Message, Progress, Updates
 from tidelake.protocol.reader import Reader
 from tidelake.publish.publishing import PublishReport, Terms, publish
+from tidelake.publish.schema import column_names
 from tidelake.publish.target import FileTarget
 from tidelake.read.snapshot import snapshot
 from tidelake.storage.location import locate
@@ -43,6 +44,45 @@ def published_of(lake: Lake) -> PublishedTopic:
     return found
 
 
+class Schemas:
+    """Schemas with ids, as a registry gives them: an equal schema has the same id."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, Any] = {}
+
+    def register(self, schema: Any) -> int:
+        """Return the id of a schema."""
+        known = next((id for id, registered in self.by_id.items() if registered == schema), None)
+        id = len(self.by_id) + 1 if known is None else known
+        self.by_id[id] = schema
+        return id
+
+
+def framed_codec(published: PublishedTopic) -> ConfluentCodec:
+    """The codec of a topic with schema ids; data have the columns of the last version."""
+    schemas = {version.schema_id: version.record_schema for version in published.versions}
+    return ConfluentCodec(schemas.get, column_names(published.versions[-1].record_schema))
+
+
+def encoded(published: PublishedTopic, message: Message) -> bytes:
+    """The bytes of a message, which has the schema that is in force at its times."""
+    last = published.versions[-1].record_schema
+    if published.encoding == "avro":
+        return AvroCodec(last).encode(message)
+    times = [*message.lower] if isinstance(message, Progress) else [update.time for update in message.batch]
+    ids = {published.version_at(int(str(time)))[0].schema_id for time in times} or {published.schema_id}
+    assert len(ids) == 1, "a message is about the times of two versions"
+    version = next(each for each in published.versions if each.schema_id in ids)
+    if isinstance(message, Updates):
+        names, left_out = column_names(version.record_schema), set(column_names(last))
+        left_out -= {*names}
+        assert all(update.data[name] is None for update in message.batch for name in left_out)
+        rows = [({name: data[name] for name in names}, time, diff) for data, time, diff in message.batch]
+        message = Updates(rows)
+    assert version.schema_id is not None
+    return framed_codec(published).encode(message, version.schema_id)
+
+
 def published_bytes(lake: Lake, name: str = OUT) -> list[bytes]:
     """The messages of the topic of a lake, by partition and offset."""
     tables = [pq.read_table(path) for path in sorted((lake.root / "out" / name).glob("*.parquet"))]
@@ -54,8 +94,10 @@ def published_bytes(lake: Lake, name: str = OUT) -> list[bytes]:
 
 
 def published_messages(lake: Lake, name: str = OUT) -> list[Message]:
-    """The messages of the topic of a lake, decoded. Each of them is well-formed."""
-    codec = AvroCodec(published_of(lake).record_schema)
+    """The messages of the topic of a lake, decoded, with the columns of the last version. Each is well-formed."""
+    published = published_of(lake)
+    is_framed = published.encoding == "confluent"
+    codec = framed_codec(published) if is_framed else AvroCodec(published.record_schema)
     decoded = [codec.decode(value) for value in published_bytes(lake, name)]
     return [message for message in decoded if message is not None]
 
@@ -77,11 +119,13 @@ def mangled(messages: list[Message], rng: Random) -> list[Message]:
 
 def other_lake(lake: Lake, root: Path, spark: SparkSession, rng: Random, key: str | None = None) -> Lake:
     """A lake in another store that has read what was published, mangled; `key` reads it as upserts."""
-    record = published_of(lake).record_schema
-    codec = AvroCodec(record)
-    values = [codec.encode(message) for message in mangled(published_messages(lake), rng)]
+    published = published_of(lake)
+    values = [encoded(published, message) for message in mangled(published_messages(lake), rng)]
     kind: dict[str, Any] = {"family": "plain"} if key is None else {"family": "upsert", "key": key}
-    other = Lake(root, spark, schema=json.loads(json.dumps(record)), **kind)
+    if published.encoding == "confluent":
+        kind["encoding"] = "confluent"
+        kind["schema_ids"] = {version.schema_id: deepcopy(version.record_schema) for version in published.versions}
+    other = Lake(root, spark, schema=deepcopy(published.versions[-1].record_schema), **kind)
     other.send(*values)
     other.run()
     return other

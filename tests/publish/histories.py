@@ -10,15 +10,30 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.lakes.generated import FORMS, Tide, text_of
-from tests.lakes.lake import Lake
+from tests.lakes.lake import NAME, Lake
 from tests.lakes.raw_lake import RawLake
-from tests.lakes.round_trip import check_equal, other_lake, publish_lake, published_messages, published_of, read_whole
+from tests.lakes.round_trip import (
+    Schemas,
+    check_equal,
+    other_lake,
+    publish_lake,
+    published_messages,
+    published_of,
+    read_whole,
+)
 from tests.lakes.transaction_lake import TransactionLake, end, event
 from tests.lakes.upserts import ITEM, gone, item
 from tidelake.codec.avro import AvroCodec
+from tidelake.publish.schema import column_names
 from tidelake.read.snapshot import snapshot
 
-HISTORIES = (*FORMS, "reclocked upserts", "reclocked events", "transactions")
+HISTORIES = (*FORMS, "reclocked upserts", "reclocked events", "transactions", "upserts with new columns")
+COLUMNS: dict[str, Any] = {
+    "note": "string",
+    "seen": {"type": "long", "logicalType": "timestamp-micros"},
+    "weight": "double",
+}
+"""Columns that a collection gets while it is published."""
 
 
 def check_round_trip(root: Path, spark: SparkSession, history: str, seed: str, size: tuple[int, int]) -> None:
@@ -54,15 +69,20 @@ def _check_stream(root: Path, spark: SparkSession, form: str, rng: Random, size:
 
 def _check_records(root: Path, spark: SparkSession, history: str, rng: Random, ticks: int) -> None:
     lake = _RECORDS[history](root / "one", spark)
+    terms: dict[str, Any] = {}
+    if history == "upserts with new columns":
+        terms = {"is_confluent": True, "register": Schemas().register}
     values: dict[int, int] = {}
     for tick in range(1, ticks + 1):
+        if terms and rng.random() < 0.5:
+            add_column(lake)
         _grow(lake, history, rng, tick, values)
         lake.run()
         if rng.random() < 0.6:
-            publish_lake(lake, rows_max=rng.choice((1, 1_000)))
+            publish_lake(lake, rows_max=rng.choice((1, 1_000)), **terms)
         if rng.random() < 0.4:
             lake.compact()
-    publish_lake(lake)
+    publish_lake(lake, **terms)
     is_keyed = history != "reclocked events" and rng.random() < 0.5
     other = other_lake(lake, root / "other", spark, rng, "id" if is_keyed else None)
     upper = lake.table.value("upper") or 0
@@ -71,7 +91,7 @@ def _check_records(root: Path, spark: SparkSession, history: str, rng: Random, t
     times = {message.time for each in published_messages(lake) for message in getattr(each, "batch", ())}
     for time in sorted({since, upper - 1, *(time for time in times if since <= time)}):
         check_equal(lake, other, range(time, time + 1))
-    read_whole(published_messages(lake), AvroCodec(published_of(lake).record_schema))
+    read_whole(published_messages(lake), AvroCodec(published_of(lake).versions[-1].record_schema))
 
 
 def _grow(lake: Lake, history: str, rng: Random, tick: int, values: dict[int, int]) -> None:
@@ -91,11 +111,30 @@ def _grow(lake: Lake, history: str, rng: Random, tick: int, values: dict[int, in
     assert isinstance(lake, RawLake)
     for _ in range(rng.randint(1, 4)):
         key, price = rng.randrange(3), rng.choice((None, rng.randrange(9)))
-        if history == "reclocked upserts":
-            lake.put(gone(key) if price is None else item(key, price))
+        if "upserts" in history:
+            lake.put(gone(key) if price is None else random_item(lake, rng, key, price))
             _set(values, key, price)
         else:
             lake.put({"value": {"id": key, "page": None if price is None else str(price)}})
+
+
+def add_column(lake: Lake) -> None:
+    """Add the next of `COLUMNS` to the schema of a collection; if it has all, do nothing."""
+    assert isinstance(lake, RawLake)
+    schema = lake.document["collections"][NAME]["schema"]
+    known = column_names(schema)
+    name = next((name for name in COLUMNS if name not in known), None)
+    if name is not None:
+        lake.configure(schema=schema | {"fields": [*schema["fields"], {"name": name, "type": ["null", COLUMNS[name]]}]})
+
+
+def random_item(lake: Lake, rng: Random, key: int, price: int) -> dict[str, Any]:
+    """An upsert with a value, or null, in each column that was added."""
+    added = [name for name in column_names(lake.document["collections"][NAME]["schema"]) if name in COLUMNS]
+    choices: dict[str, list[Any]] = {"note": ["a", "b"], "seen": [0, 1_700_000_000_000_000], "weight": [0.5, -0.0]}
+    whole = item(key, price)
+    whole["value"] |= {name: rng.choice([None, *choices[name]]) for name in added}
+    return whole
 
 
 def _set(values: dict[int, int], key: int, value: int | None) -> None:
@@ -109,8 +148,14 @@ def _upserts(root: Path, spark: SparkSession) -> RawLake:
     return RawLake(root, spark, envelope="upsert", key="id", schema=ITEM)
 
 
+def growing_lake(root: Path, spark: SparkSession) -> RawLake:
+    """A lake of upserts that may get new columns."""
+    return RawLake(root, spark, envelope="upsert", key="id", schema=ITEM, evolution="additive")
+
+
 _RECORDS: dict[str, Any] = {
     "reclocked upserts": _upserts,
     "reclocked events": RawLake,
     "transactions": TransactionLake,
+    "upserts with new columns": growing_lake,
 }

@@ -145,7 +145,7 @@ def without_hold(entry, id):  # type: ignore[no-untyped-def]
 
 
 def test_terms_are_those_of_the_first_publisher(lake: Lake) -> None:
-    for terms in ({"published_from": 1}, {"schema_id": 4}, {"skip_errors": True}, {"shard": 1}):
+    for terms in ({"published_from": 1}, {"is_confluent": True}, {"skip_errors": True}, {"shard": 1}):
         with pytest.raises(ArgumentRefused):
             publish_lake(lake, **terms)
     with pytest.raises(SinceError):

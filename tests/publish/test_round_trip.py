@@ -13,7 +13,7 @@ from tests.sweeps import seeds
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("history", ["sum", "debezium with a key", "reclocked upserts"])
+@pytest.mark.parametrize("history", ["sum", "debezium with a key", "upserts with new columns"])
 def test_another_store_has_the_same_contents_at_every_time(tmp_path: Path, spark: SparkSession, history: str) -> None:
     check_round_trip(tmp_path, spark, history, "every day", (18, 4))
 

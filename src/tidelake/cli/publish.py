@@ -72,7 +72,8 @@ def publish(
 ) -> None:
     """State all sealed contents and changes as CDCv2 in a topic, for readers elsewhere.
 
-    Updates that the topic already has are not stated again. Columns that were added later are not published.
+    Updates that the topic already has are not stated again. If messages begin with a schema id, a column that was added
+    to the collection later is published as of a committed time; in bare Avro, it needs a new topic.
     """
     from tidelake.settings.lake import load_settings
 
@@ -138,5 +139,8 @@ def _sentence(report: PublishReport, mints_times: bool) -> str:
     until = "closed" if report.closed else f"complete before time {shown_time(report.frontier, mints_times)}"
     if not report.statements:
         return f"nothing new for {report.topic}, which is {until}"
+    until += "".join(
+        f", and has {name} from time {shown_time(time, mints_times)} on" for name, time in report.columns_from.items()
+    )
     updates, messages = counted(report.updates, "update"), counted(report.messages, "message")
     return f"{updates} in {messages} to {report.topic}, which is {until}"

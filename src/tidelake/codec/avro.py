@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import fastavro
@@ -147,10 +147,12 @@ class ConfluentCodec:
 
     Args:
         lookup: returns the schema of an id; called once for each known id.
+        columns: the columns that data have in any case: those that a writer lacks are null.
     """
 
-    def __init__(self, lookup: SchemaLookup) -> None:
+    def __init__(self, lookup: SchemaLookup, columns: Sequence[str] = ()) -> None:
         self._lookup = lookup
+        self._missing = dict.fromkeys(columns)
         self._codecs: dict[int, AvroCodec] = {}
 
     def encode(self, message: Message, schema_id: int) -> bytes:
@@ -176,7 +178,10 @@ class ConfluentCodec:
             raise CodecError("wrong_magic_byte", detail)
         if len(value) < HEADER_BYTES:
             raise CodecError("undecodable", f"{len(value)} bytes are too few for a header of {HEADER_BYTES}")
-        return self._codec(int.from_bytes(value[1:HEADER_BYTES], "big")).decode(value[HEADER_BYTES:])
+        message = self._codec(int.from_bytes(value[1:HEADER_BYTES], "big")).decode(value[HEADER_BYTES:])
+        if not self._missing or not isinstance(message, Updates):
+            return message
+        return Updates([(self._missing | data, time, diff) for data, time, diff in message.batch])
 
     def _codec(self, schema_id: int) -> AvroCodec:
         if schema_id not in self._codecs:

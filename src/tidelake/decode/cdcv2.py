@@ -113,14 +113,16 @@ class Decoder:
     def readings(self) -> list[Reading]:
         """The readings to try in turn: the fastest first, and the one that is always correct last.
 
-        Rows can be checked instead of their messages only if all messages decode to the same columns.
+        Rows can be checked instead of their messages only if all messages decode to the same columns, apart from those
+        that a writer lacks.
         """
-        landings = [land_record(schema) for schema in (self.record_schema, *(self.writer_schemas or {}).values())]
-        names = [[column.name for column in landing.arrow] for landing in landings]
-        if all((other.decoding, other.arrow) == (landings[0].decoding, landings[0].arrow) for other in landings):
-            if lengths_of_statement(landings[0].decoding) is not None:
+        own, *others = (land_record(schema) for schema in (self.record_schema, *(self.writer_schemas or {}).values()))
+        if all((other.decoding, other.arrow) == (own.decoding, own.arrow) for other in others):
+            if lengths_of_statement(own.decoding) is not None:
                 return [Reading.MEASURED, Reading.COMPARED, Reading.CAREFUL]
-        elif any(landing.project is not None for landing in landings) or any(other != names[0] for other in names):
+        elif any(landing.project is not None for landing in (own, *others)) and not all(
+            _is_part(other, own) for other in others
+        ):
             return [Reading.CAREFUL]
         return [Reading.TRUSTING, Reading.CAREFUL]
 
@@ -203,7 +205,7 @@ def _columns_of_updates(
     good = F.col("reason").isNull() & F.col("value").isNotNull()
     columns = [
         F.array_distinct(F.transform(batch, lambda update: update["time"])).alias("times"),
-        F.when(good, _stored(batch, landing, record_schema) if careful else batch).alias("updates"),
+        F.when(good, _with_columns(batch, landing, record_schema, stored=careful)).alias("updates"),
     ]
     if reading.measures:
         columns.append(F.when(good, bytes_of_statements(F.col(BODY), batch)).alias("bytes"))
@@ -298,17 +300,39 @@ def _progress_reason(statement: Column) -> Column:
     )
 
 
-def _stored(batch: Column, landing: Landing, record_schema: dict[str, Any]) -> Column:
-    """Return the decoded updates with `data` in stored form and its columns in the collection's order."""
-    names = [column.name for column in land_record(record_schema).arrow]
-    in_order = names == [column.name for column in landing.arrow]
-    if landing.project is None and in_order:
+def _is_part(landing: Landing, whole: Landing) -> bool:
+    """Return whether each column of a record decodes as the column of the same name in another record."""
+    columns = {name: (column.decoding, column.arrow) for name, column in whole.fields}
+    return all(columns.get(name) == (column.decoding, column.arrow) for name, column in landing.fields)
+
+
+def _with_columns(batch: Column, landing: Landing, record_schema: dict[str, Any], stored: bool) -> Column:
+    """Return the decoded updates with the collection's columns in its order; those that the writer lacks are null.
+
+    Args:
+        batch: the decoded updates.
+        landing: the landing of the writer's record.
+        record_schema: the schema of the collection's `data`.
+        stored: whether to convert `data` to its stored form.
+    """
+    own = land_record(record_schema)
+    names, written = [name for name, _ in own.fields], [name for name, _ in landing.fields]
+    project = landing.project if stored else None
+    if project is None and names == written:
         return batch
 
-    def stored(update: Column) -> Column:
-        data = update["data"] if landing.project is None else landing.project(update["data"])
-        if not in_order:
-            data = F.struct(*(data[name].alias(name) for name in names))
+    def whole(update: Column) -> Column:
+        data = update["data"] if project is None else project(update["data"])
+        if names != written:
+            columns = [data[name] if name in written else _null(own, name, stored) for name in names]
+            data = F.struct(*(column.alias(name) for column, name in zip(columns, names, strict=True)))
         return F.struct(data.alias("data"), update["time"].alias("time"), update["diff"].alias("diff"))
 
-    return F.transform(batch, stored)
+    return F.transform(batch, whole)
+
+
+def _null(landing: Landing, name: str, stored: bool) -> Column:
+    """Return a null of the type as which a column is decoded or, if `stored`, stored."""
+    nothing = from_avro(F.lit(None).cast("binary"), json.dumps(_schema(landing.decoding)), {"mode": "PERMISSIVE"})
+    value, column = F.get(nothing["m"]["member0"], F.lit(0))["data"][name], dict(landing.fields)[name]
+    return column.project(value) if stored and column.project is not None else value

@@ -73,6 +73,7 @@ from tidelake.errors.messages import (
 )
 from tidelake.errors.publishing import (
     PublishedTopicBehind,
+    PublishedTopicColumns,
     PublishedTopicContradicts,
     PublishedTopicCut,
     PublishedTopicError,
@@ -239,6 +240,7 @@ __all__ = [
     "PredicateRefused",
     "ProtocolError",
     "PublishedTopicBehind",
+    "PublishedTopicColumns",
     "PublishedTopicContradicts",
     "PublishedTopicCut",
     "PublishedTopicError",

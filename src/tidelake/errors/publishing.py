@@ -85,6 +85,18 @@ class PublishedTopicBehind(PublishedTopicError):
     hint = "publish to a new topic, and do not release the hold of a published topic"
 
 
+class PublishedTopicColumns(PublishedTopicError):
+    """The collection has new columns, and the topic cannot state them beside the columns that it began with."""
+
+    columns: tuple[str, ...]
+    problem: str
+    fact = "'{topic}', to which '{collection}' is published, cannot get the columns {columns:list}: {problem}"
+    hint = (
+        "publish to a new topic, with a registry if more columns may come: `tidelake publish {collection} --to "
+        "NEW_TOPIC --encoding confluent`; then give this one up: `tidelake publish {collection} --to {topic} --stop`"
+    )
+
+
 class PublishedTopicUnknown(InvalidUsage):
     """The collection is not published to the topic, or no longer is."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from tidelake.decode.writers import Part, SourceSchemas, Writers
 from tidelake.errors import SchemaRefused
 from tidelake.schema.avro import record_schema_of
-from tidelake.schema.columns import column_difference, column_types
+from tidelake.schema.columns import column_difference, column_types, written_difference
 from tidelake.schema.evolution import Record
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.registry import subject_of
@@ -16,18 +16,22 @@ from tidelake.topic.schema_registry import SchemaRegistry
 
 
 def resolve_stream(settings: CollectionSettings, record: dict[str, Any]) -> SourceSchemas:
-    """Resolve the schemas of a CDCv2 stream: each has exactly the collection's columns, in any order.
+    """Resolve the schemas of a CDCv2 stream: each has the collection's columns, in any order.
+
+    Nullable columns may be missing, as in the versions of a published topic before a column was added, unless the
+    columns are those of change events.
 
     Raises:
         RegistryUnreachable: the registry does not answer, so schema ids cannot be resolved.
     """
     writers = Writers(record, settings.schema_ids if settings.encoding == "confluent" else None)
+    difference_of = column_difference if settings.terms.of_changes else written_difference
     if settings.registry is not None:
         usable, refused = {}, {}
         for schema_id, schema in registered(settings, settings.value_schema, "value").items():
             try:
                 written = dict(record_schema_of(schema))
-                difference = column_difference(column_types(record), column_types(written))
+                difference = difference_of(column_types(record), column_types(written))
                 if difference is not None:
                     raise SchemaRefused("", difference)
                 usable[schema_id] = written

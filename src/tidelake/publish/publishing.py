@@ -1,14 +1,14 @@
 """Publishes a collection to a topic: states what the topic lacks, then lets the hold follow what the topic has.
 
-Everything that is stated follows from the collection, the time from which it is published, and its columns. So any
-number of publishers may state the same facts, die at any moment, and state them again. See
+Everything that is stated follows from the collection, the time from which it is published, and the columns in force at
+each time. So any number of publishers may state the same facts, die at any moment, and state them again. See
 docs/decisions/publishing.md.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from tidelake.errors import (
     ArgumentRefused,
     KeysInError,
     PublishedTopicBehind,
+    PublishedTopicColumns,
     PublishedTopicContradicts,
     PublishedTopicNotEmpty,
     SinceError,
@@ -29,13 +30,14 @@ from tidelake.publish.distinct import Updates, distinct_rows
 from tidelake.publish.evidence import Evidence, read_evidence, shards_text
 from tidelake.publish.marked import ID_HEADER, SHARDS_HEADER
 from tidelake.publish.messages import confluent_header, statements
-from tidelake.publish.schema import column_names, record_schema_of_contents
+from tidelake.publish.schema import column_names, record_schema_of_contents, with_new_columns
 from tidelake.publish.target import Target
 from tidelake.publish.updates import write_updates
 from tidelake.read.asked import last_time, readable
 from tidelake.read.changes import changes
 from tidelake.read.snapshot import snapshot
 from tidelake.read.subscription import whole_times
+from tidelake.schema.avro import cdcv2_schema
 from tidelake.store import published_topics
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection, Entry, PublishedTopic
@@ -53,8 +55,10 @@ class Terms:
 
     published_from: int | None = None
     """The time of the initial contents; by default `since`, so that all readable times are published."""
-    schema_id: int | None = None
-    """The id of the CDCv2 schema, for Confluent framing; None for bare Avro."""
+    is_confluent: bool = False
+    """Whether messages begin with the id of their CDCv2 schema."""
+    register: Callable[[Any], int] | None = None
+    """Registers a CDCv2 schema and returns its id; required if messages begin with an id."""
     skip_errors: bool = False
     """Whether keys in error are published as keys without a row."""
     shards: int | None = None
@@ -82,8 +86,8 @@ class PublishReport:
     closed: bool = False
     cut: dict[int, int] = field(default_factory=dict)
     """By partition, the first offset that is left, if earlier ones are gone. New readers then cannot use this topic."""
-    not_published: tuple[str, ...] = ()
-    """The columns that were added to the collection after it was first published."""
+    columns_from: dict[str, int] = field(default_factory=dict)
+    """The columns that came with this call, with the time from which the topic has them."""
 
 
 def publish(
@@ -103,6 +107,7 @@ def publish(
         ArgumentRefused: the terms are not those of the first publisher, or the shard does not exist.
         PublishedTopicError: the topic is not what was published to; see `evidence.read_evidence`.
         PublishedTopicBehind: the collection has forgotten what the topic lacks.
+        PublishedTopicColumns: the topic cannot state a new column; what comes before was stated.
         KeysInError: there are keys in error at the next time; what comes before was stated.
         UnknownCollection, SinceError: as for reads.
 
@@ -114,7 +119,9 @@ def publish(
     try:
         publisher.run()
     finally:
-        report.frontier, report.closed = publisher.published.frontier, publisher.published.closed
+        found = publisher.published
+        report.frontier, report.closed = found.frontier, found.closed
+        report.columns_from = _columns_since(published, found)
     return report
 
 
@@ -123,6 +130,7 @@ def begin(catalog: Catalog, name: str, target: Target, terms: Terms) -> Publishe
 
     Raises:
         PublishedTopicNotEmpty: nobody publishes to the topic, but it has messages.
+        RegistryUnreachable: the schema could not be registered.
         ArgumentRefused, SinceError, UnknownCollection, TopicMissing: as for `publish`.
     """
     entry = catalog.find(name).entry
@@ -133,7 +141,8 @@ def begin(catalog: Catalog, name: str, target: Target, terms: Terms) -> Publishe
         if held:
             raise PublishedTopicNotEmpty(name, target.name, held)
         identity = target.identify(creates=True)
-        proposed = _proposal(target, identity, {part: end for part, (_, end) in offsets.items() if end}, terms)
+        record = record_schema_of_contents(entry)
+        proposed = _proposal(target, identity, record, {part: end for part, (_, end) in offsets.items() if end}, terms)
         entry = catalog.update(name, lambda newest: published_topics.begin(newest, _filled(newest, proposed, terms)))
         reach("publish.after_begin")
         found = published_topics.topic_of(entry, target.source, target.name)
@@ -147,16 +156,18 @@ def begin(catalog: Catalog, name: str, target: Target, terms: Terms) -> Publishe
     return found
 
 
-def _proposal(target: Target, identity: str | None, offsets: dict[int, int], terms: Terms) -> PublishedTopic:
+def _proposal(
+    target: Target, identity: str | None, record: dict[str, Any], offsets: dict[int, int], terms: Terms
+) -> PublishedTopic:
     return PublishedTopic(
         source="files" if target.source == "files" else "kafka",
         topic=target.name,
         id=f"published-{secrets.token_hex(8)}",
         identity=identity,
         published_from=terms.published_from or 0,
-        record_schema={},
-        encoding="avro" if terms.schema_id is None else "confluent",
-        schema_id=terms.schema_id,
+        record_schema=record,
+        encoding="confluent" if terms.is_confluent else "avro",
+        schema_id=_registered(terms, record) if terms.is_confluent else None,
         shards=terms.shards or 1,
         skip_errors=terms.skip_errors,
         offsets=offsets,
@@ -164,19 +175,49 @@ def _proposal(target: Target, identity: str | None, offsets: dict[int, int], ter
 
 
 def _filled(entry: Entry, proposed: PublishedTopic, terms: Terms) -> PublishedTopic:
-    """Return the proposal with what only the newest entry can say."""
+    """Return the proposal with the time that only the newest entry can say."""
     if not entry.since:
         raise SinceError(terms.published_from or 0, entry.since)
     start = entry.since[0] if terms.published_from is None else terms.published_from
-    return proposed.model_copy(
-        update={"published_from": start, "record_schema": record_schema_of_contents(entry)},
-    )
+    return proposed.model_copy(update={"published_from": start})
+
+
+def claimed_entry(
+    newest: Entry, id: str, until: int, record_schema: dict[str, Any] | None, schema_id: int | None
+) -> Entry | None:
+    """Claim the times before `until`; None if the columns or the versions have changed since they were read.
+
+    Args:
+        newest: the newest entry. Only its columns have values at times before `until`.
+        id: the id of the topic.
+        until: an upper that was read before the entry.
+        record_schema: the schema of a new version, by an earlier entry; None if no column was new.
+        schema_id: with Confluent framing, the id of its CDCv2 schema.
+    """
+    last = published_topics.topic_with_id(newest, id).versions[-1].record_schema
+    if with_new_columns(last, newest) != record_schema:
+        return None
+    return published_topics.claim(newest, id, until, record_schema, schema_id)
+
+
+def _registered(terms: Terms, record_schema: dict[str, Any]) -> int:
+    assert terms.register is not None, "Confluent framing needs a registry"
+    return terms.register(cdcv2_schema(record_schema))
+
+
+def _columns_since(before: PublishedTopic, published: PublishedTopic) -> dict[str, int]:
+    """Return the columns of the versions that came later, with the time from which the topic has each of them."""
+    known, found = column_names(before.versions[-1].record_schema), dict[str, int]()
+    for version in published.versions[len(before.versions) :]:
+        added = [name for name in column_names(version.record_schema) if name not in {*known, *found}]
+        found |= dict.fromkeys(added, max(version.starts_at, published.published_from))
+    return found
 
 
 def _check_terms(found: PublishedTopic, terms: Terms) -> None:
     asked: dict[str, tuple[Any, Any]] = {
         "from": (terms.published_from, found.published_from),
-        "schema_id": (terms.schema_id, found.schema_id),
+        "encoding": ("confluent" if terms.is_confluent else None, found.encoding),
         "skip_errors": (terms.skip_errors or None, found.skip_errors),
     }
     for option, (value, committed) in asked.items():
@@ -200,8 +241,7 @@ class _Publisher:
     ) -> None:
         self.spark, self.catalog, self.name, self.target, self.terms = spark, catalog, name, target, terms
         self.published, self.report = published, report
-        self.header = confluent_header(published.schema_id)
-        self.columns = column_names(published.record_schema)
+        self.version, _ = published.version_at(published.published_from)
         self.stated_until = 0
 
     def run(self) -> None:
@@ -290,6 +330,56 @@ class _Publisher:
         """Return the collection as its handles have it now."""
         return self.catalog.find(self.name)
 
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns of the version in force."""
+        return column_names(self.version.record_schema)
+
+    def claim(self, until: int) -> None:
+        """Commit that times before `until` may be stated; if the collection has new columns, first add a version.
+
+        Every column that has a value at a sealed time is in the entry that is read afterwards. So if the last version
+        has all its columns, or gets them here, no version leaves out a value.
+
+        Raises:
+            PublishedTopicColumns: the topic cannot state the new columns.
+            RegistryUnreachable: the new schema could not be registered, or the registry refuses it.
+        """
+        while not self.claims(until):
+            pass  # other columns were added, or another publisher has added a version
+        reach("publish.after_claim")
+
+    def claims(self, until: int) -> bool:
+        """Make one attempt of `claim`; return whether it was committed."""
+        last = self.published.versions[-1].record_schema
+        record = with_new_columns(last, self.collection().entry)
+        schema_id = None if record is None else self.register(last, record)
+        id, is_committed = self.published.id, False
+
+        def change(newest: Entry) -> Entry:
+            nonlocal is_committed
+            claimed = claimed_entry(newest, id, until, record, schema_id)
+            is_committed = claimed is not None
+            return claimed or newest
+
+        now = published_topics.topic_with_id(self.catalog.update(self.name, change), id)
+        # The number of shards stays that of the evidence.
+        known = {"claimed": now.claimed, "later_versions": now.later_versions}
+        self.published = self.published.model_copy(update=known)
+        return is_committed
+
+    def register(self, last: dict[str, Any], record: dict[str, Any]) -> int:
+        """Register the schema of a new version, and return its id."""
+        problem = None
+        if self.published.encoding != "confluent":
+            problem = "messages in bare Avro do not say by which schema they were written"
+        elif self.published.frontier > self.published.claimed:  # nobody knows which columns had values
+            problem = "an earlier release has published without them"
+        if problem is not None:
+            names = tuple(name for name in column_names(record) if name not in column_names(last))
+            raise PublishedTopicColumns(self.name, self.published.topic, names, problem)
+        return _registered(self.terms, record)
+
     # --- one range of times
 
     def state_from(self, start: int, shards: Sequence[int]) -> bool:
@@ -304,24 +394,29 @@ class _Publisher:
         upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
         last = last_time(upper, closed)
         first = self.published.published_from
-        self.report.not_published = tuple(
-            name for name in column_names(record_schema_of_contents(collection.entry)) if name not in self.columns
-        )
+        if start <= first and first > last and not closed:
+            return False
+        at, until = max(start, first), INT64_MAX + 1 if closed else upper
+        if self.published.claimed <= at and self.published.claimed < until:
+            self.claim(until)
+            collection = self.collection()  # with the columns of the version
+        self.version, next_start = self.published.version_at(at)
+        stop = self.published.claimed if next_start is None else min(next_start, self.published.claimed)
+        if stop <= last:
+            last, closed = stop - 1, False
         if start <= first:
-            if first > last and not closed:
-                return False
             updates, through = self.initial(collection, table, last)
-            self.write(collection, updates, start, through, closed and through >= last, shards)
+            self.write(updates, start, through, closed and through >= last, shards)
             return True
         after = start - 1
         if after >= last:
             if closed:
-                self.write(collection, None, start, after, True, shards)
+                self.write(None, start, after, True, shards)
             return closed
         through = whole_times(table.files(), after, last, self.terms.rows_max)
         updates, through = self.changes(collection, after, through)
         is_empty = not any(file.reach[0] <= through and file.reach[1] > after for file in table.files())
-        self.write(collection, None if is_empty else updates, start, through, closed and through >= last, shards)
+        self.write(None if is_empty else updates, start, through, closed and through >= last, shards)
         return True
 
     def initial(self, collection: Collection, table: OpenTable, last: int) -> tuple[Updates | None, int]:
@@ -358,14 +453,11 @@ class _Publisher:
         table = OpenTable(collection.paths.updates)
         times = readable(collection, table)
         times.range(after, through)
-        if {*column_names(record_schema_of_contents(collection.entry))} != {*self.columns}:
-            return None
         first = times.since if after is None else after + 1
         return distinct_rows(self.spark, collection, table, first, through, after is None)
 
     def write(
         self,
-        collection: Collection,
         updates: Updates | None,
         lower: int,
         through: int,
@@ -373,20 +465,21 @@ class _Publisher:
         shards: Sequence[int],
     ) -> None:
         """Write updates and, once they are durable, the progress that covers them."""
-        record, of, own = self.published.record_schema, self.published.shards, {ID_HEADER: self.published.id}
+        record, header = self.version.record_schema, confluent_header(self.version.schema_id)
+        of, own = self.published.shards, {ID_HEADER: self.published.id}
         partition = 0 if self.terms.shard is None else self.terms.shard
         counts: dict[int, int] = {}
         if updates is not None:
             rows = updates.rows.select(*(f"`{name}`" for name in self.columns), TIME, DIFF)
             chosen = replace(updates, rows=rows)
-            written = write_updates(chosen, record, self.header, shards, of, self.target, own, partition)
+            written = write_updates(chosen, record, header, shards, of, self.target, own, partition)
             counts = written.counts
             self.report.messages += written.messages
             self.report.updates += sum(counts.values())
         reach("publish.after_updates")
         # The first statement covers the times before the initial contents, too: nothing is stated there.
         upper = None if closes else through + 1
-        values = statements(record, self.header, lower, upper, counts)
+        values = statements(record, header, lower, upper, counts)
         self.target.write_few(values, own | {SHARDS_HEADER: shards_text(shards, of)}, partition)
         self.report.statements += len(values)
         self.stated_until = INT64_MAX + 1 if closes else through + 1

@@ -40,6 +40,18 @@ def record_schema_of_contents(entry: Entry) -> dict[str, Any]:
     return record
 
 
+def with_new_columns(record_schema: dict[str, Any], entry: Entry) -> dict[str, Any] | None:
+    """Return the schema of published data with the columns that a collection got later; None if there are none.
+
+    New columns may be null, with null as the default, so that a reader with this schema can read the data of the
+    schema before: a row without a column is the row with null.
+    """
+    known = column_names(record_schema)
+    fields = record_schema_of_contents(entry)["fields"]
+    added = [field | {"default": None} for field in fields if field["name"] not in known]
+    return {**record_schema, "fields": [*record_schema["fields"], *added]} if added else None
+
+
 def _field(column: Column, path: str) -> dict[str, Any]:
     kind = _avro(column.type, path)
     return {"name": column.name, "type": ["null", kind]} if column.nullable else {"name": column.name, "type": kind}

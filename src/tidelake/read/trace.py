@@ -352,7 +352,8 @@ class _Trace:
         def look_up(schema_id: int) -> Any | None:
             return None if by_id is None else by_id.get(schema_id)
 
-        codec = AvroCodec(writers.bare) if by_id is None else ConfluentCodec(look_up)
+        names = [field["name"] for field in writers.bare["fields"]]
+        codec = AvroCodec(writers.bare) if by_id is None else ConfluentCodec(look_up, names)
         message = codec.decode(value)
         assert message is not None
         return message

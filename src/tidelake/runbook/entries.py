@@ -182,6 +182,11 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "What the topic lacks can no longer be read. Publish to a new topic, and give up the old one.",
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
     ),
+    errors.PublishedTopicColumns: Entry(
+        "The collection got a column, but messages in bare Avro do not say by which schema they were written.",
+        "Everything before the column came is stated, and stays true. Publish to a new topic, and give up the old one.",
+        (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
+    ),
     errors.RegistryUnreachable: Entry(
         "The registry is down, or its URL or the credentials are wrong.",
         "Nothing is lost: the next run continues from here. Check the registry, then the settings under `registry:`.",

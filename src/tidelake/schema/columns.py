@@ -108,6 +108,23 @@ def column_difference(columns: tuple[Column, ...], written: tuple[Column, ...]) 
     return None
 
 
+def written_difference(columns: tuple[Column, ...], written: tuple[Column, ...]) -> str | None:
+    """Describe why statements with the written columns cannot be read as these columns; None if they can.
+
+    A nullable column may be missing: a row without it is the row with null, whichever schema wrote it. No other
+    difference is allowed, as data identify a statement: without one of its columns, two statements would be the same.
+
+    >>> price = Column("price", Primitive("int"), nullable=True)
+    >>> columns = (Column("id", Primitive("long"), nullable=False), price)
+    >>> written_difference(columns, columns[:1]), written_difference(columns, columns[1:])
+    (None, "the column 'id' is missing")
+    >>> written_difference(columns[:1], columns)
+    "the collection has no column 'price'"
+    """
+    names = {column.name for column in written}
+    return column_difference(tuple(each for each in columns if each.name in names or not each.nullable), written)
+
+
 def _describe(column: Column) -> str:
     """Describe a column's type and nullability for an error message."""
     kind = column.type

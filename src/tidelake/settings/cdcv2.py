@@ -39,7 +39,7 @@ class Cdcv2Settings(CollectionSettings):
         if "schema" not in block:
             block.child("schema").fail("is missing", "give an .avsc file or the schema itself")
         record = read_schema(block.child("schema"))
-        ids = read_schema_ids(block.child("schema_ids"), record)
+        ids = read_schema_ids(block.child("schema_ids"), record, may_lack=not terms.of_changes)
         check_framed(block, ids, looks_up_ids)
         if "before" in block and not (terms.of_changes and block.get("key") is not None):
             block.child("before").fail(

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidelake.errors import SchemaRefused
 from tidelake.schema.avro import record_schema_of, resolved_schema
-from tidelake.schema.columns import column_difference, column_types
+from tidelake.schema.columns import column_difference, column_types, written_difference
 from tidelake.schema.connect import declared_row, key_row_of, landing_record, wire_types
 from tidelake.schema.evolution import Values, check_written
 from tidelake.settings.block import Block
@@ -37,15 +37,25 @@ def read_schema(place: Block) -> dict[str, Any]:
         return dict(record_schema_of(schema.value))
 
 
-def read_schema_ids(place: Block, record: Mapping[str, Any], evolves: bool = False) -> dict[int, dict[str, Any]]:
-    """Read the writers' schemas by id. Each has exactly the collection's columns, unless the schema evolves."""
-    read = {}
+def read_schema_ids(
+    place: Block, record: Mapping[str, Any], evolves: bool = False, may_lack: bool = False
+) -> dict[int, dict[str, Any]]:
+    """Read the writers' schemas by id. Each has exactly the collection's columns, unless the schema evolves.
+
+    Args:
+        place: the place of the schemas.
+        record: the collection's columns.
+        evolves: whether nothing is checked here.
+        may_lack: whether nullable columns may be missing.
+    """
+    read, difference_of = {}, written_difference if may_lack else column_difference
     for schema_id in _ids(place):
         writer = place.child(schema_id)
         read[schema_id] = read_schema(writer)
-        difference = None if evolves else column_difference(column_types(dict(record)), column_types(read[schema_id]))
+        difference = None if evolves else difference_of(column_types(dict(record)), column_types(read[schema_id]))
         if difference is not None:
-            writer.fail(difference, "give every id exactly the collection's columns, in any order")
+            exception = "; only nullable columns may be missing" if may_lack else ""
+            writer.fail(difference, f"give every id exactly the collection's columns, in any order{exception}")
     return read
 
 

@@ -102,6 +102,19 @@ class Dropped(BaseModel):
     """Whether its tables exist; `going` while they are being deleted."""
 
 
+class PublishedVersion(BaseModel):
+    """The columns of a published topic from a time on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    starts_at: int
+    """Updates at or after this time, and before that of the next version, are written with `record_schema`."""
+    record_schema: dict[str, Any]
+    """The schema of `data`: the columns of the version before, and new ones, which may be null."""
+    schema_id: int | None = None
+    """With Confluent framing, the id of the CDCv2 schema."""
+
+
 class PublishedTopic(BaseModel):
     """A topic that the collection is published to; see docs/decisions/publishing.md."""
 
@@ -117,10 +130,14 @@ class PublishedTopic(BaseModel):
     published_from: int
     """The topic states the contents AS OF this time, and every later change."""
     record_schema: dict[str, Any]
-    """The schema of `data`; its columns never change."""
+    """The schema of `data` in the first version."""
     encoding: Literal["avro", "confluent"] = "avro"
     schema_id: int | None = None
-    """With Confluent framing, the id of the CDCv2 schema."""
+    """With Confluent framing, the id of the CDCv2 schema of the first version."""
+    later_versions: tuple[PublishedVersion, ...] = Field(default=(), exclude_if=lambda versions: not versions)
+    """The versions with columns that were added later, in the order in which they were committed."""
+    claimed: int = 0
+    """Times before this may be stated already, with the versions known now. A later version starts here or later."""
     shards: int = 1
     """The rule in force: data whose hash is `i` modulo this number are stated by shard `i`."""
     skip_errors: bool = False
@@ -136,6 +153,17 @@ class PublishedTopic(BaseModel):
     def last_stated(self) -> int:
         """The time at which the next changes begin, and which is held."""
         return max(self.published_from, self.frontier - 1)
+
+    @property
+    def versions(self) -> tuple[PublishedVersion, ...]:
+        """All versions. If two start at the same time, the later one is in force."""
+        first = PublishedVersion(starts_at=0, record_schema=self.record_schema, schema_id=self.schema_id)
+        return (first, *self.later_versions)
+
+    def version_at(self, time: int) -> tuple[PublishedVersion, int | None]:
+        """Return the version in force at a time, and the time at which the next one starts; None if there is none."""
+        starts = [version.starts_at for version in self.versions if version.starts_at > time]
+        return self.versions[-1 - len(starts)], min(starts, default=None)
 
 
 class Entry(BaseModel):

@@ -129,6 +129,7 @@ LIFE_FAILPOINTS: tuple[str, ...] = (
 PUBLISH_FAILPOINTS: tuple[str, ...] = (
     "publish.after_begin",
     "publish.after_reshard",
+    "publish.after_claim",
     "publish.after_follow",
     "publish.after_updates",
     "publish.after_progress",

@@ -2,16 +2,18 @@
 
 What the first publisher commits is the rule for all later ones: from which time, with which columns, in which encoding.
 The same commit adds a hold without a lease at that time. The hold follows the frontier of the topic, so the changes
-that the topic may lack can always be read. See docs/decisions/publishing.md.
+that the topic may lack can always be read. Before times are stated, they are claimed; a version with new columns
+starts at the first time that nobody has claimed. See docs/decisions/publishing.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from tidelake.errors import ArgumentRefused, FrontierRegression, PublishedTopicUnknown, SinceError
 from tidelake.protocol.antichain import Antichain
-from tidelake.store.entry import Capability, Entry, PublishedTopic
+from tidelake.store.entry import Capability, Entry, PublishedTopic, PublishedVersion
 
 SHARDS_MAX = 1_000
 
@@ -31,6 +33,18 @@ def find_topic(entry: Entry, source: str, topic: str) -> PublishedTopic:
     found = topic_of(entry, source, topic)
     if found is None:
         raise PublishedTopicUnknown(entry.name, topic)
+    return found
+
+
+def topic_with_id(entry: Entry, id: str) -> PublishedTopic:
+    """Return what was committed about the topic of a publication.
+
+    Raises:
+        PublishedTopicUnknown: nobody publishes to it any more.
+    """
+    found = next((each for each in entry.published_topics if each.id == id), None)
+    if found is None:
+        raise PublishedTopicUnknown(entry.name, id)
     return found
 
 
@@ -63,7 +77,7 @@ def follow(entry: Entry, id: str, frontier: int, closed: bool, offsets: Mapping[
     Raises:
         PublishedTopicUnknown: nobody publishes to the topic.
     """
-    before = _find(entry, id)
+    before = topic_with_id(entry, id)
     merged = {
         partition: max(before.offsets.get(partition, 0), offsets.get(partition, 0))
         for partition in sorted({*before.offsets, *offsets})
@@ -80,6 +94,33 @@ def follow(entry: Entry, id: str, frontier: int, closed: bool, offsets: Mapping[
     return _replace(entry, after)
 
 
+def claim(
+    entry: Entry, id: str, until: int, record_schema: dict[str, Any] | None = None, schema_id: int | None = None
+) -> Entry:
+    """Note that times may be stated, before any of them is; with a schema, first add a version with new columns.
+
+    The version in force at a claimed time never changes: a new version starts at the first time that nobody has
+    claimed. So publishers that read the entry before and after this commit write the same data.
+
+    Args:
+        entry: the newest entry.
+        id: the id of the topic.
+        until: the time before which times may be stated. The entry has every column that has a value before it.
+        record_schema: the schema of the new version; None if the last version has all columns.
+        schema_id: with Confluent framing, the id of its CDCv2 schema.
+
+    Raises:
+        PublishedTopicUnknown: nobody publishes to the topic.
+    """
+    topic = topic_with_id(entry, id)
+    update: dict[str, Any] = {"claimed": max(topic.claimed, until)}
+    if record_schema is not None:
+        version = PublishedVersion(starts_at=topic.claimed, record_schema=record_schema, schema_id=schema_id)
+        update["later_versions"] = (*topic.later_versions, version)
+    after = topic.model_copy(update=update)
+    return entry if after == topic else _replace(entry, after)
+
+
 def reshard(entry: Entry, id: str, shards: int) -> Entry:
     """Change the number of shards.
 
@@ -91,7 +132,7 @@ def reshard(entry: Entry, id: str, shards: int) -> Entry:
         PublishedTopicUnknown: nobody publishes to the topic.
     """
     check_shards(shards)
-    return _replace(entry, _find(entry, id).model_copy(update={"shards": shards}))
+    return _replace(entry, topic_with_id(entry, id).model_copy(update={"shards": shards}))
 
 
 def end(entry: Entry, id: str) -> Entry:
@@ -100,7 +141,7 @@ def end(entry: Entry, id: str) -> Entry:
     Raises:
         PublishedTopicUnknown: nobody publishes to the topic.
     """
-    _find(entry, id)
+    topic_with_id(entry, id)
     return entry.model_copy(
         update={
             "published_topics": tuple(each for each in entry.published_topics if each.id != id),
@@ -117,13 +158,6 @@ def check_shards(shards: int) -> None:
     """
     if not 1 <= shards <= SHARDS_MAX:
         raise ArgumentRefused("shards", shards, f"but must be between 1 and {SHARDS_MAX}", "one is enough for most")
-
-
-def _find(entry: Entry, id: str) -> PublishedTopic:
-    found = next((each for each in entry.published_topics if each.id == id), None)
-    if found is None:
-        raise PublishedTopicUnknown(entry.name, id)
-    return found
 
 
 def _replace(entry: Entry, topic: PublishedTopic) -> Entry:
