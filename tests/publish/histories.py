@@ -131,7 +131,7 @@ def add_column(lake: Lake) -> None:
 def random_item(lake: Lake, rng: Random, key: int, price: int) -> dict[str, Any]:
     """An upsert with a value, or null, in each column that was added."""
     added = [name for name in column_names(lake.document["collections"][NAME]["schema"]) if name in COLUMNS]
-    choices: dict[str, list[Any]] = {"note": ["a", "b"], "seen": [0, 1_700_000_000_000_000], "weight": [0.5, -0.0]}
+    choices: dict[str, list[Any]] = {"note": ["a", "b"], "seen": [0, 1_700_000_000_000_000], "weight": [0.5, -1.5]}
     whole = item(key, price)
     whole["value"] |= {name: rng.choice([None, *choices[name]]) for name in added}
     return whole
