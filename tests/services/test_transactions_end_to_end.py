@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -20,8 +21,8 @@ from tests.crash.harness import Nursery
 from tests.services.bank_reads import BankReads
 from tests.services.pipeline import Pipeline
 from tests.sweeps import seeds
-from tidelake import open_lake
 from tidelake.catalog.catalog import Catalog
+from tidelake.lake.answers import status_with_topics
 from tidelake.read.snapshot import snapshot
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
@@ -60,6 +61,17 @@ class BankPipeline(Pipeline):
         assert all(row["_diff"] == 1 for row in rows)
         return sorted(list(row)[:-1] for row in rows)
 
+    def _situation(self) -> str:
+        """What each table waits for, as `tidelake status` says it; the topics are kept beside the store."""
+        self.source.write(BANK, self.root / "stuck", (f"{self.source.name}.transaction",))
+        lines = []
+        for settings in self.settings.collections:
+            status = status_with_topics(settings, self.collection(settings.name))
+            assert status is not None
+            waiting = "" if status.waiting is None else f"; {json.dumps(status.waiting.as_json())}"
+            lines.append(f"{status.sentence}; messages unread: {status.lag_messages}{waiting}")
+        return "\n".join(lines)
+
     def check_moments(self, rng: Random) -> None:
         """Compare the tables with the database at each marker, and read them together at other times."""
         self.source.catch_up()
@@ -73,7 +85,7 @@ class BankPipeline(Pipeline):
                 break
             time.sleep(run)
         else:
-            raise AssertionError(f"after {_RUNS} runs: {uppers}, not past {last}; {open_lake(self.file).status()}")
+            raise AssertionError(f"after {_RUNS} runs, the last marker ({last}) is not sealed:\n{self._situation()}")
         for moment in self.source.moments:
             at = times[moment["transaction"]]
             assert {table: self.rows_at(table, at) for table in BANK} == moment["rows"], moment["mark"]
