@@ -16,9 +16,10 @@ from tidelake.store.layout import DIFF, TIME
 from tidelake.store.table_schema import data_fields
 
 _PIECE = 2**62
-_REPEATED, _REPEATED_MAX = 4, 16
-"""How often a value may occur, on average and at most, in a column that tells rows apart."""
-_TRIED_MAX = 2
+_REPEATED_MAX = 16
+"""How often a value may occur in a column that tells rows apart."""
+_TRIED_MAX = 3
+"""Number of columns that may be tried, which costs a group for each of their values."""
 
 
 class SumForm(Form):
@@ -110,14 +111,10 @@ def _telling(reads: Reads, few: str, fields: Sequence[pa.Field]) -> str | None:
     """Return a column, numbers first, in which no value occurs often among the few rows; None if there is none."""
     if any(pa.types.is_nested(field.type) for field in fields):
         return None
-    fields = sorted(fields, key=lambda field: not pa.types.is_integer(field.type))
-    counts = listed(f"approx_count_distinct({quoted(field.name)})" for field in fields)
-    values, *distinct = reads.engine.table(f"SELECT count(*), {counts} FROM {few}").to_pylist()[0].values()
-    telling = [field.name for field, number in zip(fields, distinct, strict=True) if number * _REPEATED >= values]
-    for name in telling[:_TRIED_MAX]:
-        times = f"SELECT count(*) AS _times FROM {few} GROUP BY {quoted(name)}"
+    for field in sorted(fields, key=lambda field: not pa.types.is_integer(field.type))[:_TRIED_MAX]:
+        times = f"SELECT count(*) AS _times FROM {few} GROUP BY {quoted(field.name)}"
         if reads.engine.scalar(f"SELECT coalesce(max(_times), 0) <= {_REPEATED_MAX} FROM ({times})"):
-            return name
+            return field.name
     return None
 
 

@@ -96,7 +96,8 @@ def checked_headers_in(source: pa.NativeFile, chunk: Chunk) -> bytes:
     Cost: the compressed bytes of the chunk, which are in memory meanwhile.
     """
     data = source.read_at(chunk.size, chunk.start)
-    pages, position, headers = memoryview(data), 0, []
+    headers: list[bytes] = []
+    pages, position = memoryview(data), 0
     while position < len(data):
         length, follows, checksum = _page(data[position : position + _HEADER_BYTES], data, position)
         body = position + length
