@@ -179,7 +179,7 @@ def observed(
 
 
 def _place_of(collection: Collection) -> dict[str, Any]:
-    """Return the context of a step's log lines; if the collection's table cannot be read, only its name."""
+    """Return what is known about a collection before a step; if its table cannot be read, only its name."""
     try:
         upper = OpenTable(collection.paths.updates, may_be_stale=True).value(UPPER)
     except (TidelakeError, DeltaError, OSError):  # the step meets the same error, and reports it
