@@ -1,4 +1,4 @@
-"""Two publishers that are killed anywhere, with the number of shards changed: they state the same facts."""
+"""Two publishers that are killed anywhere, while the number of shards changes, state the same facts."""
 
 from __future__ import annotations
 
