@@ -1,4 +1,4 @@
-"""Publishes a collection, mangles what was published, and reads it into another lake."""
+"""Publishes a collection, mangles the messages, and reads them into another lake."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def target_of(lake: Lake, name: str = OUT) -> FileTarget:
 
 
 def published_of(lake: Lake) -> PublishedTopic:
-    """The part of the entry about the only topic of a lake."""
+    """The entry's part about a lake's only topic."""
     (found,) = lake.collection.entry.published_topics
     return found
 
 
 def published_bytes(lake: Lake, name: str = OUT) -> list[bytes]:
-    """The messages of the topic of a lake, by partition and offset."""
+    """The messages of a lake's topic, by partition and offset."""
     tables = [pq.read_table(path) for path in sorted((lake.root / "out" / name).glob("*.parquet"))]
     if not tables:
         return []
@@ -54,14 +54,14 @@ def published_bytes(lake: Lake, name: str = OUT) -> list[bytes]:
 
 
 def published_messages(lake: Lake, name: str = OUT) -> list[Message]:
-    """The messages of the topic of a lake, decoded. Each of them is well-formed."""
+    """The messages of a lake's topic, decoded; each is well-formed."""
     codec = AvroCodec(published_of(lake).record_schema)
     decoded = [codec.decode(value) for value in published_bytes(lake, name)]
     return [message for message in decoded if message is not None]
 
 
 def read_whole(messages: list[Message], codec: AvroCodec) -> Reader:
-    """Let the reader of the protocol read messages; it reports no contradiction."""
+    """Read messages with the protocol's reader, and check that it reports no contradiction."""
     reader = Reader(Antichain.of(0), codec.identity)
     for message in messages:
         received = reader.receive(message)
@@ -70,13 +70,13 @@ def read_whole(messages: list[Message], codec: AvroCodec) -> Reader:
 
 
 def mangled(messages: list[Message], rng: Random) -> list[Message]:
-    """Messages that say the same in another way: copied, split and reordered."""
+    """Messages with the same meaning: copied, split and reordered."""
     mixed = repeat_inside(split_statements(messages, rng, 0.5), rng, 0.2)
     return shuffle(repeat_messages(mixed, rng, 0.4), rng, rng.choice(("none", "window", "full")), 6)
 
 
 def other_lake(lake: Lake, root: Path, spark: SparkSession, rng: Random, key: str | None = None) -> Lake:
-    """A lake in another store that has read what was published, mangled; `key` reads it as upserts."""
+    """A lake in another store that has read the published messages, mangled; with `key`, as upserts."""
     record = published_of(lake).record_schema
     codec = AvroCodec(record)
     values = [codec.encode(message) for message in mangled(published_messages(lake), rng)]
