@@ -23,7 +23,7 @@ _BROKEN = Path(__file__).with_name("broken.js")
 
 
 _LEFT = ("Inspected target navigated or closed", "Execution context was destroyed", "Cannot find context")
-"""Chromium's errors if a page is left before it has answered."""
+"""Chromium's errors if the page navigates away before it has answered."""
 
 
 class PageLeft(Exception):
@@ -31,9 +31,9 @@ class PageLeft(Exception):
 
 
 class Browser:
-    """A browser page; `asked` lists every address that it, or a worker of it, has requested.
+    """A browser page; `asked` lists every address that it or one of its workers has requested.
 
-    `problems` lists what went wrong since the page was opened: requests that failed, errors of scripts, and what the
+    `problems` lists what went wrong since the page was opened: requests that failed, script errors, and what the
     page's security policy refused.
     """
 
@@ -50,7 +50,7 @@ class Browser:
         self.start_over()
 
     def start_over(self) -> None:
-        """Close the page and continue with an empty page; what the old one still requests is no longer noted."""
+        """Close the page and continue with an empty one; later requests of the old page are ignored."""
         old, self._session, self._sessions = self._target, None, set()
         self._target = self.call("Target.createTarget", url="about:blank")["targetId"]
         if old is not None:
@@ -79,7 +79,7 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[feature])
 
     def broken(self) -> list[str]:
-        """The problems, and the elements that are not shown as they should be, such as a text that is too faint."""
+        """The problems, and the elements that are displayed wrongly, such as text that is too faint."""
         return [*self.value(_BROKEN.read_text(encoding="utf-8")), *self.problems]
 
     def wait_for(self, condition: str, timeout_s: float = 90.0) -> None:
@@ -150,7 +150,7 @@ class Browser:
         return self._number
 
     def _note(self, event: str, about: dict[str, Any]) -> None:
-        """Remember what an event says about requests and problems."""
+        """Record the requests and problems that an event reports."""
         if event == "Target.attachedToTarget":  # a worker of the page
             self._sessions.add(about["sessionId"])
             self._send("Network.enable", {}, about["sessionId"])

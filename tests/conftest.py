@@ -40,7 +40,7 @@ os.environ.setdefault(
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -XX:+UseSerialGC",
 )
-# What a query leaves behind is garbage at once: the larger the space for new objects, the less is copied.
+# A query's objects become garbage at once: the larger the space for new objects, the less is copied.
 YOUNG = {"spark.driver.defaultJavaOptions": "-Xmn512m"}
 # Plans that run once are interpreted: compiling them takes longer than running them. The processes that tests start
 # compile their plans, as they do for users, and so does `make sweep` with TIDELAKE_TEST_CODEGEN=1.
@@ -189,7 +189,7 @@ def store_kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def stores_by_kind(request: pytest.FixtureRequest) -> dict[str, Stores]:
-    """The stores of each kind; a server is started for the first that needs it."""
+    """The stores of each kind; a server is started for the first kind that needs one."""
     from tests.lakes.places import Bucket, Stores
 
     class ByKind(dict[str, Stores]):

@@ -1,4 +1,4 @@
-"""What belongs to a sweep, its seeds and its time limit, and the command that repeats a failed case."""
+"""The cases of a sweep, its seeds, its time limit, and the command that repeats a failed case."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIRST = "tests/services/"
 
 
 def seeds() -> range:
-    """The seeds of this run: `TIDELAKE_SWEEP_SEEDS` of them, from `TIDELAKE_SWEEP_FIRST_SEED` on; by default seed 0."""
+    """The seeds of this run: `TIDELAKE_SWEEP_SEEDS` of them, from `TIDELAKE_SWEEP_FIRST_SEED` onwards; by default 0."""
     first = int(os.environ.get("TIDELAKE_SWEEP_FIRST_SEED", "0"))
     return range(first, first + int(os.environ.get("TIDELAKE_SWEEP_SEEDS", "1")))
 
@@ -29,7 +29,7 @@ def command(seed: int, test: str) -> str:
 
 
 def seconds() -> float | None:
-    """For how many seconds a run starts new cases, from `TIDELAKE_SWEEP_SECONDS`; None if there is no limit."""
+    """How many seconds a run may start new cases, from `TIDELAKE_SWEEP_SECONDS`; None if there is no limit."""
     limit = os.environ.get("TIDELAKE_SWEEP_SECONDS")
     return float(limit) if limit else None
 
@@ -59,11 +59,11 @@ def swept(
     *,
     unpack: bool = False,
 ) -> list[Any]:
-    """Values to parametrise a test by: those in `everyday` run every day, and all others only in sweeps.
+    """Values to parametrise a test with: those in `everyday` run every day, and all others only in sweeps.
 
     Args:
         values: all values.
-        everyday: those that together have each property which the values combine; at least one.
+        everyday: values that together cover every property that the values combine; at least one.
         ids: the name of a value; by default pytest names it.
         unpack: whether each value is a tuple for several parameters.
     """
@@ -81,7 +81,7 @@ def swept(
 
 
 def some_of_each_kind(cases: Iterable[Case]) -> list[Any]:
-    """Cases to parametrise a test by: the first of each kind and every third case run every day, the rest in sweeps.
+    """Cases to parametrise a test with: the first of each kind and every third case run every day, the rest in sweeps.
 
     The kind of a case is what its title says before the colon.
     """

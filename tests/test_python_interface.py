@@ -76,7 +76,7 @@ def test_a_collection_that_was_never_ingested_has_no_status_and_nothing_to_read(
 
 
 @pytest.mark.spark
-def test_a_collection_can_be_read_inspected_and_decided_about(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_collection_can_be_read_and_inspected_and_takes_decisions(tmp_path: Path, spark: SparkSession) -> None:
     written = Lake(tmp_path, spark)
     written.send(
         updates(((1, 5), 1, 1)), updates((3, 3, 1), (4, 3, 1)), b"\x07 garbage", progress([0], [9], {1: 1, 3: 1})
@@ -131,7 +131,7 @@ def test_an_invalid_decision_is_refused_and_not_stored(tmp_path: Path, spark: Sp
 
 
 @pytest.mark.spark
-def test_a_table_that_cannot_be_read_is_an_error_of_its_collection_only(tmp_path: Path, spark: SparkSession) -> None:
+def test_an_unreadable_table_is_an_error_of_its_own_collection_only(tmp_path: Path, spark: SparkSession) -> None:
     written = Lake(tmp_path, spark)
     written.send(updates((1, 1, 1)))
     written.run()

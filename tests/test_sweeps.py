@@ -1,4 +1,4 @@
-"""What runs every day, and what is left to sweeps."""
+"""Which cases run every day, and which only in sweeps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_chosen_values_run_every_day_and_all_others_in_sweeps() -> None:
 
 
 @pytest.mark.parametrize("everyday", [[], ["d"], ["a", "d"]])
-def test_a_choice_of_nothing_or_of_something_else_is_refused(everyday: list[str]) -> None:
+def test_an_empty_or_unknown_choice_is_refused(everyday: list[str]) -> None:
     with pytest.raises(ValueError, match="every day must run some of"):
         swept("abc", everyday)
 

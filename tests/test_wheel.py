@@ -1,4 +1,4 @@
-"""A wheel works in an environment that has neither the checkout nor a name of its folders."""
+"""A wheel works in an environment without the checkout, and none of the checkout's folders can be imported."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Foreign:
         python = self.environment / "bin" / "python"
         self._run([*pip, "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)])
         (packages,) = (self.environment / "lib").glob("python*/site-packages")
-        # A folder that is named in a .pth file does not get its own .pth files read: the checkout stays unknown.
+        # The .pth files inside a folder that a .pth file names are not read: the checkout stays unknown.
         (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
         home = root / "home"
         home.mkdir()
@@ -72,7 +72,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Foreign:
     return Foreign(tmp_path_factory.mktemp("foreign"))
 
 
-def test_the_wheel_brings_one_package_and_no_other_name(foreign: Foreign) -> None:
+def test_the_wheel_installs_one_package_and_nothing_else(foreign: Foreign) -> None:
     code = (
         "import importlib.util, json, tidelake\n"
         f"print(json.dumps([tidelake.__file__] + [n for n in {FOLDERS!r} if importlib.util.find_spec(n)]))"

@@ -51,7 +51,7 @@ def create_bank(postgres: Postgres, database: str) -> None:
 
 
 def read_bank(postgres: Postgres, database: str, table: str) -> list[list[Any]]:
-    """Return the rows of a table in the order of their keys."""
+    """Return the rows of a table in key order."""
     with postgres.connect(database) as session:
         return [list(row) for row in session.execute(f"select * from {table} order by id").fetchall()]
 

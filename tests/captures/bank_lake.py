@@ -76,7 +76,7 @@ class BankLake:
         return ingest.run(self.spark, self.settings)
 
     def run(self) -> dict[str, Any]:
-        """Ingest and seal, and return what the seals report."""
+        """Ingest and seal, and return the seals' reports."""
         ingested = self.ingest()
         if ingested.errors:
             raise next(iter(ingested.errors.values()))
@@ -85,7 +85,7 @@ class BankLake:
         return dict(sealed.results)
 
     def seal(self) -> dict[str, Any]:
-        """Seal, and return what the seals report."""
+        """Seal, and return the seals' reports."""
         sealed = seal.run(self.spark, self.settings)
         assert not sealed.errors, sealed.errors
         return dict(sealed.results)

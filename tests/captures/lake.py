@@ -37,7 +37,7 @@ def moments(capture: str) -> list[dict[str, Any]]:
 
 
 def folder_of(capture: str) -> Path:
-    """The folder of a capture; that of the bank is an example."""
+    """The folder of a capture; the bank's is one of the examples."""
     return BANK_FOLDER if capture == "bank" else FOLDER / capture
 
 
@@ -181,7 +181,7 @@ class CaptureLake(ChangeLake):
         self._sent = dict.fromkeys(self._lines, 0)
 
     def send_to(self, offsets: Mapping[str, int]) -> None:
-        """Add those lines before these offsets that are not in the topic yet."""
+        """Add the lines before these offsets that are not in the topic yet."""
         ends = {int(partition): end for partition, end in offsets.items()}
         self.send({partition: self._lines[partition][self._sent[partition] : end] for partition, end in ends.items()})
         self._sent |= ends

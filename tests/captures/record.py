@@ -1,7 +1,7 @@
 """Record the captures: `python -m tests.captures.record` starts PostgreSQL, a broker and Debezium, and writes topics.
 
 `steady`: concurrent sessions, while the Connect worker is killed and restarted. `snapshots`: concurrent sessions, while
-the connector loses its offsets, so that it takes another snapshot in mid-stream. `types`: a row with a column of every
+the connector loses its offsets, so that it takes another snapshot mid-stream. `types`: a row with a column of every
 type, and its schema, once for each way to write decimals (`precise`, `string`, `double`). `bank`: concurrent
 sessions that move money between two tables, with the topic of transactions, while the worker is killed once; it is
 written to `examples/bank`.
@@ -296,7 +296,7 @@ SINGLE_PARTITION: dict[str, object] = {
     "topic_creation_single_partitions": 1,
     "topic_creation_single_replication_factor": 1,
 }
-"""The settings of a connector by which the topic of transactions has one partition, and all others have two."""
+"""Connector settings that give the topic of transactions one partition and every other topic two."""
 
 
 def capture_bank(running: Services, name: str, **settings: object) -> Capture:
@@ -343,7 +343,7 @@ def _rows_of(running: Services, topic: str) -> list[Any]:
 
 
 def payload(value: bytes) -> dict[str, Any]:
-    """The event itself, without the schema that may be around it."""
+    """The event itself, without the schema that may wrap it."""
     event = json.loads(value)
     return dict(event.get("payload", event))
 

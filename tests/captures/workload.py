@@ -63,7 +63,7 @@ def create_tables(postgres: Postgres, database: str) -> None:
 
 
 def contents(postgres: Postgres, database: str, table: str) -> list[list[Any]]:
-    """The rows of a table in the order of their keys: bytes in hex, decimals as text, timestamps in microseconds."""
+    """The rows of a table in key order: bytes in hex, decimals as text, timestamps in microseconds."""
     with postgres.connect(database) as session:
         return [list(row) for row in session.execute(f"select {_SHOWN} from {table} order by id").fetchall()]
 
@@ -141,7 +141,7 @@ class Workload:
             raise
 
     def _transaction(self, session: Session, rng: Random) -> int:
-        """Run a transaction and return how many rows it has changed: none if it was rolled back."""
+        """Run a transaction and return how many rows it has changed: 0 if it was rolled back."""
         try:
             events = 0
             for _ in range(rng.randint(1, 5)):
@@ -171,8 +171,8 @@ def change_one(session: Session, table: str, rng: Random) -> int:
     if choice < 0.7:
         return _rows(session, f"update {table} set big = %s, bin = %s where id = %s", [*_large(rng), key])
     if choice < 0.8:
-        # Of the large values, Debezium sends only those that a statement writes. Where it does not know the whole old
-        # row, the large values are written again; otherwise nobody could know them for the new key.
+        # Debezium sends only the large values that a statement writes. If it does not know the whole old
+        # row, the large values are written again; otherwise they would be unknown for the new key.
         anew = ", big = big || '', bin = bin || ''::bytea" if table == "people" else ""
         return _rows(session, f"update {table} set id = %s{anew} where id = %s", [rng.randint(1, _KEYS), key])
     if choice < 0.85:

@@ -1,4 +1,4 @@
-"""A lookup of collections reads only what belongs to them. No JVM."""
+"""A lookup of collections reads only their own files. No JVM."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_state_of_a_lake_reads_the_entry_of_each_of_its_collections_once(
 
 
 @pytest.mark.parametrize("number", [1, 12])
-def test_finding_and_changing_a_collection_touches_as_many_files_however_many_there_are(
+def test_finding_or_changing_a_collection_touches_as_many_files_in_any_catalog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     catalog = Catalog(Store(tmp_path / "store"))
@@ -92,7 +92,7 @@ def counting(call: Callable[..., Any], name: str, touched: Counter[str]) -> Call
     return counted
 
 
-def test_a_damaged_collection_is_the_error_of_its_own_status(tmp_path: Path) -> None:
+def test_a_damaged_collection_is_an_error_in_its_own_status_only(tmp_path: Path) -> None:
     catalog = Catalog(Store(tmp_path / "store"))
     for name in "abc":
         catalog.open_or_create(settings("plain").model_copy(update={"name": name}).spec())
@@ -111,15 +111,13 @@ def test_a_damaged_collection_is_the_error_of_its_own_status(tmp_path: Path) -> 
         catalog.open_or_create(lake.settings.collection("b").spec())
 
 
-def test_a_catalog_that_cannot_be_read_is_the_error_of_each_collection(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_catalog_is_an_error_of_each_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = open_lake(configure(tmp_path, "a", "b"))
 
     def unreadable(store: Store, name: str) -> NameLog:
-        raise OSError("the disk is away")
+        raise OSError("the disk is gone")
 
     monkeypatch.setattr(NameLog, "of", unreadable)
     found = lake.status()
     assert list(found) == ["a", "b"]
-    assert all(isinstance(error, StoreUnreadable) and "the disk is away" in str(error) for error in found.values())
+    assert all(isinstance(error, StoreUnreadable) and "the disk is gone" in str(error) for error in found.values())

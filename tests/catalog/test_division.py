@@ -1,4 +1,4 @@
-"""A catalog of an earlier format is divided into names and handles once, whichever process is killed or reads."""
+"""A catalog of an earlier format is divided into names and handles once, even if processes die or read meanwhile."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_readers_leave_an_undivided_catalog_as_it_is(catalog: Catalog, tmp_path:
     assert tree(tmp_path) == before
 
 
-def test_a_catalog_is_divided_once(catalog: Catalog) -> None:
+def test_a_catalog_is_divided_only_once(catalog: Catalog) -> None:
     before = seen(catalog)
     assert catalog.divide() == 12
     check_divided(catalog, before)
@@ -116,7 +116,7 @@ def test_a_division_that_was_killed_is_continued_and_readers_notice_nothing(cata
 
 
 @pytest.mark.parametrize("place", ["divide.after_name", "names.after_entry"])
-def test_a_division_whose_every_process_is_killed_at_the_same_place_advances(catalog: Catalog, place: str) -> None:
+def test_a_division_advances_even_if_every_process_is_killed_at_the_same_place(catalog: Catalog, place: str) -> None:
     before = seen(catalog)
     for _ in range(3):
         names = len(blobs.list_names(catalog.store.names))
@@ -127,7 +127,7 @@ def test_a_division_whose_every_process_is_killed_at_the_same_place_advances(cat
     check_divided(catalog, before)
 
 
-def test_after_the_first_commit_of_a_division_earlier_versions_read_and_write_nothing(
+def test_after_the_first_commit_of_a_division_earlier_versions_can_neither_read_nor_write(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop_at("divide.after_format", catalog.divide)
@@ -137,7 +137,7 @@ def test_after_the_first_commit_of_a_division_earlier_versions_read_and_write_no
         OpenTable(catalog.store.catalog)
 
 
-def test_a_writer_that_is_refused_divides_nothing(catalog: Catalog, golden: Path, tmp_path: Path) -> None:
+def test_a_refused_writer_does_not_divide_the_catalog(catalog: Catalog, golden: Path, tmp_path: Path) -> None:
     spec = load_settings(golden).collection("plain").spec()
     table = OpenTable(catalog.store.catalog)
     entry = catalog.find("plain").entry.model_copy(update={"writer": "new"})
@@ -170,7 +170,7 @@ def test_a_change_between_two_copies_of_a_division_is_kept(catalog: Catalog) -> 
     assert catalog.find("plain").entry == changed
 
 
-def test_processes_that_divide_at_once_do_so_once(catalog: Catalog) -> None:
+def test_processes_that_divide_a_catalog_at_once_divide_it_only_once(catalog: Catalog) -> None:
     before = seen(catalog)
     with ThreadPoolExecutor(4) as threads:
         assert 12 in list(threads.map(lambda _: Catalog(catalog.store).divide(), range(4)))
@@ -179,7 +179,7 @@ def test_processes_that_divide_at_once_do_so_once(catalog: Catalog) -> None:
 
 @contextmanager
 def divided_during(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, call: str) -> Iterator[list[str]]:
-    """Let another process divide the catalog when a file of the catalog is first touched."""
+    """Divide the catalog as another process, when a file of the catalog is first touched."""
     touch, done = getattr(LocalDisk, call), list[str]()
 
     def touched(self: LocalDisk, location: Any, *arguments: Any) -> Any:
@@ -194,7 +194,7 @@ def divided_during(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, call: str)
 
 
 @pytest.mark.parametrize("call", ["list_names", "read", "open_file"])
-def test_a_reader_that_meets_a_division_sees_the_same(
+def test_a_reader_sees_the_same_state_during_a_division(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     before = seen(catalog)
@@ -219,7 +219,7 @@ def test_a_damaged_row_stops_the_division_before_any_copy(catalog: Catalog) -> N
     assert not blobs.is_folder(catalog.store.names)
 
 
-def test_the_command_upgrade_brings_a_whole_store_over(golden: Path, tmp_path: Path) -> None:
+def test_the_upgrade_command_divides_the_catalog_and_upgrades_all_collections(golden: Path, tmp_path: Path) -> None:
     root = tmp_path / "lake"
     shutil.copytree(golden.parent, root)
     config = root / golden.name

@@ -1,4 +1,4 @@
-"""A dropped collection: its name is free at once, and its tables go once nobody can be reading them."""
+"""A dropped collection: its name is free at once, and its tables are deleted once nobody can be reading them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_writers_that_have_the_collection_open_are_fenced(lake: HeldLake) -> Non
             OpenTable(table).commit({}, epoch=stored.entry.epoch)
 
 
-def test_a_collection_is_dropped_once(lake: HeldLake) -> None:
+def test_a_collection_can_be_dropped_only_once(lake: HeldLake) -> None:
     first = lake.catalog.drop(NAME)
     assert lake.catalog.drop(NAME) == first
     with pytest.raises(UnknownCollection):
@@ -76,7 +76,7 @@ def test_a_damaged_table_does_not_stop_a_drop(lake: HeldLake) -> None:
     assert delete_tables(paths, 0.0) and tables_of(paths) == ["handles"]
 
 
-def test_the_tables_go_after_the_retention_period_and_the_handles_stay(lake: HeldLake) -> None:
+def test_the_tables_are_deleted_after_the_retention_period_and_the_handles_stay(lake: HeldLake) -> None:
     paths = lake.stored.paths
     before = tables_of(paths)
     lake.catalog.drop(NAME)
@@ -119,7 +119,7 @@ def test_the_retention_period_begins_when_the_last_hold_has_ended(lake: HeldLake
     assert noted is not None and noted.unheld_at_ms is not None and noted.unheld_at_ms >= released_ms - 20
 
 
-def test_leases_of_a_dropped_collection_end_by_the_clock_of_the_store(lake: HeldLake) -> None:
+def test_leases_on_a_dropped_collection_end_by_the_stores_clock(lake: HeldLake) -> None:
     lake.collection.acquire(at=4, lease=timedelta(milliseconds=1))
     paths = lake.stored.paths
     lake.catalog.drop(NAME)  # a first sighting
@@ -130,7 +130,9 @@ def test_leases_of_a_dropped_collection_end_by_the_clock_of_the_store(lake: Held
     assert delete_tables(paths, 0.0)
 
 
-def test_a_clock_that_went_back_restarts_the_retention_period(lake: HeldLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_was_set_back_restarts_the_retention_period(
+    lake: HeldLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paths, real = lake.stored.paths, blobs.now_s
     monkeypatch.setattr(blobs, "now_s", lambda folder: real(folder) + 7200.0)
     lake.catalog.drop(NAME)
@@ -140,7 +142,7 @@ def test_a_clock_that_went_back_restarts_the_retention_period(lake: HeldLake, mo
     assert noted is not None and noted.unheld_at_ms is not None and noted.unheld_at_ms <= clock.time() * 1000 + 1000
 
 
-def test_a_token_of_the_dropped_collection_still_works_beside_a_new_one_of_the_same_name(lake: HeldLake) -> None:
+def test_a_token_of_a_dropped_collection_still_works_beside_a_new_collection_of_the_same_name(lake: HeldLake) -> None:
     held = lake.collection.acquire(at=4)
     lake.catalog.drop(NAME)
     fresh = lake.catalog.open_or_create(lake.collection.settings.spec())
@@ -172,17 +174,17 @@ def test_a_deletion_that_was_killed_is_finished_by_the_next_one(lake: HeldLake, 
     paths = lake.stored.paths
     lake.catalog.drop(NAME)
     stop_at(place, lambda: delete_tables(paths, 0.0))
-    assert delete_tables(paths, 3600.0)  # it had begun, so it is not put off
+    assert delete_tables(paths, 3600.0)  # already begun, so not postponed
     assert tables_of(paths) == ["handles"]
 
 
-def test_a_drop_gives_up_a_renaming_that_was_killed(lake: HeldLake) -> None:
+def test_a_drop_abandons_a_rename_that_was_killed(lake: HeldLake) -> None:
     stop_at("rename.after_name", lambda: lake.catalog.rename(NAME, "b"))
     lake.catalog.drop(NAME)
     assert (lake.catalog.get(NAME), lake.catalog.get("b"), lake.catalog.orphans()) == (None, None, [])
 
 
-def test_a_hold_outlives_a_renaming(lake: HeldLake) -> None:
+def test_a_hold_outlives_a_rename(lake: HeldLake) -> None:
     held = lake.collection.acquire(at=4)
     lake.catalog.rename(NAME, "b")
     held.renew()

@@ -114,7 +114,7 @@ def test_a_collection_that_is_being_created_is_unknown_to_readers(tmp_path: Path
         catalog.update("prices", lambda entry: entry)
 
 
-def test_a_name_is_bound_once_from_the_same_state(tmp_path: Path) -> None:
+def test_a_name_is_bound_only_once_from_the_same_state(tmp_path: Path) -> None:
     store = Store(tmp_path)
     first, second = NameLog.of(store, "a"), NameLog.of(store, "a")
     first.commit(Binding(name="a", id="1"))
@@ -131,7 +131,7 @@ def test_a_name_is_bound_once_from_the_same_state(tmp_path: Path) -> None:
     assert check_log(log.path) == 2
 
 
-def test_a_newest_binding_that_is_lost_or_changed_is_damage(tmp_path: Path) -> None:
+def test_a_newest_binding_that_is_lost_or_changed_is_reported_as_damage(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for id in "12":
         NameLog.of(store, "a").commit(Binding(name="a", id=id))
@@ -145,7 +145,7 @@ def test_a_newest_binding_that_is_lost_or_changed_is_damage(tmp_path: Path) -> N
         NameLog.of(store, "a")
 
 
-def test_a_name_that_has_lost_its_markers_is_marked_again_only_if_a_person_accepts_it(tmp_path: Path) -> None:
+def test_a_name_that_has_lost_its_markers_is_marked_again_only_if_an_operator_accepts_it(tmp_path: Path) -> None:
     store = Store(tmp_path)
     Catalog(store).open_or_create(SPEC)
     before = NameLog.of(store, "prices").binding
@@ -159,7 +159,7 @@ def test_a_name_that_has_lost_its_markers_is_marked_again_only_if_a_person_accep
     assert NameLog.of(store, "prices").binding == before
 
 
-def test_a_log_in_the_folder_of_another_name_is_damage(tmp_path: Path) -> None:
+def test_a_log_in_the_folder_of_another_name_is_reported_as_damage(tmp_path: Path) -> None:
     store = Store(tmp_path)
     Catalog(store).divide()
     NameLog.of(store, "a").commit(Binding(name="a", id="1"))
@@ -172,7 +172,7 @@ def test_a_log_in_the_folder_of_another_name_is_damage(tmp_path: Path) -> None:
         Catalog(store).entries()
 
 
-def test_swapped_handles_are_damage(tmp_path: Path) -> None:
+def test_swapped_handles_are_reported_as_damage(tmp_path: Path) -> None:
     catalog = Catalog(Store(tmp_path))
     first, second = (catalog.open_or_create(replace(SPEC, name=name)).paths for name in "ab")
     aside = tmp_path / "aside"
@@ -184,7 +184,7 @@ def test_swapped_handles_are_damage(tmp_path: Path) -> None:
             catalog.find(name)
 
 
-def test_a_collection_whose_name_was_lost_with_all_notes_is_an_orphan(tmp_path: Path) -> None:
+def test_a_collection_whose_name_and_notes_are_lost_is_an_orphan(tmp_path: Path) -> None:
     catalog = Catalog(Store(tmp_path))
     for name in "ab":
         catalog.open_or_create(replace(SPEC, name=name))
@@ -196,7 +196,7 @@ def test_a_collection_whose_name_was_lost_with_all_notes_is_an_orphan(tmp_path: 
     assert catalog.orphans() == [id]
 
 
-def test_a_lost_catalog_is_never_created_again(tmp_path: Path) -> None:
+def test_a_lost_catalog_is_never_recreated(tmp_path: Path) -> None:
     catalog = Catalog(Store(tmp_path))
     catalog.open_or_create(SPEC)
     blobs.delete_folder(catalog.store.catalog)

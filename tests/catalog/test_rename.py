@@ -1,4 +1,4 @@
-"""A collection gets another name: one winner in every race, and no kill loses a name or a collection."""
+"""Renaming a collection: every race has one winner, and no kill loses a name or a collection."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def catalog(any_store: Path) -> Catalog:
 
 
 def names_of(catalog: Catalog) -> dict[str, str]:
-    """The id of each collection, by name; both ways of looking must agree, and no log may have a gap."""
+    """The id of each collection, by name; both lookups must agree, and no log may have a gap."""
     found = {entry.name: entry.id for entry in catalog.entries()}
     assert {name: catalog.find(name).entry.id for name in found} == found
     assert catalog.orphans() == []
@@ -66,7 +66,7 @@ def test_a_renamed_collection_keeps_its_id_and_its_earlier_name_is_free(catalog:
     assert OpenTable(catalog.store.collection(before.id).handles).format == HANDLES_VERSION
 
 
-def test_a_renaming_that_was_done_is_not_done_again(catalog: Catalog) -> None:
+def test_a_completed_rename_is_not_repeated(catalog: Catalog) -> None:
     catalog.rename("prices", "b")
     version = NameLog.of(catalog.store, "b").version
     assert catalog.rename("prices", "b").name == "b"
@@ -75,7 +75,7 @@ def test_a_renaming_that_was_done_is_not_done_again(catalog: Catalog) -> None:
     assert list(names_of(catalog)) == ["prices"]
 
 
-def test_a_renaming_is_refused_if_the_name_is_taken_or_the_collection_is_not_there(catalog: Catalog) -> None:
+def test_a_rename_is_refused_if_the_name_is_taken_or_the_collection_does_not_exist(catalog: Catalog) -> None:
     catalog.open_or_create(replace(SPEC, name="b"))
     before = names_of(catalog)
     for other in ("b", "prices"):
@@ -90,7 +90,7 @@ def test_a_renaming_is_refused_if_the_name_is_taken_or_the_collection_is_not_the
     assert catalog.find("prices").entry.renaming is None
 
 
-def test_a_renaming_is_refused_while_the_name_is_being_created(catalog: Catalog) -> None:
+def test_a_rename_is_refused_while_the_name_is_being_created(catalog: Catalog) -> None:
     stop_at("catalog.after_name", lambda: catalog.open_or_create(replace(SPEC, name="b")))
     with pytest.raises(NameTaken):
         catalog.rename("prices", "b")
@@ -106,7 +106,7 @@ def test_an_unknown_store_is_not_created(tmp_path: Path) -> None:
 
 @pytest.mark.everywhere
 @pytest.mark.parametrize("place", PLACES)
-def test_a_renaming_that_was_killed_is_finished_by_the_next_call(catalog: Catalog, place: str) -> None:
+def test_a_rename_that_was_killed_is_finished_by_the_next_call(catalog: Catalog, place: str) -> None:
     id = catalog.find("prices").entry.id
     stop_at(place, lambda: catalog.rename("prices", "b"))
     assert list(names_of(catalog).values()) == [id]
@@ -130,7 +130,7 @@ def test_taking_the_name_after_a_kill_never_loses_the_renamed_collection(catalog
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_another_renaming_after_a_kill_does_not_lose_the_collection(catalog: Catalog, place: str) -> None:
+def test_another_rename_after_a_kill_does_not_lose_the_collection(catalog: Catalog, place: str) -> None:
     id = catalog.find("prices").entry.id
     stop_at(place, lambda: catalog.rename("prices", "b"))
     has_begun = place != "commit.before_call.handles"
@@ -142,7 +142,7 @@ def test_another_renaming_after_a_kill_does_not_lose_the_collection(catalog: Cat
     assert names_of(catalog) == {"b" if has_begun else "c": id}
 
 
-def test_a_lost_log_of_the_new_name_is_made_again(catalog: Catalog) -> None:
+def test_a_lost_log_of_the_new_name_is_recreated(catalog: Catalog) -> None:
     id = catalog.rename("prices", "b").id
     blobs.delete_folder(catalog.store.names / "b")
     with pytest.raises(DamagedLog):

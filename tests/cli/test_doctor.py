@@ -108,7 +108,7 @@ def test_without_settings_the_machine_is_still_checked(tmp_path: Path, monkeypat
     assert "cannot be read" in failures[0]
 
 
-def test_a_java_that_is_missing_or_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_or_outdated_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -156,7 +156,7 @@ def test_a_store_that_cannot_be_written_and_a_clock_that_is_wrong_are_found(
         assert checks(written(tmp_path))[1]["clock"]["level"] == level
 
 
-def test_servers_that_do_not_answer_are_named_once(tmp_path: Path) -> None:
+def test_servers_that_do_not_answer_are_reported_once(tmp_path: Path) -> None:
     [port] = free_ports(1)
     block = {"family": "plain", "topic": "orders", "schema": RECORD, "source": "kafka"}
     file = written(

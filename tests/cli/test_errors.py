@@ -121,7 +121,7 @@ def test_names_and_times_that_are_wrong_are_answered_with_what_is_right(contradi
 
 
 @pytest.mark.spark
-def test_a_wrong_predicate_is_a_short_text_also_in_a_process_of_its_own(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_wrong_predicate_gives_a_short_text_even_in_a_separate_process(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((1, 1, 1)), progress([0], [2], {1: 1}))
     lake.run()

@@ -1,4 +1,4 @@
-"""`tidelake fence` sets the only writer of a collection. These tests start no JVM."""
+"""`tidelake fence` sets the only writer of a collection. These tests do not start a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidelake hold`, `holds` and `release`, and where holds are shown. These tests start no JVM."""
+"""`tidelake hold`, `holds` and `release`, and where holds are shown. These tests do not start a JVM."""
 
 from __future__ import annotations
 

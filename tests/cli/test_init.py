@@ -1,4 +1,4 @@
-"""`tidelake init`: what it writes can be ingested and sealed, and it writes nothing else."""
+"""`tidelake init`: its settings can be ingested and sealed, and it writes nothing else."""
 
 from __future__ import annotations
 

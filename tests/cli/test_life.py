@@ -1,4 +1,4 @@
-"""`tidelake rename`, `drop` and `gc`, and where orphaned collections are shown. These tests start no JVM."""
+"""`tidelake rename`, `drop` and `gc`, and where orphaned collections are shown. These tests do not start a JVM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def config(tmp_path: Path) -> str:
 
 
 def without(config: str, name: str, other: str | None = None) -> None:
-    """Let the settings no longer name a collection, or call it differently."""
+    """Remove a collection from the settings, or rename it there."""
     document = json.loads(Path(config).read_text())
     block = document["collections"].pop(name)
     if other is not None:
@@ -51,12 +51,12 @@ def test_a_renamed_collection_must_have_its_new_name_in_the_settings(config: str
     assert check_lake(load_settings(Path(config))).known == {"costs", "visits"}
     assert open_lake(config).collection("costs").path == before
     document = json.loads(Path(config).read_text())
-    document["collections"]["prices"] = document["collections"]["costs"]  # both: a new one is wanted
+    document["collections"]["prices"] = document["collections"]["costs"]  # both names: a new collection is wanted
     Path(config).write_text(json.dumps(document))
     assert check_lake(load_settings(Path(config))).known == {"costs", "visits"}
 
 
-def test_illegal_renamings_are_refused(config: str) -> None:
+def test_invalid_renames_are_refused(config: str) -> None:
     for name in ("Prices", "", "../x", "a" * 64):
         with pytest.raises(ArgumentRefused, match="which is not a valid name\nhint: use lower-case letters"):
             call("rename", "prices", name, "--config", config)
@@ -84,7 +84,7 @@ def test_a_collection_that_the_settings_no_longer_name_is_orphaned_and_can_be_dr
     assert json.loads(call("status", "--json", "--config", config))["orphaned"] == []
 
 
-def test_a_drop_says_first_what_would_go(config: str) -> None:
+def test_a_drop_first_shows_what_would_be_deleted(config: str) -> None:
     held = open_lake(config).collection("prices").acquire(purpose="report")
     said = invoke("drop", "prices", "--config", config).stderr
     assert "prices: 0 stored statements, 0 bytes; drop it: tidelake drop prices --apply" in said
@@ -101,7 +101,7 @@ def test_a_drop_says_first_what_would_go(config: str) -> None:
         call("drop", "orders", "--config", config)
 
 
-def test_the_history_shows_renamings_and_the_drop_even_after_the_settings_have_forgotten_the_name(config: str) -> None:
+def test_the_history_shows_renames_and_the_drop_even_if_the_settings_no_longer_have_the_name(config: str) -> None:
     call("rename", "prices", "costs", "--config", config)
     call("rename", "costs", "old_costs", "--config", config)
     (first, second) = json.loads(call("history", "old_costs", "--kind", "renamed", "--json", "--config", config))[
@@ -119,7 +119,7 @@ def test_the_history_shows_renamings_and_the_drop_even_after_the_settings_have_f
         call("history", "prices", "--config", config)
 
 
-def test_gc_shows_what_goes_and_why_the_rest_stays(config: str) -> None:
+def test_gc_shows_what_it_deletes_and_why_the_rest_stays(config: str) -> None:
     held = open_lake(config).collection("prices").acquire(purpose="report")
     call("drop", "prices", "--apply", "--config", config)
     without(config, "visits")
@@ -132,7 +132,7 @@ def test_gc_shows_what_goes_and_why_the_rest_stays(config: str) -> None:
     assert (found["dry_run"], found["tombstones"], found["bytes_gone"]) == (False, 0, 0)
 
 
-def test_the_commands_start_no_jvm_and_import_neither_spark_nor_pandas(config: str) -> None:
+def test_the_commands_do_not_start_a_jvm_or_import_spark_or_pandas(config: str) -> None:
     code = (
         "import sys\n"
         "from typer.testing import CliRunner\n"

@@ -38,7 +38,7 @@ def shown(**variables: str) -> tuple[str, str]:
     return out, printed.decode()
 
 
-def test_a_terminal_shows_a_bar_and_the_cursor_comes_back() -> None:
+def test_a_terminal_shows_a_bar_and_the_cursor_is_restored() -> None:
     out, terminal = shown()
     assert out == "a result\n"
     assert "second [b]step[/b]" in terminal

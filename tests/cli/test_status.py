@@ -1,4 +1,4 @@
-"""`tidelake status` shows numbers and states, and starts no JVM."""
+"""`tidelake status` shows numbers and states, and does not start a JVM."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_watch_refuses_what_it_would_ignore(tmp_path: Path, option: str) -> None
     assert f"--watch and {option} cannot be combined" in done.stderr
 
 
-def test_status_starts_no_jvm_and_imports_no_spark(tmp_path: Path) -> None:
+def test_status_does_not_start_a_jvm_or_import_spark(tmp_path: Path) -> None:
     (tmp_path / "collections.yaml").write_text("collections: {}\n")
     code = (
         "import sys; sys.argv = ['tidelake', 'status', '--json']\n"

@@ -46,7 +46,7 @@ def call(config: Path, *arguments: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
-def test_a_topic_comes_back_from_files_as_it_was(tmp_path: Path, broker: Broker, config: Path, form: str) -> None:
+def test_a_topic_restored_from_files_is_unchanged(tmp_path: Path, broker: Broker, config: Path, form: str) -> None:
     first, second = broker.create_topic(partitions=2), broker.create_topic(partitions=2)
     broker.produce(first, RECORDS)
     folder = tmp_path / "topics" / first
@@ -66,7 +66,7 @@ def test_a_topic_comes_back_from_files_as_it_was(tmp_path: Path, broker: Broker,
         left.write_bytes(b"PAR1")
     os.utime(killed, (0, 0))
     assert call(config, "record", first, str(folder)) == {"messages": 1, "offsets": {"1": [4, 5]}}
-    assert (killed.exists(), at_work.exists()) == (False, True), "what a killed recording has left is deleted"
+    assert (killed.exists(), at_work.exists()) == (False, True), "the leftovers of a killed recording are deleted"
     assert call(config, "play", str(folder), second)["messages"] == 1
     assert broker.consume(second)[1][-1][1].value == b"more"
     broker.delete_topic(first)
@@ -75,7 +75,7 @@ def test_a_topic_comes_back_from_files_as_it_was(tmp_path: Path, broker: Broker,
         call(config, "record", first, str(folder))
 
 
-def test_a_record_that_is_too_long_for_a_line_is_named_and_not_recorded(
+def test_a_record_that_is_too_long_for_a_line_is_reported_and_not_recorded(
     tmp_path: Path, broker: Broker, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, folder = broker.create_topic(partitions=1), tmp_path / "recorded"
@@ -87,7 +87,7 @@ def test_a_record_that_is_too_long_for_a_line_is_named_and_not_recorded(
     assert call(config, "record", topic, str(folder))["messages"] == 2
 
 
-def test_a_record_that_the_topic_refuses_is_named_and_no_later_record_takes_its_offset(
+def test_a_record_that_the_topic_refuses_is_reported_and_no_later_record_takes_its_offset(
     tmp_path: Path, broker: Broker, config: Path
 ) -> None:
     bytes_max = {"max.message.bytes": "2097152"}

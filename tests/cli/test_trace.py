@@ -1,4 +1,4 @@
-"""`tidelake trace`: the exit status, the answer for a person, and JSON that keeps every number."""
+"""`tidelake trace`: the exit status, the answer in plain text, and JSON that keeps every number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.lakes.lake import NAME, Lake, progress, updates
 
 
 @pytest.mark.spark
-def test_the_exit_status_says_whether_somebody_has_to_act(contradicted: Lake) -> None:
+def test_the_exit_status_says_whether_an_operator_must_act(contradicted: Lake) -> None:
     config = ("--config", str(contradicted.file))
     known, held, bad, unread = (invoke("trace", NAME, "0", str(offset), *config) for offset in (0, 1, 2, 9))
     assert [done.exit_code for done in (known, held, bad, unread)] == [0, 1, 1, 0]

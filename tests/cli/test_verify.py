@@ -77,7 +77,7 @@ def test_an_undamaged_store_is_verified_and_its_tables_and_files_are_counted(con
         assert result["files"] > 0, name
 
 
-def test_a_damaged_entry_is_named_and_restored_and_other_collections_are_unaffected(config: Path) -> None:
+def test_a_damaged_entry_is_reported_and_restored_and_other_collections_are_unaffected(config: Path) -> None:
     entry = newest_entry(config, "updates")
     before = entry.read_bytes()
     flip(entry)
@@ -99,7 +99,7 @@ def test_a_damaged_entry_is_named_and_restored_and_other_collections_are_unaffec
     assert "nothing is damaged" in run("repair", NAME, "--config", config).stderr
 
 
-def test_a_damaged_catalog_is_named_and_restored(config: Path) -> None:
+def test_a_damaged_catalog_is_reported_and_restored(config: Path) -> None:
     store = tables_of(config).local.parent.parent
     path = Location(str(store)) / "catalog"
     entry = entry_path(path, newest_version(path)).local
@@ -112,7 +112,7 @@ def test_a_damaged_catalog_is_named_and_restored(config: Path) -> None:
     assert entry.read_bytes() == before
 
 
-def test_a_lost_file_is_named_and_cannot_be_restored(config: Path) -> None:
+def test_a_lost_file_is_reported_and_cannot_be_restored(config: Path) -> None:
     table = tables_of(config) / "proofs"
     file: RunFile = OpenTable(table).files()[0]
     (table / file.path).local.unlink()
@@ -122,7 +122,7 @@ def test_a_lost_file_is_named_and_cannot_be_restored(config: Path) -> None:
     assert "from a copy of the store" in damage["remedy"]
 
 
-def test_handles_that_cannot_be_restored_are_named(config: Path) -> None:
+def test_handles_that_cannot_be_restored_are_reported(config: Path) -> None:
     handles = tables_of(config) / "handles"
     (file,) = OpenTable(handles).files()
     (handles / file.path).local.unlink()
@@ -131,7 +131,7 @@ def test_handles_that_cannot_be_restored_are_named(config: Path) -> None:
     assert (done.returncode, damage["table"], damage["file"]) == (1, "handles", file.path)
 
 
-def test_a_damaged_name_is_named_and_restored_and_other_names_are_unaffected(config: Path) -> None:
+def test_a_damaged_name_is_reported_and_restored_and_other_names_are_unaffected(config: Path) -> None:
     names = tables_of(config).local.parent.parent / "names"
     (entry,) = (names / NAME / "_delta_log").glob("*.json")
     before = entry.read_bytes()
@@ -145,7 +145,7 @@ def test_a_damaged_name_is_named_and_restored_and_other_names_are_unaffected(con
     assert run("verify", NAME, "--config", config).returncode == 0
 
 
-def test_a_lost_name_is_named_and_never_created_again(config: Path) -> None:
+def test_a_lost_name_is_reported_and_never_recreated(config: Path) -> None:
     store = tables_of(config).local.parent.parent
     shutil.rmtree(store / "names" / NAME)
     done = run("verify", NAME, "--json", "--config", config)
@@ -159,7 +159,7 @@ def test_a_lost_name_is_named_and_never_created_again(config: Path) -> None:
     assert sorted((store / "c").iterdir()) == before
 
 
-def test_the_lost_log_of_a_name_is_made_again_if_only_one_collection_has_the_name(config: Path) -> None:
+def test_the_lost_log_of_a_name_is_recreated_if_only_one_collection_has_the_name(config: Path) -> None:
     own, before = tables_of(config).local, open_lake(config).collection(NAME).upper
     store = own.parent.parent
     shutil.rmtree(store / "names" / NAME)
@@ -174,7 +174,7 @@ def test_the_lost_log_of_a_name_is_made_again_if_only_one_collection_has_the_nam
     assert open_lake(config).collection(NAME).upper == before
 
 
-def test_a_note_of_a_name_is_written_again(config: Path) -> None:
+def test_a_lost_note_of_a_name_is_rewritten(config: Path) -> None:
     note = tables_of(config).local.parent.parent / "catalog" / "_names" / NAME
     note.unlink()
     done = run("verify", NAME, "--json", "--config", config)

@@ -1,4 +1,4 @@
-"""The view that `tidelake view` prints shows the contents AS OF upper, in the engine that it is for."""
+"""The view that `tidelake view` prints shows the contents AS OF upper, in the engine that it is written for."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_both_views_of_a_generated_stream_show_the_model(tmp_path: Path, spark: 
         assert f"AS OF time {tide.readable[-1]}" in sql.splitlines()[0]
 
 
-def test_a_view_of_a_positioned_collection_takes_the_greatest_position(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_view_of_a_positioned_collection_uses_the_greatest_position(tmp_path: Path, spark: SparkSession) -> None:
     table = Table(tmp_path, spark)
 
     def statement(key: str, diff: int, time: int, position: int, value: str) -> PositionedStatement:
@@ -72,7 +72,7 @@ def test_a_view_of_a_positioned_collection_takes_the_greatest_position(tmp_path:
         view_sql(table.collection, "duckdb")
 
 
-def test_a_view_shows_no_time_that_is_not_sealed_and_stays_as_it_was_printed(
+def test_a_printed_view_shows_only_sealed_times_and_its_contents_never_change(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = Lake(tmp_path, spark)

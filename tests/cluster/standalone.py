@@ -40,7 +40,7 @@ def standalone(folder: Path, workers: int, memory: str, hidden: Path | None = No
         folder: the folder for logs and for the folders of the workers.
         workers: the number of workers.
         memory: how much memory each worker offers to executors.
-        hidden: a folder that is empty for the workers, as if on separate machines, if this process may do so.
+        hidden: a folder that appears empty to the workers, as on separate machines, if this process may hide folders.
     """
     with ExitStack() as running:
         log = folder / "master.log"
@@ -57,7 +57,7 @@ def standalone(folder: Path, workers: int, memory: str, hidden: Path | None = No
 
 @contextmanager
 def _process(log: Path, java_class: str, *options: str, hidden: Path | None = None) -> Iterator[None]:
-    """Run one of Spark's daemons in the foreground; `spark-class` becomes the JVM, so its pid is that of the daemon."""
+    """Run one of Spark's daemons in the foreground; `spark-class` becomes the JVM, so its pid is the daemon's."""
     command = [str(_SPARK_HOME / "bin" / "spark-class"), java_class]
     command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *options]
     if hidden is not None and can_hide_folders():
@@ -78,7 +78,7 @@ def _process(log: Path, java_class: str, *options: str, hidden: Path | None = No
 
 
 def can_hide_folders() -> bool:
-    """Whether this process may give others mounts of their own: that takes root on Linux."""
+    """Whether this process may give others mounts of their own; on Linux, this requires root."""
     if shutil.which("unshare") is None:
         return False
     with TemporaryDirectory() as folder:

@@ -116,7 +116,7 @@ def run_in_local_mode(spark: SparkSession, settings: Settings, steps: tuple[str,
 
 
 def run_on(cluster: Standalone, folder: Path, steps: tuple[str, ...]) -> None:
-    """Run on this cluster the commands that the documentation gives for a cluster."""
+    """Run the documented cluster commands on this cluster."""
     (block,) = [
         candidate for candidate in blocks_of(PROJECT / "docs" / "operations.md") if candidate.text.startswith(MASTER)
     ]
@@ -287,4 +287,4 @@ runs = (ingest.run, seal.run, validate.run_full, compact.run, current.run)
 reports = [run(session, settings) for run in runs]
 assert all(report.ok for report in reports), [report.as_json() for report in reports]
 """
-"""The program of the driver: the five jobs, in their order."""
+"""The driver's program: the five jobs, in order."""

@@ -176,7 +176,7 @@ def test_a_message_with_some_bytes_changed_gives_a_message_or_a_documented_error
 
 @settings(QUICK, max_examples=200)
 @given(MESSAGES)
-def test_a_truncated_message_is_undecodable_and_an_extended_message_has_bytes_left_over(message):
+def test_a_truncated_message_is_undecodable_and_an_extended_message_has_trailing_bytes(message):
     encoded = CODEC.encode(message)
     for end in range(len(encoded)):
         with pytest.raises(CodecError) as caught:

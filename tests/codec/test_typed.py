@@ -180,7 +180,7 @@ def test_a_value_that_does_not_fit_is_refused_with_its_column(column: str, value
         encode_data(ALL, typed(**{column: value}))
 
 
-def test_missing_and_extra_columns_are_named() -> None:
+def test_missing_and_extra_columns_are_reported() -> None:
     data = typed()
     del data["l"]
     with pytest.raises(DataRefused, match="column 'l' is missing"):

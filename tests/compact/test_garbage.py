@@ -51,12 +51,12 @@ def gc(catalog: Catalog, *named: str, dry_run: bool = False, retention_s: float 
     return collect_garbage(catalog.store, named or ("prices",), dry_run, retention_s)
 
 
-def told(garbage: Garbage) -> list[tuple[str, str, bool]]:
-    """The items, except those about the runs that the swaps of handles leave behind all the time."""
+def summary_of(garbage: Garbage) -> list[tuple[str, str, bool]]:
+    """The items, except those about the runs that swaps of handles always leave behind."""
     return [(item.kind, item.name, item.goes) for item in garbage.items if not item.place.endswith("/handles")]
 
 
-def one(garbage: Garbage, kind: str) -> Item:
+def item_of(garbage: Garbage, kind: str) -> Item:
     (item,) = [item for item in garbage.items if item.kind == kind and not item.place.endswith("/handles")]
     return item
 
@@ -93,18 +93,18 @@ def test_dead_runs_are_deleted_a_day_after_they_were_noted(catalog: Catalog) -> 
     table = catalog.find("prices").paths.proofs
     run = dead_run(table)
     before = state_of(catalog.store.root)
-    new = one(gc(catalog, dry_run=True), "dead_runs")
+    new = item_of(gc(catalog, dry_run=True), "dead_runs")
     assert "noted by the next `tidelake gc` or compaction" in new.why and not new.goes and new.bytes
     assert state_of(catalog.store.root) == before
-    assert "noted now" in one(gc(catalog), "dead_runs").why
-    noted = one(gc(catalog), "dead_runs")
+    assert "noted now" in item_of(gc(catalog), "dead_runs").why
+    noted = item_of(gc(catalog), "dead_runs")
     assert "1 run is in no version; readers of an earlier version have until 20" in noted.why and not noted.goes
-    assert one(gc(catalog, dry_run=True, retention_s=-60.0), "dead_runs").goes
+    assert item_of(gc(catalog, dry_run=True, retention_s=-60.0), "dead_runs").goes
     assert blobs.list_blobs(table / f"{RUN}={run}")
-    gone = one(gc(catalog, retention_s=-60.0), "dead_runs")
+    gone = item_of(gc(catalog, retention_s=-60.0), "dead_runs")
     assert gone.goes and gone.bytes == new.bytes and gone.place.endswith("/proofs")
     assert not blobs.list_blobs(table / f"{RUN}={run}")
-    assert told(gc(catalog)) == []
+    assert summary_of(gc(catalog)) == []
 
 
 def test_a_dead_run_that_changed_since_it_was_noted_stays(tmp_path: Path) -> None:
@@ -115,10 +115,10 @@ def test_a_dead_run_that_changed_since_it_was_noted_stays(tmp_path: Path) -> Non
     gc(catalog)
     age(table / DEAD, 2 * DAY_S)
     assert dead_notes.notes_of(table)
-    assert not one(gc(catalog, dry_run=True), "dead_runs").goes  # the files are younger than the note
+    assert not item_of(gc(catalog, dry_run=True), "dead_runs").goes  # the files are younger than the note
     age(table / f"{RUN}={run}", 3 * DAY_S)
     blobs.delete_folder(table / f"{RUN}={run}")
-    assert told(gc(catalog, dry_run=True)) == []
+    assert summary_of(gc(catalog, dry_run=True)) == []
 
 
 def test_a_dead_run_that_a_hold_pins_stays(tmp_path: Path) -> None:
@@ -132,11 +132,11 @@ def test_a_dead_run_that_a_hold_pins_stays(tmp_path: Path) -> None:
     name = lake.stored.entry.name
     gc(catalog, name)
     for dry_run in (True, False, True):
-        pinned = one(gc(catalog, name, dry_run=dry_run, retention_s=-60.0), "dead_runs")
+        pinned = item_of(gc(catalog, name, dry_run=dry_run, retention_s=-60.0), "dead_runs")
         assert "1 run is in no version; a subscription holds a version that may name it" in pinned.why
         assert not pinned.goes and blobs.list_blobs(table / f"{RUN}={run}")
     hold.drop()
-    assert one(gc(catalog, name, retention_s=-60.0), "dead_runs").goes
+    assert item_of(gc(catalog, name, retention_s=-60.0), "dead_runs").goes
     assert not blobs.list_blobs(table / f"{RUN}={run}")
 
 
@@ -147,22 +147,22 @@ def test_a_dropped_collection_is_deleted_a_day_after_its_last_hold(catalog: Cata
     held = acquire(catalog, collection, 3, HOUR, "report")
     publish(catalog)
     catalog.drop("prices")
-    item = one(gc(catalog), "dropped")
+    item = item_of(gc(catalog), "dropped")
     assert item.why.startswith("dropped at 20") and item.why.endswith(f"held by 'report' ({held.id})") and item.bytes
     release(catalog.store, "prices", held.token)
-    dry = one(gc(catalog, dry_run=True), "dropped")
+    dry = item_of(gc(catalog, dry_run=True), "dropped")
     assert dry.why.endswith("nobody holds it; its retention begins when the next `tidelake gc` notes this")
-    assert "nobody holds it, and readers have until 20" in one(gc(catalog), "dropped").why
+    assert "nobody holds it, and readers have until 20" in item_of(gc(catalog), "dropped").why
     age_hold_by(collection.paths, 2 * DAY_S)
     before = state_of(catalog.store.root)
     dry_run = gc(catalog, dry_run=True)
-    assert one(dry_run, "dropped").goes and not one(dry_run, "published").goes
+    assert item_of(dry_run, "dropped").goes and not item_of(dry_run, "published").goes
     assert state_of(catalog.store.root) == before
     gone = gc(catalog)
-    assert one(gone, "dropped").goes and gone.bytes_gone >= (item.bytes or 0) / 2
+    assert item_of(gone, "dropped").goes and gone.bytes_gone >= (item.bytes or 0) / 2
     assert blobs.list_names(collection.paths.root) == ["handles"]
     last = gc(catalog)
-    assert (last.tombstones, told(last)) == (1, [("published", "prices", False)])
+    assert (last.tombstones, summary_of(last)) == (1, [("published", "prices", False)])
     entry = read_handles(collection.paths)
     assert entry.dropped is not None and entry.dropped.storage == "gone"
 
@@ -177,7 +177,7 @@ def test_the_published_table_of_a_dropped_collection_is_emptied_and_deleted_a_we
     gc(catalog)
     assert rows_of(table) == 2
     age_hold_by(collection.paths, 2 * DAY_S)
-    item = one(gc(catalog), "published")
+    item = item_of(gc(catalog), "published")
     assert "its rows are removed now; readers of earlier versions have 7 days" in item.why
     assert rows_of(table) == 0
     assert rows_of(table, 0) == 2
@@ -186,9 +186,9 @@ def test_the_published_table_of_a_dropped_collection_is_emptied_and_deleted_a_we
     for folder in table.local.glob("publish-*"):
         age(table / folder.name, 9 * DAY_S)
         os.utime(folder, (0, 0))
-    assert one(gc(catalog), "published").goes
+    assert item_of(gc(catalog), "published").goes
     assert not list(table.local.glob("publish-*"))
-    assert told(gc(catalog)) == []
+    assert summary_of(gc(catalog)) == []
 
 
 def test_the_published_table_of_a_new_collection_of_the_name_stays(catalog: Catalog) -> None:
@@ -198,10 +198,10 @@ def test_the_published_table_of_a_new_collection_of_the_name_stays(catalog: Cata
     age_hold_by(collection.paths, 2 * DAY_S)
     catalog.open_or_create(SPEC)
     table = publish(catalog)
-    assert told(gc(catalog)) == [("dropped", "prices", True)]
+    assert summary_of(gc(catalog)) == [("dropped", "prices", True)]
     assert rows_of(table) == 2
     catalog.rename("prices", "b")
-    stays = one(gc(catalog, "b"), "published")
+    stays = item_of(gc(catalog, "b"), "published")
     assert stays.why.startswith("its collection is called 'b' now, and publishes there") and not stays.goes
     assert rows_of(table) == 2
 
@@ -210,7 +210,7 @@ def test_the_published_table_of_an_earlier_name_of_a_dropped_collection_is_empti
     collection, table = catalog.find("prices"), publish(catalog)
     catalog.rename("prices", "b")
     other = publish(catalog, "b")
-    assert one(gc(catalog, "b"), "published").why.startswith("its collection is called 'b' now")
+    assert item_of(gc(catalog, "b"), "published").why.startswith("its collection is called 'b' now")
     catalog.drop("b")
     age_hold_by(collection.paths, 2 * DAY_S)
     found = [item for item in gc(catalog, "b").items if item.kind == "published"]
@@ -227,13 +227,13 @@ def test_an_orphaned_and_a_held_collection_stay(catalog: Catalog) -> None:
     held = acquire(catalog, stored, 3, HOUR, "report")
     move_since(catalog, stored, 0)
     found = gc(catalog)
-    assert told(found) == [("orphaned", "old", False), ("history", "old", False)]
-    assert "drop it: `tidelake drop old --apply`" in one(found, "orphaned").why
-    assert one(found, "history").why == f"since stays at 3: held by 'report' ({held.id})"
-    assert told(gc(catalog, "prices", "old")) == [("history", "old", False)]
+    assert summary_of(found) == [("orphaned", "old", False), ("history", "old", False)]
+    assert "drop it: `tidelake drop old --apply`" in item_of(found, "orphaned").why
+    assert item_of(found, "history").why == f"since stays at 3: held by 'report' ({held.id})"
+    assert summary_of(gc(catalog, "prices", "old")) == [("history", "old", False)]
 
 
-def test_an_unreadable_collection_stays_and_stops_nothing_else(catalog: Catalog) -> None:
+def test_an_unreadable_collection_stays_and_does_not_stop_other_deletions(catalog: Catalog) -> None:
     broken, other = catalog.open_or_create(replace(SPEC, name="b")), catalog.open_or_create(replace(SPEC, name="c"))
     run = dead_run(catalog.find("prices").paths.proofs)
     blobs.delete_folder(broken.paths.handles)
@@ -249,7 +249,7 @@ def test_an_unreadable_collection_stays_and_stops_nothing_else(catalog: Catalog)
 
 
 @pytest.mark.parametrize("place", ["gc.after_publication", "gc.before_folders", "gc.after_folder", "gc.after_folders"])
-def test_a_run_that_was_killed_is_continued_by_the_next(catalog: Catalog, place: str) -> None:
+def test_a_gc_that_was_killed_is_continued_by_the_next_gc(catalog: Catalog, place: str) -> None:
     collection, table = catalog.find("prices"), publish(catalog)
     catalog.drop("prices")
     age_hold_by(collection.paths, 2 * DAY_S)

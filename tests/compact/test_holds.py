@@ -27,14 +27,12 @@ HOLDERS = 2
 
 
 @pytest.mark.spark
-def test_a_merge_uses_only_a_since_that_the_handles_have_whatever_its_caller_knows(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_a_merge_takes_since_from_the_handles_and_not_from_its_caller(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((1, 0, 1), (1, 1, 1), (1, 2, 1)), progress([0], [4], {0: 1, 1: 1, 2: 1}))
     lake.run()
     stored = lake.collection
-    ahead = stored.entry.model_copy(update={"since": (3,)})  # what a caller must not rely on
+    ahead = stored.entry.model_copy(update={"since": (3,)})  # a caller must not rely on this
     report = merge_runs(spark, Collection(ahead, stored.paths), full=True, rows_max=10)
     assert (report.since, OpenTable(stored.paths.updates).value(SINCE)) == ((0,), 0)
     rows = open_lake(lake.file).collection("prices").snapshot(spark, as_of=0).contents.collect()
@@ -42,7 +40,7 @@ def test_a_merge_uses_only_a_since_that_the_handles_have_whatever_its_caller_kno
 
 
 @pytest.mark.spark
-def test_a_duration_forgets_times_by_the_clock_and_no_rows(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_duration_forgets_times_by_the_clock_but_no_rows(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, keep="1s")
     lake.send(updates((1, 0, 1), (2, 1, 1)), progress([0], [2], {0: 1, 1: 1}))
     lake.run()
@@ -54,7 +52,9 @@ def test_a_duration_forgets_times_by_the_clock_and_no_rows(tmp_path: Path, spark
 
 
 @pytest.mark.spark
-def test_a_hold_costs_the_rows_that_retention_would_forget(tmp_path: Path, spark: SparkSession) -> None:
+def test_the_cost_of_a_hold_counts_the_rows_whose_times_retention_would_forget(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     lake = Lake(tmp_path, spark, keep=1)
     lake.send(updates((1, 0, 1), (2, 1, 1)), progress([0], [2], {0: 1, 1: 1}))
     lake.run()

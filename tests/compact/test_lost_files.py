@@ -1,4 +1,4 @@
-"""A lost file that no topic can restore is named, with what is lost; reads that do not need it still work."""
+"""A lost file that no topic can restore is reported with the lost rows; reads that do not need it still work."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lose(lake: Lake, kind: str) -> RunFile:
 
 
 def check_what_needs_no_rows(lake: Lake, lost: RunFile) -> None:
-    """Everything about the collection but its rows is still answered; nothing is written."""
+    """Check that every question except about rows is still answered, and that nothing is written."""
     collection = door(lake)
     status = collection.status()
     assert status is not None
@@ -62,7 +62,7 @@ def check_what_needs_no_rows(lake: Lake, lost: RunFile) -> None:
     assert any(lost.path in mismatch for mismatch in lake.validate(full=True).mismatches)
 
 
-def test_a_lost_merge_is_named_with_its_times_and_every_read_fails(compacted: Lake, tmp_path: Path) -> None:
+def test_a_lost_merge_is_reported_with_its_times_and_every_read_fails(compacted: Lake, tmp_path: Path) -> None:
     lake = compacted.copy(tmp_path / "copy")
     lost = lose(lake, "merge")
     assert lost.reach == (3, 3)

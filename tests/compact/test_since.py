@@ -65,7 +65,7 @@ def test_keep_is_measured_from_upper_if_the_topic_is_idle(empty: EmptyCollection
     assert empty.since(NOW_MS - 5 * DAY_MS, 0) == NOW_MS - 5 * DAY_MS - 1
 
 
-def test_the_clock_of_the_store_is_used_if_this_machine_is_a_year_ahead(
+def test_the_stores_clock_is_used_if_this_machines_clock_is_a_year_ahead(
     empty: EmptyCollection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelake.compact.compaction.clock.time", lambda: NOW_MS / 1000 + 365 * 86_400)
@@ -114,7 +114,7 @@ def sealed(tmp_path: Path, request: pytest.FixtureRequest) -> Sealed:
     return Sealed(EmptyCollection(tmp_path, request.param, envelope))
 
 
-def test_a_duration_keeps_what_could_be_read_at_its_beginning(sealed: Sealed) -> None:
+def test_a_duration_keeps_the_contents_that_were_readable_at_its_beginning(sealed: Sealed) -> None:
     sealed.seal(10, 11, days_ago=9)
     sealed.seal(20, days_ago=8)
     sealed.seal(30, 31, days_ago=6)
@@ -128,7 +128,7 @@ def test_a_duration_keeps_what_could_be_read_at_its_beginning(sealed: Sealed) ->
     assert sealed.since(0.5) == 40
 
 
-def test_a_stream_that_stands_still_for_longer_than_a_duration_keeps_its_last_time(sealed: Sealed) -> None:
+def test_a_stream_that_stalls_for_longer_than_a_duration_keeps_its_last_time(sealed: Sealed) -> None:
     sealed.seal(10, 20, days_ago=30)
     sealed.upper = 1000
     assert sealed.since(7) == 20
@@ -142,14 +142,16 @@ def test_a_time_that_was_proven_twice_counts_from_the_second_proof(sealed: Seale
     assert sealed.since(1) == 30
 
 
-def test_a_duration_is_not_shorter_if_this_machine_is_ahead(sealed: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_duration_is_not_shorter_if_this_machines_clock_is_ahead(
+    sealed: Sealed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sealed.seal(10, days_ago=9)
     sealed.seal(20, days_ago=6)
     monkeypatch.setattr("tidelake.compact.compaction.clock.time", lambda: NOW_MS / 1000 + 365 * 86_400)
     assert sealed.since(7) == 10
 
 
-def test_a_hold_is_not_passed_by_a_duration(sealed: Sealed) -> None:
+def test_a_duration_does_not_pass_a_hold(sealed: Sealed) -> None:
     sealed.seal(10, days_ago=9)
     sealed.seal(20, days_ago=8)
     OpenTable(sealed.empty.collection.paths.updates).commit({UPPER: sealed.upper})

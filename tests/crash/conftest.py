@@ -22,7 +22,7 @@ def nursery(spark: SparkSession) -> Iterator[Nursery]:
 def lives_by_kind(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, nursery: Nursery, stores_by_kind: dict[str, Stores]
 ) -> dict[str, dict[int, Lives]]:
-    """By kind of store and by seed, all lives."""
+    """All lives, by kind of store and by seed."""
 
     class BySeed(dict[int, Lives]):
         def __init__(self, stores: Stores) -> None:
@@ -44,5 +44,5 @@ def lives_by_kind(
 
 @pytest.fixture
 def lives(store_kind: str, lives_by_kind: dict[str, dict[int, Lives]]) -> dict[int, Lives]:
-    """By seed, all lives on the kind of store that a test runs on."""
+    """All lives on the kind of store that a test runs on, by seed."""
     return lives_by_kind[store_kind]

@@ -146,7 +146,7 @@ class Lives:
         return self._wholes[scene, piece]
 
     def _run_on(self, lake: Lake, piece: int, steps: tuple[str, ...]) -> Any:
-        """Run the next schedule and all later ones; return what is published, and what the last report says of it."""
+        """Run the next schedule and all later ones; return the published rows, and the last report on them."""
         words = self._words(lake)
         before = len(said(words))
         for index in range(piece, PIECES):

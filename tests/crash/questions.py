@@ -43,10 +43,10 @@ class Reader:
         spark: the session; if None, contents are not read.
         lake: the store.
         name: the collection.
-        known: contents that were read already; the same files are not read again.
-        moments: at which of three times contents are read: 0 is since, 1 a time in the middle, and 2 the last time.
+        known: contents that were already read; the same files are not read again.
+        moments: the times at which contents are read: 0 is since, 1 a time in the middle, and 2 the last time.
         skips_known: whether contents are not read again if everything that the read depends on is known: the catalog,
-            the log, and all bytes of all files. Then `snapshot` verifies what it has verified already.
+            the log, and all bytes of all files. Then `snapshot` verifies only known files again.
     """
 
     spark: SparkSession | None

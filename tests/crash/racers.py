@@ -29,7 +29,7 @@ _MERGED_MAX = 6
 JOIN_MAX_S = 3600.0
 """The time limit of a race: a thousand commits of eight processes take minutes to half an hour in S3."""
 _ATTEMPTS_MAX = 20
-"""After this many attempts of a merge whose outcomes are all known, the others were always faster."""
+"""A merge gives up after this many attempts with known outcomes: the others were always faster."""
 _UNANSWERED_MAX = 50
 """The maximum number of unanswered requests after which a worker continues: the store may be gone forever."""
 T = TypeVar("T")
@@ -45,10 +45,10 @@ class Race:
 
 
 def race(folder: Path, seed: int, workers: int, operations: int, endpoint: str | None = None) -> Race:
-    """Let `workers` processes make `operations` commits in total; after a lost race, a commit is tried again.
+    """Make `operations` commits in total with `workers` processes; a commit that loses a race is tried again.
 
     Args:
-        folder: the folder for what the processes say; the table is in the store of a lake there.
+        folder: the folder for the processes' output; the table is in the store of a lake there.
         seed: the source of all randomness.
         workers: the number of processes.
         operations: the number of commits.

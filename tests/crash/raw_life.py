@@ -1,4 +1,4 @@
-"""A reclocked lake that is killed, the records that were put into it, and what every time has to show."""
+"""A reclocked lake that is killed, the records that were put into it, and the contents that each time must have."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _event(record: _Record, after: dict[str, Any] | None) -> dict[str, Any]:
 
 
 class RawLife:
-    """A lake, the records that were put into it, and what every time has to show."""
+    """A lake, the records that were put into it, and the contents that each time must have."""
 
     def __init__(self, root: Path, spark: SparkSession, nursery: Nursery, seed: int, envelope: str) -> None:
         self.rng, self.nursery, self.envelope = Random(f"{seed} {envelope}"), nursery, envelope

@@ -93,7 +93,7 @@ OF_PLACES = {
 
 
 ONLY_ON_A_DISK = frozenset({"table.after_torn_entry"})
-"""Places that no store reaches whose blobs are whole or absent."""
+"""Places that a store whose blobs are whole or absent does not reach."""
 
 
 def scene_of(place: str) -> Scene:

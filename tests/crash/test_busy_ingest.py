@@ -46,7 +46,7 @@ def overtake_each_time(lake: Lake, place: str, index: int) -> list[str]:
     return visits
 
 
-def test_a_seal_that_is_always_overtaken_seals_what_lies_before_the_copy(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_seal_that_is_always_overtaken_seals_the_times_before_the_copy(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(*COMPLETE, updates((1, 1, 1)))
     lake.ingest()
@@ -65,7 +65,7 @@ def test_a_seal_that_is_always_overtaken_seals_what_lies_before_the_copy(tmp_pat
     assert not lake.validate(full=True).damaged
 
 
-def test_a_closing_seal_that_is_overtaken_does_not_close(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_closing_seal_that_is_overtaken_does_not_close_the_stream(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(*COMPLETE, progress([10], []))
     lake.ingest()

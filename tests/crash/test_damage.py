@@ -62,7 +62,7 @@ class Undamaged:
         return self._stages
 
     def without_clock(self, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """The same answers, with any time that was minted later as `later`."""
+        """The same answers, with `later` in place of any time that was minted later."""
         upper = self.answers["status upper"]
 
         def shown(answer: Any) -> Any:
@@ -157,7 +157,7 @@ def _compare(expected: list[dict[str, Any]], found: Mapping[str, Any], about: An
 def undamaged(
     whole: WholeStore, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Undamaged]:
-    """By its name, what the undamaged store answers about a collection."""
+    """The undamaged store's answers about a collection, by its name."""
     return cache(lambda name: Undamaged(whole, spark, tmp_path_factory.mktemp("undamaged"), name))
 
 
@@ -175,7 +175,7 @@ def test_whatever_is_damaged_no_wrong_answer_is_given(
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", COLLECTIONS)
 @pytest.mark.parametrize("seed", seeds())
-def test_whatever_is_damaged_no_wrong_answer_is_given_ever(
+def test_whatever_is_damaged_no_wrong_answer_is_ever_given(
     undamaged: Callable[[str], Undamaged], interpreted: SparkSession, tmp_path: Path, seed: int, name: str
 ) -> None:
     cases = Cases(undamaged(name), interpreted, tmp_path)

@@ -48,7 +48,7 @@ class History:
         self.processes = 0
 
     def next_action(self) -> None:
-        """Do one action, and check that what was acknowledged is there."""
+        """Do one action, and check that everything acknowledged is there."""
         action = self.rng.choice(sorted(_ACTIONS))
         steps = self.rng.choice(_TICKS)
         self.happened.append(f"{action} {' '.join(steps)}")
@@ -115,7 +115,7 @@ _ACTIONS = {"run": History.run, "kill": History.kill, "race": History.race, "ove
 
 
 def check_history(root: Path, spark: SparkSession, nursery: Nursery, form: str, seed: str, actions: int) -> None:
-    """Let a generated topic arrive while processes are killed, race and sleep; every answer is the model's."""
+    """Send a generated topic while processes are killed, race and sleep; every answer is the model's."""
     rng = Random(f"history {form} {seed}")
     tide = Tide(root, spark, form, rng, _SIZE)
     history = History(nursery, tide.lake, rng, _PLACES)

@@ -1,4 +1,4 @@
-"""Random damage to data files of several MiB, of which readers verify parts: the true answer or an error, from all.
+"""Random damage to data files of several MiB, which readers verify in part: each gives the true answer or an error.
 
 A reader of a small file verifies all of it. Of a large file, the digests in the log cover the footer and the headers of
 pages, checksums cover what follows the headers, and nothing covers page indexes.
@@ -91,7 +91,7 @@ def answers_about(lake: Lake) -> dict[str, Any]:
 
 
 def _asked(ask: Callable[[], Any]) -> Any:
-    """An answer, or the error. A frame is read after `snapshot` returns, so errors of Spark are errors of a reader."""
+    """An answer, or the error. A frame is read after `snapshot` returns, so a Spark error is a reader's error."""
     try:
         return ask()
     except (TidelakeError, PySparkException, Py4JJavaError) as error:
@@ -227,7 +227,7 @@ def _parts(path: Path) -> dict[str, list[tuple[int, int]]]:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Callable[[str], LargeLake]:
-    """By its name, a lake with large files, which is made once."""
+    """A lake with large files, by its name; each is made once."""
     session = writing_session(spark)
     return cache(lambda name: LargeLake(name, LARGE[name](tmp_path_factory.mktemp(name), session)))
 

@@ -50,7 +50,7 @@ def live(root: str, place: str | None, passing: int) -> None:
 
 
 def die(lake: HeldLake, place: str, passing: int) -> bool:
-    """Let a process live until it is killed; return whether it was."""
+    """Run a process until it ends or is killed; return whether it was killed."""
     process = multiprocessing.get_context("spawn").Process(target=live, args=(str(lake.root), place, passing))
     process.start()
     process.join()
@@ -79,7 +79,7 @@ def check_kill(lake: HeldLake, place: str, passing: int) -> bool:
 
 
 @pytest.mark.parametrize("place", EVERYDAY)
-def test_a_killed_renaming_or_drop_is_finished(held_template: HeldLake, tmp_path: Path, place: str) -> None:
+def test_a_killed_rename_or_drop_is_finished(held_template: HeldLake, tmp_path: Path, place: str) -> None:
     assert check_kill(held_template.copy(tmp_path / "lake"), place, 0)
 
 

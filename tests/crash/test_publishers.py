@@ -1,4 +1,4 @@
-"""Two publishers that are killed anywhere, while the shards or the columns change: they state the same facts."""
+"""Two publishers that are killed anywhere, while the shards or the columns change, state the same facts."""
 
 from __future__ import annotations
 

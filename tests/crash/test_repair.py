@@ -45,7 +45,7 @@ class Case:
             changed = self.random.choice(different)
         else:
             changed = data
-            while changed == data:  # a block of zeros may have been zeros
+            while changed == data:  # the block may already have been zeros
                 changed = changed_bytes(self.random.choice(_CHANGES), data, self.random)
         replace_file(file, changed)
         return changed
@@ -70,7 +70,7 @@ def _entry_damaged(case: Case) -> tuple[Path, bytes, bytes | None]:
 
 
 def _marker_lost(case: Case) -> tuple[Path, bytes, bytes | None]:
-    # A clean-up that was killed may also have deleted the oldest marker.
+    # A killed cleanup may also have deleted the oldest marker.
     return _lose(case.random.choice(case.files("marker")[1:]))
 
 
@@ -142,7 +142,7 @@ def check_repair(
 
 
 def check_says_so(whole: WholeStore, what: str, folder: Path, random: Random) -> None:
-    """Damage a file that nothing restores; check that repair names it and does not change it."""
+    """Damage a file that nothing can restore; check that repair names it and does not change it."""
     case = Case(whole, folder, random)
     if what == "data":  # files of `updates` may be recreated from their topic
         tables = [case.lake.store / "catalog", *sorted(case.lake.folder(case.name).iterdir())]
@@ -190,14 +190,16 @@ def test_a_restored_file_is_equal(
     check_repair(whole, healthy, kind, tmp_path / "case", Random(f"every day {kind}"))
 
 
-def test_a_log_without_markers_is_marked_again_if_a_person_accepts_its_newest_entry(
+def test_a_log_without_markers_is_marked_again_if_an_operator_accepts_its_newest_entry(
     whole: WholeStore, healthy: Callable[[str], dict[str, Any]], tmp_path: Path
 ) -> None:
     check_marks_again(whole, healthy, tmp_path / "case", Random("every day markers"))
 
 
 @pytest.mark.parametrize("what", ["data", "entry and marker"])
-def test_a_file_that_cannot_be_restored_is_named_and_left_alone(whole: WholeStore, tmp_path: Path, what: str) -> None:
+def test_a_file_that_cannot_be_restored_is_reported_and_left_alone(
+    whole: WholeStore, tmp_path: Path, what: str
+) -> None:
     check_says_so(whole, what, tmp_path / "case", Random(f"every day {what}"))
 
 
@@ -213,7 +215,7 @@ def test_every_restored_file_is_equal(
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
-def test_logs_without_markers_are_marked_again_if_a_person_accepts_their_newest_entries(
+def test_logs_without_markers_are_marked_again_if_an_operator_accepts_their_newest_entries(
     whole: WholeStore, healthy: Callable[[str], dict[str, Any]], tmp_path: Path, seed: int
 ) -> None:
     for number in range(SWEEP_CASES):
@@ -223,7 +225,7 @@ def test_logs_without_markers_are_marked_again_if_a_person_accepts_their_newest_
 @pytest.mark.sweep
 @pytest.mark.parametrize("what", ["data", "entry and marker"])
 @pytest.mark.parametrize("seed", seeds())
-def test_every_file_that_cannot_be_restored_is_named_and_left_alone(
+def test_every_file_that_cannot_be_restored_is_reported_and_left_alone(
     whole: WholeStore, tmp_path: Path, seed: int, what: str
 ) -> None:
     for number in range(SWEEP_CASES):

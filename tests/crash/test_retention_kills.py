@@ -1,4 +1,4 @@
-"""A process that lets old rows leave is killed, or meets another: each row leaves once, and is recorded."""
+"""A process that removes old rows is killed, or meets another: each row is removed once, and this is recorded."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.sweep]
 
 KEPT = {"column": "at", "unit": "ms", "for": "1s"}
 _MEETS = {"retention.after_conflict": ("retention.after_note", "bump:updates")}
-"""Where another process has to act, and what it has to do, so that a place is reached."""
+"""For each place that is reached only if another process acts: where that process acts, and what it does."""
 _RECLOCKED = ("retention.after_binding", "retention.after_conflict", "retention.after_commit")
 """Places that only reclocked collections reach."""
 
 
 class KeptLife:
-    """A lake whose rows leave after a second, and the rows that were put into it. Clocks are the real ones."""
+    """A lake that keeps rows for a second, and the rows that were put into it. The clocks are real."""
 
     def __init__(self, root: Path, spark: SparkSession, seed: int, framing: str) -> None:
         self.rng, self.spark, self.root, self.end = Random(seed), spark, root, 0
@@ -44,7 +44,7 @@ class KeptLife:
         self.put_rows: Counter[tuple[int, int | None]] = Counter()
 
     def put(self) -> None:
-        """Put rows of which some are old, some leave soon, and some stay; a stream also states two complete times."""
+        """Put rows that are old, are soon to be removed, or stay; a stream also states two complete times."""
         now_ms = int(clock.time() * 1000)
         rows = [(self.rng.randrange(4), self.rng.choice([None, 1_000, now_ms - 500, now_ms + 10**9])) for _ in range(6)]
         if isinstance(self.lake, RawLake):
@@ -61,7 +61,7 @@ class KeptLife:
         return {"config": str(self.lake.file), "said": str(self.root / f"{who}.jsonl"), "steps": steps}
 
     def check(self) -> None:
-        """Check that what was put is there or has left, as recorded, and that nothing left early or twice."""
+        """Check that each row is there or was removed, as recorded, and that none was removed early or twice."""
         table = self.lake.table
         rows = read_rows(table.path, table.files(), table.schema()).to_pylist()
         gone: dict[int, int] = {}
@@ -84,7 +84,7 @@ class KeptLife:
 @pytest.mark.parametrize("framing", ["reclock", "cdcv2"])
 @pytest.mark.parametrize("place", [*RETENTION_FAILPOINTS, "commit.after_call.updates", "commit.after_marker.updates"])
 @pytest.mark.parametrize("seed", seeds())
-def test_a_kill_lets_no_row_leave_twice(
+def test_no_row_is_removed_twice_after_a_kill(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int, place: str, framing: str
 ) -> None:
     if framing == "cdcv2" and place in _RECLOCKED:
@@ -106,7 +106,7 @@ def test_a_kill_lets_no_row_leave_twice(
 
 @pytest.mark.parametrize("framing", ["reclock", "cdcv2"])
 @pytest.mark.parametrize("seed", seeds())
-def test_a_process_that_slept_lets_no_row_leave_twice(
+def test_no_row_is_removed_twice_after_a_process_has_slept(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int, framing: str
 ) -> None:
     life = KeptLife(tmp_path, spark, seed, framing)

@@ -67,7 +67,7 @@ def test_an_entry_is_set_aside_wherever_it_was_truncated(table: Location) -> Non
     assert check_log(table) == 4
 
 
-def test_a_table_is_created_again_wherever_its_first_entry_was_truncated(tmp_path: Path) -> None:
+def test_a_table_is_recreated_wherever_its_first_entry_was_truncated(tmp_path: Path) -> None:
     path = locate(tmp_path) / "t"
     create_table(path, SCHEMA, {"upper": 3, "epoch": 2})
     whole = entry_of(path, 0).read_bytes()
@@ -124,7 +124,7 @@ def test_a_checkpoint_that_cannot_be_read_is_set_aside(
     assert OpenTable(table).value("upper") == 1000
 
 
-def test_an_unreadable_checkpoint_whose_entries_are_gone_is_damage(table: Location) -> None:
+def test_an_unreadable_checkpoint_whose_entries_are_gone_is_reported_as_damage(table: Location) -> None:
     for upper in range(10, 10 + 40):
         OpenTable(table).commit({"upper": upper})
         maintain(table)
@@ -143,7 +143,7 @@ def test_an_unreadable_checkpoint_whose_entries_are_gone_is_damage(table: Locati
 @pytest.mark.spark
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
-def test_torn_entries_in_every_table_stop_no_tick(
+def test_torn_entries_in_every_table_do_not_stop_a_tick(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int
 ) -> None:
     Lives(tmp_path, spark, nursery, seed).tear(TABLES)

@@ -120,16 +120,16 @@ class Steps:
         return Report("fence")
 
     def sweep(self) -> None:
-        """Let another process sweep all tables as if days had passed."""
+        """Sweep all tables as another process, as if days had passed."""
         for table in self.catalog.find(NAME).tables:
             sweep_early(table)
 
     def overtake(self) -> None:
-        """Let another ingest store a copy of an update at an open time."""
+        """Store a copy of an update at an open time, as another ingest."""
         store_copies(self.catalog.find(NAME).paths.updates, 1)
 
     def bump(self, table: str) -> None:
-        """Let another process make a commit that changes only the table's version."""
+        """Make a commit as another process, which changes only the table's version."""
         OpenTable(self.catalog.find(NAME).paths.root / table).commit({})
 
 

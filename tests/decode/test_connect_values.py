@@ -350,7 +350,7 @@ def test_a_value_that_avro_decodes_lands_as_expected_or_fails_visibly(spark: Spa
         assert expected is ValueError or whole[f"v{place}"] == expected, (kind, value, whole[f"v{place}"])
 
 
-def test_the_placeholder_is_recognised_in_what_avro_decodes(spark: SparkSession) -> None:
+def test_the_placeholder_is_recognised_in_values_that_avro_decodes(spark: SparkSession) -> None:
     encoded = _PLACEHOLDER.encode()
     table: list[tuple[Any, str, Any, bool]] = [
         ("string", "string", _PLACEHOLDER, True),

@@ -147,7 +147,7 @@ BAD: list[tuple[str, str, str | None]] = [
 
 
 def answers(decoded: DataFrame) -> list[tuple[Any, str | None, str | None]]:
-    """For each record, in order: what was decoded, without nulls; the reason; and the detail."""
+    """For each record, in order: the decoded values, without nulls; the reason; and the detail."""
     rows = decoded.orderBy("i").collect()
     return [(_plain(row["_v"]), row["_v_reason"], row["_v_detail"]) for row in rows]
 

@@ -1,4 +1,4 @@
-"""The check of lengths accepts a message only if the codec and the careful reading accept it, too."""
+"""The length check accepts a message only if the codec and the careful reading accept it, too."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_the_computed_length_of_every_number_is_that_of_its_encoding(spark: Spar
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 8_191, 8_192, 20_000])
-def test_a_message_has_as_many_bytes_as_its_statements_and_what_is_around_them(spark: SparkSession, size: int) -> None:
+def test_a_message_has_as_many_bytes_as_its_statements_and_their_framing(spark: SparkSession, size: int) -> None:
     value = AvroCodec(NO_DATA).encode(Updates([({"id": 1}, 1, 1)] * size))
     assert measured(spark, Decoder(NO_DATA), [value]) == {0: (0, False)}
 
@@ -244,7 +244,7 @@ def test_no_decimal_is_truncated(spark: SparkSession, kind: Any, in_union: bool)
             core.decode(values[offset])
 
 
-def test_too_many_digits_take_precedence_over_bytes_that_are_left_over(tmp_path: Path, spark: SparkSession) -> None:
+def test_too_many_digits_take_precedence_over_trailing_bytes(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, schema=decimal(BYTES))
     ten_digits = b"\x00\x02\x08" + (10**9).to_bytes(4, "big") + b"\x02\x02\x00"
     lake.send(ten_digits, ten_digits + b"\x00")

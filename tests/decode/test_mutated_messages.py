@@ -216,7 +216,7 @@ class Expected:
 
 
 def expect(subject: Subject, topic: dict[tuple[int, int], bytes]) -> Expected:
-    """Let the core read a topic."""
+    """Read a topic with the core."""
     expected = Expected()
     for place, value in topic.items():
         try:

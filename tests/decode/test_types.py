@@ -58,7 +58,7 @@ def test_spark_has_a_function_for_every_declared_conversion() -> None:
 
 
 @every_scalar
-def test_a_table_stores_what_decoding_gives(scalar: ScalarType) -> None:
+def test_decoded_records_have_the_fields_of_the_table(scalar: ScalarType) -> None:
     record = record_of(schema_of(scalar))
     assert list(land_record(record).arrow) == data_fields(record)
 

@@ -350,7 +350,7 @@ def test_a_breach_gives_an_order_two_values_at_one_time_with_or_without_other_up
         ({"updates": 2, "over_count_at": (1, 2, 3)}, "3 different times must have an update"),
     ],
 )
-def test_invalid_options_are_named_and_refused_with_a_hint(choices: dict[str, Any], text: str) -> None:
+def test_invalid_options_are_refused_by_name_with_a_hint(choices: dict[str, Any], text: str) -> None:
     with pytest.raises((ArgumentRefused, GeneratorRefused), match="hint: ") as refused:
         GenerateOptions(**{"name": "orders", **choices})
     assert text in str(refused.value)

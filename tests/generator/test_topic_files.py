@@ -81,7 +81,7 @@ def test_records_have_the_shape_of_sparks_kafka_source(tmp_path: Path) -> None:
     ]
 
 
-def test_offsets_are_contiguous_in_each_partition_and_files_hold_no_more_records_than_asked(tmp_path: Path) -> None:
+def test_offsets_are_contiguous_in_each_partition_and_files_hold_no_more_records_than_requested(tmp_path: Path) -> None:
     made = make(tmp_path, **MANGLED)
     by_partition = offsets(made.topic.local)
     assert sorted(by_partition) == [0, 1, 2]
@@ -91,7 +91,7 @@ def test_offsets_are_contiguous_in_each_partition_and_files_hold_no_more_records
     assert max(map(len, by_partition.values())) - min(map(len, by_partition.values())) <= 1
 
 
-def test_a_topic_that_is_not_empty_is_named_and_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_topic_that_is_not_empty_is_refused_by_name_and_left_unchanged(tmp_path: Path) -> None:
     make(tmp_path, seed=1)
     before = bytes_below(tmp_path)
     with pytest.raises(GeneratorRefused, match=r"topics/orders is not empty(?s:.*)--append"):

@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_session")]
 
 COLLECTIONS: dict[str, dict[str, Any]] = json.loads(EXPECTED.read_text(encoding="utf-8"))["collections"]
 CONTINUED = ("append_only", "upsert", "debezium", "raw_append_only_avro", "raw_upsert_json", "raw_debezium")
-"""What continues every day: each family, with statements and with records, and each format of records."""
+"""Continued every day: each family, with statements and with records, and each format of records."""
 READ = ("raw_debezium", *(name for name in COLLECTIONS if name not in CONTINUED))
-"""What is only read every day: the other collections, and the one with most tables."""
+"""Only read every day: the other collections, and the one with the most tables."""
 
 
 @pytest.fixture(scope="module")

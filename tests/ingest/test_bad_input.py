@@ -238,7 +238,7 @@ def test_an_invalid_topic_file_is_named_in_the_error(lake: Lake, name: str, cont
     assert lake.table.version == 0
 
 
-def test_a_pipe_and_an_endless_line_stop_their_collections_and_no_others(lake: Lake) -> None:
+def test_a_pipe_and_an_endless_line_stop_only_their_own_collections(lake: Lake) -> None:
     document = yaml.safe_load(lake.file.read_text(encoding="utf-8"))
     for name in ("piped", "endless"):
         document["collections"][name] = {**document["collections"][NAME], "topic": name}

@@ -254,7 +254,7 @@ def test_a_truncate_and_a_repeated_snapshot_heal_keys_in_error_but_a_merge_does_
     assert [(row["id"], row["a"]) for row in changes.rows()] == [(2, 20)]
 
 
-def test_a_snapshot_row_without_a_position_is_in_error_and_stops_no_tick(changes: Changes) -> None:
+def test_a_snapshot_row_without_a_position_is_in_error_and_does_not_stop_a_tick(changes: Changes) -> None:
     lost = changes.event("r", (1, "x", "y"), snapshot="last", lsn=None)
     nowhere = {"key": {"id": 9}, "value_b64": BROKEN}
     changes.put(lost, changes.event("c", (2, "x", "y"), lsn=None), changes.event("c", (3, "x", "y")))
@@ -433,7 +433,7 @@ def test_a_later_event_in_the_same_partition_heals_a_key_in_error_even_if_anothe
     assert set(changes.errors(seen)) == {2, 3, 4, 5}
 
 
-def test_an_error_without_a_position_is_erased_only_by_what_certainly_came_later(changes: Changes) -> None:
+def test_an_error_without_a_position_is_erased_only_by_events_that_certainly_came_later(changes: Changes) -> None:
     broken = [{"key": {"id": key}, "value_b64": "eyJvcA=="} for key in range(9)]
     changes.put(changes.event("r", (1, "x", "y"), snapshot="last", lsn=1000, committed=None))
     changes.put(changes.event("c", (2, "x", "y"), lsn=1100), partition=1)

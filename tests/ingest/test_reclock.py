@@ -109,7 +109,7 @@ def test_a_value_that_does_not_fit_and_a_null_value_are_quarantined(visits: RawL
     assert visits.quarantined() == [(4, "undecodable"), (5, "null_value")]
 
 
-def test_a_recount_finds_what_each_binding_says(visits: RawLake) -> None:
+def test_a_recount_agrees_with_each_binding(visits: RawLake) -> None:
     report = visits.validate(full=True)
     assert (report.damaged, [time["recounted"] for time in report.times]) == (False, [4, 2, 1])
 
@@ -310,7 +310,7 @@ def test_idle_ticks_bind_no_offsets_and_successive_ones_are_one_binding_in_the_c
     assert not idle.validate().damaged
 
 
-def test_a_clock_that_nothing_confirms_does_not_move_upper_and_stops_nothing(idle: IdleLake) -> None:
+def test_an_unconfirmed_clock_does_not_move_upper_and_does_not_stop_ingest(idle: IdleLake) -> None:
     """Ingest did not run for a week while the topic was idle: a clock that is a week ahead looks the same."""
     assert idle.tick_at(300 + 86_400) == (1, 300 + 86_400)
     start_s, before = 300 + 86_400, idle.versions

@@ -57,7 +57,7 @@ FRESH: dict[str, Callable[[Path, SparkSession], Lake]] = {**LAKES, "appends": ap
 
 @pytest.fixture(scope="module", params=FRESH)
 def fresh(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
-    """A lake of which no run is merged."""
+    """A lake whose runs are not merged."""
     return FRESH[request.param](tmp_path_factory.mktemp(request.param), spark)
 
 
@@ -92,7 +92,7 @@ def ruin(path: Path, random: Random) -> None:
 
 
 def check_all_come_back(lake: Lake, damaged: list[RunFile], random: Random) -> None:
-    """Ruin files, repair them, and compare every file of the collection with what it was."""
+    """Ruin files, repair them, and check that every file of the collection is as before."""
     good = {file.path: path_of(lake, file).read_bytes() for file in lake.table.files()}
     for file in damaged:
         ruin(path_of(lake, file), random)
@@ -106,7 +106,7 @@ def check_all_come_back(lake: Lake, damaged: list[RunFile], random: Random) -> N
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
-def test_every_file_of_ingest_comes_back_byte_by_byte(fresh: Lake, tmp_path: Path, seed: int) -> None:
+def test_every_file_of_ingest_is_restored_byte_by_byte(fresh: Lake, tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     for case in range(SWEEP_CASES):
         lake = fresh.copy(tmp_path / f"case-{case}")
@@ -132,11 +132,11 @@ def why_not(lake: Lake, file: RunFile) -> str:
     return damage.remedy
 
 
-def test_a_file_of_ingest_comes_back_byte_by_byte(healthy: Lake, tmp_path: Path) -> None:
+def test_a_file_of_ingest_is_restored_byte_by_byte(healthy: Lake, tmp_path: Path) -> None:
     lake = healthy.copy(tmp_path / "copy")
     folders = {folder.name for folder in lake.table.path.local.iterdir()}
     check_all_come_back(lake, ingested(lake), Random(1))
-    assert {folder.name for folder in lake.table.path.local.iterdir()} == folders, "what was made apart is discarded"
+    assert {folder.name for folder in lake.table.path.local.iterdir()} == folders, "temporary output is discarded"
     assert lake.contents(3) == healthy.contents(3)
 
 
@@ -166,7 +166,7 @@ def test_the_command_says_what_it_would_restore_and_restores_it(healthy: Lake, t
     assert path_of(lake, file).read_bytes() == good
 
 
-def test_offsets_that_the_topic_has_lost_are_named(healthy: Lake, tmp_path: Path) -> None:
+def test_offsets_that_the_topic_has_lost_are_reported(healthy: Lake, tmp_path: Path) -> None:
     lake = healthy.copy(tmp_path / "copy")
     lines = lake.topic / "0.jsonl"
     lines.write_text("".join(lines.read_text().splitlines(keepends=True)[4:]), encoding="utf-8")
@@ -176,7 +176,7 @@ def test_offsets_that_the_topic_has_lost_are_named(healthy: Lake, tmp_path: Path
     assert "from a copy of the store" in remedy
 
 
-def test_messages_that_have_changed_give_no_file(healthy: Lake, tmp_path: Path) -> None:
+def test_a_file_is_not_restored_from_messages_that_have_changed(healthy: Lake, tmp_path: Path) -> None:
     lake = healthy.copy(tmp_path / "copy")
     lines = lake.topic / "0.jsonl"
     kept = lines.read_text().splitlines(keepends=True)
@@ -188,7 +188,7 @@ def test_messages_that_have_changed_give_no_file(healthy: Lake, tmp_path: Path) 
     assert "the result differs from the committed file" in why_not(lake, oldest)
 
 
-def test_a_merged_file_comes_from_a_copy_alone(healthy: Lake, tmp_path: Path) -> None:
+def test_a_merged_file_can_only_be_restored_from_a_copy(healthy: Lake, tmp_path: Path) -> None:
     lake = healthy.copy(tmp_path / "copy")
     lake.compact()
     (file,) = lake.table.files()
@@ -215,7 +215,7 @@ def why_not_at_all(lake: Lake, file: RunFile) -> bool:
     return not restored and not damage.is_restorable and "from a copy of the store" in damage.remedy
 
 
-def test_a_large_file_comes_back_too(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_large_file_is_restored_too(tmp_path: Path, spark: SparkSession) -> None:
     lake, random = RawLake(tmp_path, spark), Random(3)
     lake.put(*({"id": row, "page": random.randbytes(400).hex()} for row in range(3_500)), {"id": "none"})
     lake.ingest()

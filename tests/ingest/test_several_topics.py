@@ -108,7 +108,7 @@ def test_bad_and_late_messages_are_kept_with_their_topic(tmp_path: Path, spark: 
     assert "contradicts" in found.statements[0].detail
 
 
-def test_a_gap_stops_its_topic_and_the_others_are_read_on(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_gap_stops_its_topic_and_the_others_are_still_read(tmp_path: Path, spark: SparkSession) -> None:
     lake = Streams(tmp_path, spark, "a", "b")
     lake.put("a", updates((1, 0, 1)))
     lake.put("b", updates((2, 0, 1)))
@@ -214,7 +214,7 @@ def test_a_random_stream_in_several_topics_equals_the_stream_in_one(
     history(tmp_path, spark, seed, times=25)
 
 
-def test_a_damaged_file_of_a_tick_of_several_topics_comes_back(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_damaged_file_of_a_tick_over_several_topics_is_restored(tmp_path: Path, spark: SparkSession) -> None:
     lake = Streams(tmp_path, spark, "a", "b")
     lake.put("a", updates((1, 0, 1)), progress([0], [2], {0: 2, 1: 1}))
     lake.put("b", updates((2, 0, 1), (3, 1, 1)))

@@ -121,12 +121,12 @@ def test_a_table_is_sealed_at_the_commits_of_other_tables(lake: TransactionLake)
     )
 
 
-def test_an_end_that_never_comes_is_named_and_its_transaction_can_be_parked(lake: TransactionLake) -> None:
+def test_an_end_that_never_arrives_is_reported_and_its_transaction_can_be_parked(lake: TransactionLake) -> None:
     lake.events(event("7", 1, None, (1, 10), 40), event("8", 1, None, (2, 20), 50), event("9", 1, None, (3, 30), 60))
     lake.events(event("9", 2, None, (4, 40), 60), partition=1)
     lake.marks(end("7", 50, 1))
     assert lake.run().upper == 51
-    # The END of transaction 8 is lost: what was committed after 50 may be in its events.
+    # The END of transaction 8 is lost: anything committed after 50 may be in its events.
     lake.marks(end("9", 70, 2))
     assert (lake.run().upper, lake.pairs()) == (51, [(1, 10)])
     assert f"topic '{EVENTS}', partition 0, offset 1: the event waits for the END of transaction 8" in sentence(lake)
@@ -150,7 +150,7 @@ def test_an_event_without_a_transaction_stops_its_partition_only(lake: Transacti
     assert lake.quarantined() == [(1, "no_position")]
 
 
-def test_the_rows_of_an_incremental_snapshot_stop_their_partition_and_are_named(lake: TransactionLake) -> None:
+def test_the_rows_of_an_incremental_snapshot_stop_their_partition_and_are_reported(lake: TransactionLake) -> None:
     source = {"snapshot": "incremental", "lsn": 45, "sequence": '["50","55"]'}
     lake.events(event("7", 1, None, (1, 10), 40), event(None, 0, None, (2, 20), 0, op="r", source=source))
     lake.marks(end("7", 50, 1), end("8", 60, 0, **{"public.other": 1}))
@@ -202,7 +202,7 @@ def test_an_event_that_is_repeated_with_other_contents_is_a_breach_until_one_is_
     assert lake.validate(full=True).mismatches == []
 
 
-def test_an_event_of_a_sealed_transaction_that_comes_with_other_contents_is_a_contradiction(
+def test_a_repeated_event_of_a_sealed_transaction_with_other_contents_is_a_contradiction(
     lake: TransactionLake,
 ) -> None:
     lake.events(event("7", 1, None, (1, 10), 40), event("7", 2, None, (2, 20), 40))
@@ -218,7 +218,7 @@ def test_an_event_of_a_sealed_transaction_that_comes_with_other_contents_is_a_co
     assert (lake.run().upper, lake.pairs()) == (51, [(1, 10), (2, 20)])
 
 
-def test_positions_that_go_back_are_an_error_and_what_was_read_stays(lake: TransactionLake) -> None:
+def test_positions_that_go_back_are_an_error_and_the_events_before_them_stay(lake: TransactionLake) -> None:
     lake.events(event("7", 1, None, (1, 10), 40))
     lake.marks(end("7", 50, 1), end("2", 30, 0, **{"public.other": 1}), end("8", 60, 0))
     with pytest.raises(TransactionWentBack, match=r"offset 1: transaction 2 ends at 30, which is before 50"):
@@ -249,7 +249,7 @@ def test_events_of_another_connector_or_table_are_refused(
         lake.ingest()
 
 
-def test_a_message_that_is_no_transaction_is_quarantined_and_the_rest_continues(lake: TransactionLake) -> None:
+def test_a_message_that_is_not_a_transaction_is_quarantined_and_the_rest_continues(lake: TransactionLake) -> None:
     lake.events(event("7", 1, None, (1, 10), 40))
     lake.marks({"status": "ROLLBACK", "id": "3:4"}, end("7", 50, 1))
     assert (lake.run().upper, lake.pairs()) == (51, [(1, 10)])
@@ -304,7 +304,7 @@ def test_a_snapshot_that_was_abandoned_is_never_shown(lake: TransactionLake) -> 
 
 
 def test_a_snapshot_that_was_accepted_and_sealed_meanwhile_stays_in_the_table(lake: TransactionLake) -> None:
-    """A tick finds out that the snapshot was abandoned. Before it commits, a decision accepts it, and seal follows."""
+    """A tick finds that the snapshot was abandoned. Before it commits, a decision accepts it, and a seal follows."""
     lake.events(snapshot_row((1, 10), 30, "first"), snapshot_row((9, 90), 30))
     assert lake.run().upper == 0
     lake.events(snapshot_row((1, 10), 35, "first"), snapshot_row((2, 20), 35, "last"))

@@ -1,4 +1,4 @@
-"""Tables without a primary key, with transactions: rows add up, and copies are known by their events."""
+"""Tables without a primary key, with transactions: rows add up, and copies are recognised by their events."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def check_engines(lake: RowLake, times: range) -> None:
     check_changes(lake.spark, lake.collection, None, times[-1])
 
 
-def test_an_event_without_the_row_before_it_is_named_and_its_transaction_waits(lake: RowLake) -> None:
+def test_an_event_without_the_row_before_it_is_reported_and_its_transaction_waits(lake: RowLake) -> None:
     without = event("9", 1, None, (1, 12), 60, op="u")
     truncate = event("9", 2, None, None, 60, op="t")
     send_history(lake, without, truncate)

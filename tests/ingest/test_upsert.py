@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 @dataclass
 class History:
-    """A lake after three ticks, and what was seen after each tick."""
+    """A lake after three ticks, and its state after each tick."""
 
     lake: RawLake
     times: list[int]

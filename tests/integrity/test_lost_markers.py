@@ -1,4 +1,4 @@
-"""A log that has lost all of its markers is refused, and marked again only if a person accepts its newest entry."""
+"""A log that has lost all of its markers is refused, and marked again only if an operator accepts its newest entry."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_nothing_is_written_to_a_log_without_markers_when_it_is_opened(old_table
 
 
 @pytest.mark.parametrize("name", ["table", "old_table"])
-def test_a_log_whose_newest_entry_is_accepted_is_as_before(name: str, request: pytest.FixtureRequest) -> None:
+def test_a_log_whose_newest_entry_is_accepted_works_as_before(name: str, request: pytest.FixtureRequest) -> None:
     table: Location = request.getfixturevalue(name)
     before = contents(table)
     lose_markers(table)
@@ -105,7 +105,7 @@ def test_a_log_whose_newest_entry_is_accepted_is_as_before(name: str, request: p
     assert len(repair_log(table)) == 1, "the marker is a copy again"
 
 
-def test_markers_that_are_left_are_never_overruled(table: Location) -> None:
+def test_remaining_markers_are_never_overruled(table: Location) -> None:
     for marker in sorted((table.local / ACKED).iterdir())[:-1]:
         marker.unlink()
     entry_path(table, 3).local.unlink()
@@ -140,7 +140,7 @@ def test_a_torn_newest_entry_is_never_accepted(table: Location) -> None:
     check_is_refused(table, "the entry of version 3 is torn")
 
 
-def test_a_run_that_was_begun_after_the_newest_entry_shows_that_commits_are_lost(table: Location) -> None:
+def test_a_run_begun_after_the_newest_entry_shows_that_commits_are_lost(table: Location) -> None:
     run = new_run("ingest", OpenTable(table).seq)
     (table.local / f"_run={run}").mkdir()
     lose_markers(table)

@@ -1,4 +1,4 @@
-"""Bad input for a lake, and helpers that look at the effects."""
+"""Bad input for a lake, and helpers that check the effects."""
 
 from __future__ import annotations
 

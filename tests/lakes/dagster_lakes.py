@@ -1,4 +1,4 @@
-"""Several collections on topics written by hand, and what a run over them has logged."""
+"""Several collections on topics written by hand, and the results that a run over them has recorded."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Damager:
             replace_file(file, stale)
         else:
             changed = data
-            while changed == data:  # a block of zeros may have been zeros
+            while changed == data:  # the block may already have been zeros
                 changed = changed_bytes(change, data, self.random)
             replace_file(file, changed)
         return Damaged(table, what, change, files)
@@ -137,7 +137,7 @@ def by_kind(folder: Path) -> dict[str, list[Path]]:
 
 
 def kind_of(file: Path) -> tuple[str, str]:
-    """Return what a file is: its table, and its kind."""
+    """Return a file's table and its kind."""
     name, folder = file.name, file.parent.name
     owner = NAMES if file.parents[2].name == NAMES else file.parents[1].name
     if folder == "_names":

@@ -131,7 +131,7 @@ class MemoryShelf:
 
 @dataclass
 class StoreShelf:
-    """The collection of a lake; `lake` and `other` are in one kind of store."""
+    """The collection of a lake; `lake` and `other` are in the same kind of store."""
 
     lake: HeldLake
     other: HeldLake

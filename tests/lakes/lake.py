@@ -61,7 +61,7 @@ def progress(lower: Iterable[int], upper: Iterable[int], counts: dict[int, int] 
 
 
 class Lake:
-    """One collection on one topic with one partition, in its own folder; `tests.lakes.places` decides about the store.
+    """One collection on one topic with one partition, in its own folder; `tests.lakes.places` chooses the store.
 
     Args:
         root: the folder.

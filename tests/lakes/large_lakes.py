@@ -97,7 +97,7 @@ def plain(root: Path, spark: SparkSession) -> Lake:
 
 
 def upsert(root: Path, spark: SparkSession) -> Lake:
-    """Rows by key, of which many are stated twice."""
+    """Rows by key, many of which are stated twice."""
     return _by_key(RawLake(root, spark, envelope="upsert", key="id", schema=_SCHEMA), lambda row, place: row)
 
 

@@ -71,7 +71,7 @@ class Table:
         assert self.collection.updates_schema() == SCHEMA
 
     def tick(self, statements: list[PositionedStatement]) -> None:
-        """Store what one tick has read."""
+        """Store the statements that one tick has read."""
         table = OpenTable(self.collection.paths.updates)
         files = write_frame(frame(self.spark, statements).coalesce(1), table.path, new_run("ingest", table.seq), SCHEMA)
         kinds = {

@@ -1,4 +1,4 @@
-"""Publishes a collection, mangles what was published, and reads it into another lake."""
+"""Publishes a collection, mangles the messages, and reads them into another lake."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def target_of(lake: Lake, name: str = OUT) -> FileTarget:
 
 
 def published_of(lake: Lake) -> PublishedTopic:
-    """The part of the entry about the only topic of a lake."""
+    """The entry's part about a lake's only topic."""
     (found,) = lake.collection.entry.published_topics
     return found
 
@@ -84,7 +84,7 @@ def encoded(published: PublishedTopic, message: Message) -> bytes:
 
 
 def published_bytes(lake: Lake, name: str = OUT) -> list[bytes]:
-    """The messages of the topic of a lake, by partition and offset."""
+    """The messages of a lake's topic, by partition and offset."""
     tables = [pq.read_table(path) for path in sorted((lake.root / "out" / name).glob("*.parquet"))]
     if not tables:
         return []
@@ -94,7 +94,7 @@ def published_bytes(lake: Lake, name: str = OUT) -> list[bytes]:
 
 
 def published_messages(lake: Lake, name: str = OUT) -> list[Message]:
-    """The messages of the topic of a lake, decoded, with the columns of the last version. Each is well-formed."""
+    """The messages of a lake's topic, decoded, with the columns of the last version. Each is well-formed."""
     published = published_of(lake)
     is_framed = published.encoding == "confluent"
     codec = framed_codec(published) if is_framed else AvroCodec(published.record_schema)
@@ -103,7 +103,7 @@ def published_messages(lake: Lake, name: str = OUT) -> list[Message]:
 
 
 def read_whole(messages: list[Message], codec: AvroCodec) -> Reader:
-    """Let the reader of the protocol read messages; it reports no contradiction."""
+    """Read messages with the protocol's reader, and check that it reports no contradiction."""
     reader = Reader(Antichain.of(0), codec.identity)
     for message in messages:
         received = reader.receive(message)
@@ -112,13 +112,13 @@ def read_whole(messages: list[Message], codec: AvroCodec) -> Reader:
 
 
 def mangled(messages: list[Message], rng: Random) -> list[Message]:
-    """Messages that say the same in another way: copied, split and reordered."""
+    """Messages with the same meaning: copied, split and reordered."""
     mixed = repeat_inside(split_statements(messages, rng, 0.5), rng, 0.2)
     return shuffle(repeat_messages(mixed, rng, 0.4), rng, rng.choice(("none", "window", "full")), 6)
 
 
 def other_lake(lake: Lake, root: Path, spark: SparkSession, rng: Random, key: str | None = None) -> Lake:
-    """A lake in another store that has read what was published, mangled; `key` reads it as upserts."""
+    """A lake in another store that has read the published messages, mangled; with `key`, as upserts."""
     published = published_of(lake)
     values = [encoded(published, message) for message in mangled(published_messages(lake), rng)]
     kind: dict[str, Any] = {"family": "plain"} if key is None else {"family": "upsert", "key": key}

@@ -27,7 +27,7 @@ FAMILIES: dict[str, Any] = {"orders": "plain", "visits": "append_only", "stock":
 CAPTURED = "people"
 """A recorded Debezium topic."""
 _TIMES = 10
-"""Number of times that a topic grows by before each tick."""
+"""The number of logical times that are added to a topic before each tick."""
 _CAPTURED_MOMENTS = 3
 
 
@@ -102,7 +102,7 @@ class Shop:
         self.config.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
 
     def _observe(self) -> None:
-        """Store what the sensor sees."""
+        """Store the sensor's observations."""
         location = build_location(self._location)
         sensor = location.get_repository_def().get_sensor_def("new_offsets")
         with build_sensor_context(instance=self.instance, definitions=location) as context:
@@ -113,7 +113,7 @@ class Shop:
             self.instance.report_runless_asset_event(event)
 
     def _run(self, job: str) -> None:
-        """Run what the schedule of a job requests."""
+        """Run the request of a job's schedule."""
         schedule = build_location(self._location).get_repository_def().get_schedule_def(f"{job}_schedule")
         now = datetime.now(UTC)
         with build_schedule_context(instance=self.instance, scheduled_execution_time=now) as context:

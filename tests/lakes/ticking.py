@@ -1,4 +1,4 @@
-"""Collections of each framing that mints times or counts positions, changed at random, with what they have to contain.
+"""Collections of each framing that mints times or counts positions, changed at random, with their expected contents.
 
 Each tick changes a few keys, or nothing, and reads the topic. `at` has the contents at each time that was sealed by a
 tick, or by a transaction; a row is named by `text_of`.

@@ -1,6 +1,6 @@
 """A store of every family and framing as this release writes it: the golden store with each of its runs rewritten.
 
-It takes seconds and no JVM, where jobs would take minutes. Each log has two checkpoints, and entries after them.
+It takes seconds and needs no JVM; jobs would take minutes. Each log has two checkpoints, and entries after them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidelake.store.row_hash import sum_of_rows
 from tidelake.store.table_log import acknowledge_newest_checkpoint, clean_up, load_table
 
 COLLECTIONS: dict[str, dict[str, Any]] = json.loads(EXPECTED.read_text(encoding="utf-8"))["collections"]
-"""By name, what the golden store must show of each collection."""
+"""The output that the golden store must give for each collection, by name."""
 SHARED = ("topics", "schemas")
 """Folders that no test changes, so that copies of a store can share them."""
 

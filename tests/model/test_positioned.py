@@ -36,7 +36,7 @@ def test_merges_at_random_moments_change_no_answer_at_or_after_since(seed: int) 
         assert sum(map(len, stored.runs)) <= live * (1 + COLUMNS) + deleted + 1
 
 
-def test_an_older_statement_of_a_key_never_wins_in_whichever_tick_it_arrives() -> None:
+def test_an_older_statement_of_a_key_never_wins_no_matter_in_which_tick_it_arrives() -> None:
     newer, older = PositionedStatement("k", ("new",), (9,), 1), PositionedStatement("k", ("old",), (4,), 2)
     assert contents([newer, older], 2).rows == {"k": ("new",)}
     assert contents([newer, older._replace(diff=-1)], 2).rows == {"k": ("new",)}

@@ -45,5 +45,5 @@ class Words(Envelope):
 
 
 def register() -> None:
-    """Register this envelope, so that collections can have it."""
+    """Register this envelope, so that collections can use it."""
     register_envelope(Words())

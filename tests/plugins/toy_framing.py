@@ -47,5 +47,5 @@ class Counted(Reclock):
 
 
 def register() -> None:
-    """Register this framing, so that collections can have it."""
+    """Register this framing, so that collections can use it."""
     register_framing(Counted())

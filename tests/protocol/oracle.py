@@ -1,4 +1,4 @@
-"""The definition of what a reader has to do, by brute force: it lists all times and compares each with every other.
+"""The definition of a reader, by brute force: it lists all times and compares each with every other.
 
 It shares no code with the package. A message is `("updates", [(data, time, diff), ...])` or `("progress", lower, upper,
 {time: count})`; times are integers, or pairs of integers.

@@ -21,7 +21,7 @@ def to_message(message: Any) -> Updates | Progress:
 
 
 def observe(reader: Reader, message: Any) -> tuple[list[Any], set[Any], set[tuple[str, Any]]]:
-    """Let the reader receive a message, and return the result in the model's form; no error may be reported twice."""
+    """Feed a message to the reader, and return the result in the model's form; no error may be reported twice."""
     received = reader.receive(to_message(message))
     errors = [(error.kind, error.time) for error in received.errors]
     assert len(errors) == len(set(errors))

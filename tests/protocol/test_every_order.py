@@ -90,7 +90,7 @@ CONTRADICTORY = {
 
 
 def run(order, pairs):
-    """Let the model and the reader receive messages in an order; return the published updates and the last frontier."""
+    """Feed messages to the model and the reader in an order; return the published updates and the last frontier."""
     model, reader, published = Model(5, pairs), new_reader(pairs), []
     for message in order:
         expected, found = model.receive(message), observe(reader, message)

@@ -1,4 +1,4 @@
-"""The ledger alone: decisions, what it reports, and the agreement of its two books."""
+"""The ledger alone: its decisions, its reports, and the agreement of its two books."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def sealed_to(ledger):
     return list(ledger.advance().elements)
 
 
-def test_a_decision_replaces_what_is_announced_before_and_after_it():
+def test_a_decision_replaces_counts_that_are_announced_before_and_after_it():
     ledger = Ledger(Antichain.of(0))
     ledger.announce(Progress([0], [5], [(2, 3)]))
     ledger.count(2, 1)

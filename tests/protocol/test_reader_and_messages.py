@@ -93,7 +93,7 @@ def test_a_message_of_a_different_width_changes_nothing():
     assert reader.save() == before
 
 
-def test_an_operators_decision_publishes_what_it_frees():
+def test_an_operators_decision_publishes_the_updates_that_it_frees():
     reader = Reader(Antichain.of(0))
     reader.receive(Updates([("a", 1, 1), ("b", 2, 1)]))
     assert reader.receive(Progress([0], [3], [(1, 2), (2, 1)])).frontier == Antichain.of(1)

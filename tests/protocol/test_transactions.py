@@ -208,7 +208,7 @@ def test_an_unknown_transaction_before_others_is_an_error_and_a_known_one_is_rep
     assert (list(found.repeated), found.went_back) == ([], first)
 
 
-def test_a_lost_end_covers_nothing_behind_the_position_before_it() -> None:
+def test_a_lost_end_covers_nothing_after_the_previous_position() -> None:
     """The event states that its transaction follows position 40; ENDs after 40 do not cover it."""
     lost = Blocked(0, 7, "", "9", 40)
     assert first_uncovered(20, 90, [], [lost], is_read_through=True) == 41

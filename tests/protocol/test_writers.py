@@ -1,4 +1,4 @@
-"""Writers, then mangling, then the reader: what is published is the original history."""
+"""Writers, then mangling, then the reader: the published updates are the original history."""
 
 from __future__ import annotations
 

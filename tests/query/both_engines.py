@@ -1,4 +1,4 @@
-"""Asks both engines the same, and compares their rows, value by value."""
+"""Asks both engines the same questions, and compares their rows, value by value."""
 
 from __future__ import annotations
 

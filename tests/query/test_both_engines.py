@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 
 def check_stream(root: Path, spark: SparkSession, form: str, seed: str, size: tuple[int, int]) -> None:
-    """Let a topic arrive in pieces with random merges, and compare the engines in between."""
+    """Send a topic in pieces with random merges, and compare the engines in between."""
     rng = Random(f"{form}/{seed}")
     tide = Tide(root, spark, form, rng, size)
     while tide.files:
@@ -54,11 +54,11 @@ def check_source(root: Path, spark: SparkSession, seed: str, length: int) -> Non
 
 
 @pytest.mark.parametrize("form", ["upsert"])
-def test_both_engines_agree_about_a_generated_stream(tmp_path: Path, spark: SparkSession, form: str) -> None:
+def test_both_engines_agree_on_a_generated_stream(tmp_path: Path, spark: SparkSession, form: str) -> None:
     check_stream(tmp_path, spark, form, "every day", (24, 5))
 
 
-def test_both_engines_agree_about_a_random_source(
+def test_both_engines_agree_on_a_random_source(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "FAN_IN", 2)
@@ -69,7 +69,7 @@ def test_both_engines_agree_about_a_random_source(
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("stream", range(40))
 @pytest.mark.parametrize("seed", seeds())
-def test_both_engines_agree_about_generated_streams(
+def test_both_engines_agree_on_generated_streams(
     tmp_path: Path, interpreted: SparkSession, seed: int, stream: int, form: str
 ) -> None:
     check_stream(tmp_path, interpreted, form, f"{seed}/{stream}", (36, 6))
@@ -78,7 +78,7 @@ def test_both_engines_agree_about_generated_streams(
 @pytest.mark.sweep
 @pytest.mark.parametrize("source", range(100))
 @pytest.mark.parametrize("seed", seeds())
-def test_both_engines_agree_about_random_sources(
+def test_both_engines_agree_on_random_sources(
     tmp_path: Path, interpreted: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, source: int
 ) -> None:
     monkeypatch.setattr(compaction, "FAN_IN", 2)
@@ -102,7 +102,7 @@ UNUSUAL: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("family", swept(["plain", "upsert"], ["plain"]))
-def test_both_engines_agree_about_every_type_down_to_the_printed_text(
+def test_both_engines_agree_on_every_type_down_to_the_printed_text(
     tmp_path: Path, spark: SparkSession, family: str
 ) -> None:
     schema = {**ALL, "fields": [*ALL["fields"], {"name": "nested", "type": NESTED}]}

@@ -1,4 +1,4 @@
-"""Queries and predicates may contain only what is listed; anything else is refused by name. Starts no JVM."""
+"""Queries and predicates may contain only what is listed; anything else is refused by name. Does not start a JVM."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_predicate_is_a_condition_on_columns(engine: Engine, where: str, names
         ("", "is invalid"),
     ],
 )
-def test_a_predicate_is_nothing_else(engine: Engine, where: str, problem: str) -> None:
+def test_a_predicate_cannot_be_anything_else(engine: Engine, where: str, problem: str) -> None:
     with pytest.raises(Refused) as refused:
         parse_predicate(engine.connection, where)
     assert problem in refused.value.problem
@@ -208,7 +208,7 @@ def test_every_accepted_function_exists_and_has_the_same_value_each_time(engine:
         "SELECT * FROM engine",
     ],
 )
-def test_the_engine_itself_reaches_nothing_outside(engine: Engine, statement: str) -> None:
+def test_the_engine_itself_cannot_reach_anything_outside(engine: Engine, statement: str) -> None:
     import duckdb
 
     with pytest.raises(duckdb.Error):

@@ -1,4 +1,4 @@
-"""The database of a read when it is interrupted. Starts no JVM."""
+"""The database of a read when it is interrupted. Does not start a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DuckDB reads the store of an earlier version, in every form, as Spark did when the store was made. Starts no JVM."""
+"""DuckDB reads the store of an earlier version, in every form, as Spark did when the store was made; without a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams of stored rows: every page is verified, and files that lack a column give null. Starts no JVM."""
+"""Streams of stored rows: every page is verified, and files that lack a column give null. Does not start a JVM."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_stream_can_be_read_several_times_and_by_several_scans(tmp_path: Path)
             assert engine.scalar(joined) == _ROWS
 
 
-def test_row_groups_without_such_a_time_are_not_read(tmp_path: Path) -> None:
+def test_row_groups_without_a_matching_time_are_not_read(tmp_path: Path) -> None:
     file = write(tmp_path, "a", 0)
     assert read(tmp_path, [file], within=range(5, 6)).num_rows == _ROWS // 3
     assert read(tmp_path, [file], within=range(_ROWS, 2 * _ROWS)).num_rows == 0
@@ -72,7 +72,7 @@ def test_a_flipped_bit_is_an_error_and_never_a_different_value(tmp_path: Path, p
         read(tmp_path, [files[0], damaged])
 
 
-def test_a_file_without_times_is_damaged(tmp_path: Path) -> None:
+def test_a_file_without_times_is_reported_as_damaged(tmp_path: Path) -> None:
     file = replace(write(tmp_path, "a", 0), digest=None, headers_digest=None, whole_digest=None)
     pq.write_table(pa.table({"id": [1]}), tmp_path / file.path)
     with pytest.raises(DamagedTable, match=f"has no column {TIME}"):

@@ -1,4 +1,4 @@
-"""Subscriptions that DuckDB reads, over the store of an earlier version, in every form. Starts no JVM."""
+"""Subscriptions that DuckDB reads, over the store of an earlier version, in every form. Does not start a JVM."""
 
 from __future__ import annotations
 

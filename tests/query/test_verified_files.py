@@ -1,4 +1,4 @@
-"""Large files that DuckDB reads itself: the same rows as through Arrow, and no damaged page. Starts no JVM."""
+"""Large files that DuckDB reads itself: the same rows as through Arrow, and no damaged page. Does not start a JVM."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_flipped_bit_in_a_large_file_is_an_error(table: Path, tmp_path: Path, 
         read(tmp_path, file)
 
 
-def test_damage_after_the_first_query_is_found_by_the_next(table: Path, tmp_path: Path) -> None:
+def test_damage_after_the_first_query_is_found_by_the_next_query(table: Path, tmp_path: Path) -> None:
     file = described(table)
     copy = tmp_path / file.path
     copy.parent.mkdir()

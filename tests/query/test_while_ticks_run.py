@@ -1,4 +1,4 @@
-"""SQL over three tables of one source, asked while ticks run: each answer is the source at the time that it names."""
+"""SQL over three tables of one source while ticks run: each answer is the source's contents at the stated time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Row = tuple[str, int, int]
 
 
 class Bank:
-    """Three tables between which amounts move; the sum of all amounts stays. `idle` changes only at the first time."""
+    """Three tables between which amounts move; their sum never changes. `idle` changes only at the first time."""
 
     def __init__(self, root: Path, rng: Random) -> None:
         self.root, self.rng, self.time = root, rng, 0
@@ -63,7 +63,7 @@ class Bank:
         self.send(changed)
 
     def send(self, changed: dict[tuple[str, int], tuple[int | None, int]]) -> None:
-        """Write what one time changes to the topics, with the statement that it is complete."""
+        """Write the changes of one time to the topics, with the statement that the time is complete."""
         self.time += 1
         for name, family in FAMILIES.items():
             triples = []
@@ -87,7 +87,7 @@ class Bank:
 
 
 def check_bank(root: Path, spark: SparkSession, rng: Random, questions: int) -> None:
-    """Ask while ticks and merges run, and compare each answer with the source at its time."""
+    """Run queries during ticks and merges, and compare each answer with the source at its time."""
     bank = Bank(root, rng)
     settings, ended, failed = load_settings(bank.file), threading.Event(), []
 

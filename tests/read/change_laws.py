@@ -49,7 +49,7 @@ def check_laws(
     text: Callable[[dict[str, Any]], str],
     **more: Any,
 ) -> Updates:
-    """Check that all changes add up to the model's contents at every time, and that parts are what the whole says.
+    """Check that all changes add up to the model's contents at every time, and that parts agree with the whole.
 
     Args:
         spark: the session.

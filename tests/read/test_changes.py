@@ -32,7 +32,7 @@ pytestmark = pytest.mark.spark
 
 
 def check_stream(root: Path, spark: SparkSession, form: str, seed: str, size: tuple[int, int]) -> None:
-    """Let a topic arrive in pieces with random merges, and check the laws."""
+    """Send a topic in pieces with random merges, and check the laws."""
     rng = Random(f"{form}/{seed}")
     tide = Tide(root, spark, form, rng, size, ("all", 3))
     while tide.files:
@@ -110,7 +110,7 @@ def test_changes_of_random_sources_add_up_to_the_model(
 
 
 def check_ticks(root: Path, spark: SparkSession, kind: str, seed: str, ticks: int) -> None:
-    """Let a collection tick with random merges, and check the laws."""
+    """Run ticks of a collection with random merges, and check the laws."""
     rng = Random(f"{kind}/{seed}")
     ticking = TICKING[kind](root, spark, rng, keep=rng.choice(("all", 0, 200)))
     for _ in range(ticks):

@@ -51,7 +51,7 @@ def lake(prepared: Lake, tmp_path: Path) -> Lake:
 
 
 def published(lake: Lake) -> CurrentReport:
-    """Run the job, and return what it reports."""
+    """Run the job, and return its report."""
     report = lake.current()
     assert report.ok, report.errors
     result = report.results[NAME]
@@ -216,7 +216,7 @@ def test_a_fenced_process_does_not_publish(lake: Lake) -> None:
     assert contents_rows(lake.collection) == (6, 2)
 
 
-def test_path_prints_the_table_and_starts_no_jvm(lake: Lake) -> None:
+def test_path_prints_the_table_and_does_not_start_a_jvm(lake: Lake) -> None:
     done = run("path", NAME, "--config", str(lake.file))
     assert (done.returncode, done.stdout) == (0, f"{table_of(lake.collection)}\n")
     shown = json.loads(call("path", NAME, "--json", "--config", str(lake.file)))
@@ -263,5 +263,5 @@ def test_a_damaged_table_does_not_hide_the_status(lake: Lake) -> None:
     assert "is torn" in shown["publication"]["problem"] and shown["publication"]["as_of"] is None
     send_more(lake)
     assert isinstance(lake.current().errors[NAME], DamagedPublication)
-    shutil.rmtree(log.parent)  # what the table shows can always be published again
+    shutil.rmtree(log.parent)  # its contents can always be published again
     assert published(lake).published and contents_rows(lake.collection) == (5, 3)

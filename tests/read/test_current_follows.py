@@ -206,7 +206,7 @@ def test_a_table_with_many_small_files_merges_them_and_a_much_changed_table_is_r
     assert published(lake).reason == "2 rows have changed, of 3"
 
 
-def test_a_deleted_key_leaves_the_table_and_a_key_that_it_never_had_changes_nothing(lake: Lake) -> None:
+def test_a_deleted_key_is_removed_from_the_table_and_deleting_an_unknown_key_changes_nothing(lake: Lake) -> None:
     published(lake)
     lake.send(updates(((1, 10), 2, -1), ((7, 70), 2, -1), ((2, 20), 2, 1)), progress([2], [3], {2: 3}))
     lake.run()

@@ -127,7 +127,7 @@ def test_a_late_contradiction_is_part_of_the_explanation(lake: Lake) -> None:
     assert found.next_steps == ["tidelake late prices"]
 
 
-def test_a_time_below_since_says_so(tmp_path: Path, spark: SparkSession) -> None:
+def test_the_explanation_of_a_time_below_since_says_so(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, keep=1)
     lake.send(updates((1, 1, 1)), progress([0], [9], {1: 1}))
     lake.run()
@@ -152,7 +152,7 @@ def test_a_minted_time_is_explained_by_its_binding(tmp_path: Path, spark: SparkS
 # --- the state in a sentence
 
 
-def test_a_lost_update_is_named_and_needs_somebody(lake: Lake) -> None:
+def test_a_lost_update_is_reported_and_needs_attention(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)), progress([0], [9], {1: 1, 5: 8}), updates((5, 5, 1)))
     lake.run()
     status = status_of(lake)
@@ -174,7 +174,7 @@ def test_a_lost_update_is_named_and_needs_somebody(lake: Lake) -> None:
     assert invoke("status", "--check", *config).stdout.splitlines()[-1] == "collections that need attention: 1 of 1"
 
 
-def test_a_lost_update_is_named_although_columns_are_nested(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_lost_update_is_reported_even_if_columns_are_nested(tmp_path: Path, spark: SparkSession) -> None:
     tags = {"name": "tags", "type": {"type": "array", "items": "string"}}
     schema = {"type": "record", "name": "item", "fields": [{"name": "id", "type": "long"}, tags]}
     lake = Lake(tmp_path, spark, schema=schema)
@@ -185,7 +185,7 @@ def test_a_lost_update_is_named_although_columns_are_nested(tmp_path: Path, spar
     assert "8 announced, 1 here" in " ".join(explained(lake, 1).facts)
 
 
-def test_an_update_that_may_still_be_unread_needs_nobody_yet(lake: Lake) -> None:
+def test_an_update_that_may_still_be_unread_needs_no_attention_yet(lake: Lake) -> None:
     lake.send(progress([0], [9], {5: 2}))
     lake.run()
     lake.send(updates((5, 5, 1), (6, 5, 1)))

@@ -1,4 +1,4 @@
-"""`history` shows what was done to a collection, for good or as long as the logs have it, and says which."""
+"""`history` shows the events of a collection, forever or as long as the logs have them, and says which."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_the_ticks_of_a_reclocked_collection_come_from_its_bindings(
 
 
 @pytest.mark.spark
-def test_a_history_starts_no_jvm(busy: Lake) -> None:
+def test_a_history_does_not_start_a_jvm(busy: Lake) -> None:
     code = f"""
 import sys, tidelake
 assert tidelake.open_lake({str(busy.file)!r}).collection({NAME!r}).history().events

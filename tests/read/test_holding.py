@@ -226,7 +226,7 @@ def test_a_collection_that_was_never_ingested_has_no_holds(tmp_path: Path) -> No
             call()
 
 
-def test_every_call_of_a_holder_is_one_commit_to_the_handles_and_starts_no_jvm(lake: HeldLake) -> None:
+def test_every_call_of_a_holder_is_one_commit_to_the_handles_and_does_not_start_a_jvm(lake: HeldLake) -> None:
     held = lake.collection.acquire(at=4)
     calls: list[Callable[[], object]] = [
         lambda: lake.collection.acquire(at=4),
@@ -271,7 +271,7 @@ def test_holds_are_listed_with_their_holders(lake: HeldLake) -> None:
     assert first.as_json()["lease_s"] == 300.0
 
 
-def test_a_hold_that_is_older_than_the_limit_is_named(lake: HeldLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hold_that_is_older_than_the_limit_is_reported(lake: HeldLake, monkeypatch: pytest.MonkeyPatch) -> None:
     held = lake.collection.acquire(at=4, purpose="report")
     assert held_too_long(lake.stored, 3600) == []
     real = clock.time

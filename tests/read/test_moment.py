@@ -82,7 +82,7 @@ def test_a_collection_that_another_process_is_creating_only_lags(tmp_path: Path)
     assert seen["CollectionLags"] > 0, seen
 
 
-def test_a_store_that_another_process_creates_between_two_looks_is_not_damaged(
+def test_a_store_that_another_process_creates_between_two_reads_is_not_reported_as_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, looks = Catalog(Store(tmp_path / "store")), 0
@@ -110,7 +110,7 @@ def test_an_answer_is_never_before_one_that_the_session_has_read(shop: SharedTim
     assert (found.time, found.facts[1]) == (9, "not before 9, which this session has read")
 
 
-def test_a_time_that_one_does_not_have_yet_is_waited_for_with_a_bound(shop: SharedTimes) -> None:
+def test_a_time_that_one_collection_does_not_have_yet_is_awaited_with_a_bound(shop: SharedTimes) -> None:
     with pytest.raises(CollectionLags) as lags:
         shop.lake.at(11, "orders", "customers", wait_s=0.05)
     assert (lags.value.collection, lags.value.upper, lags.value.others) == ("customers", 8, ("orders",))
@@ -120,7 +120,7 @@ def test_a_time_that_one_does_not_have_yet_is_waited_for_with_a_bound(shop: Shar
     later.join()
 
 
-def test_a_time_that_one_has_forgotten_names_it(shop: SharedTimes) -> None:
+def test_the_error_names_the_collection_that_has_forgotten_a_time(shop: SharedTimes) -> None:
     shop.forget("customers", 6)
     with pytest.raises(CollectionForgot, match=r"'customers' has forgotten time 5: its since is \[6\]"):
         shop.lake.at(5, "orders", "customers")
@@ -129,7 +129,7 @@ def test_a_time_that_one_has_forgotten_names_it(shop: SharedTimes) -> None:
         shop.lake.at("latest", "orders", "customers")
 
 
-def test_a_closed_stream_holds_nobody_back(shop: SharedTimes) -> None:
+def test_a_closed_stream_does_not_hold_the_others_back(shop: SharedTimes) -> None:
     shop.close("customers", 7)
     assert shop.lake.at("latest", "orders", "customers").time == 9
     shop.close("orders", 12)
@@ -152,7 +152,7 @@ def test_collections_on_different_timelines_are_refused(shop: SharedTimes, tmp_p
             mixed.lake.at("latest", *names)
 
 
-def test_arguments_out_of_their_ranges_are_refused(shop: SharedTimes) -> None:
+def test_arguments_out_of_range_are_refused(shop: SharedTimes) -> None:
     calls: list[dict[str, Any]] = [{"time": -1}, {"not_before": -1}, {"wait_s": -1}, {"time": True}]
     for more in calls:
         with pytest.raises(ArgumentRefused):

@@ -104,7 +104,7 @@ class Follower:
             pass
 
     def check(self, expected: Callable[[int], Rows]) -> None:
-        """Check that what was delivered adds up to the model's contents at each time."""
+        """Check that the delivered updates add up to the model's contents at each time."""
         assert self.start is not None and self.token is not None
         for time in range(self.start, self.token + 1):
             assert add_until(self.delivered, time) == dict(expected(time)), time
@@ -278,7 +278,7 @@ def ids(batch: Batch[Any] | None) -> list[tuple[int, int, int]]:
     return sorted((row["_time"], row["id"], row["_diff"]) for row in batch.updates.collect())
 
 
-def test_the_hold_follows_what_was_processed_and_goes_with_the_subscription(lake: Lake) -> None:
+def test_the_hold_follows_the_processed_batches_and_ends_with_the_subscription(lake: Lake) -> None:
     collection = collection_of(lake)
     with collection.subscribe(lake.spark, as_of=1, rows_max=1, purpose="a mirror") as subscription:
         assert ids(subscription.next()) == [(1, 1, 1)]
@@ -311,7 +311,7 @@ def test_files_that_a_batch_reads_outlive_sweeps_until_the_next_batch(lake: Lake
 
 
 def lapse(lake: Lake) -> None:
-    """Let a lease of a millisecond end, and since pass it."""
+    """Wait until a lease of a millisecond has ended, and move since past it."""
     for _ in range(2):
         lake.compact()
 
@@ -324,7 +324,7 @@ def test_a_subscription_whose_lease_ended_continues_if_nothing_was_forgotten(lak
         assert subscription.capability is not first
 
 
-def test_a_subscription_whose_lease_ended_names_what_was_forgotten(lake: Lake) -> None:
+def test_a_subscription_whose_lease_ended_names_the_forgotten_times(lake: Lake) -> None:
     subscription = collection_of(lake).subscribe(lake.spark, as_of=1, snapshot=False, lease=timedelta(milliseconds=1))
     lapse(lake)
     with pytest.raises(SubscriptionLapsed, match=r"was at time 1, and since of 'prices' is now \[3\]"):
@@ -333,7 +333,7 @@ def test_a_subscription_whose_lease_ended_names_what_was_forgotten(lake: Lake) -
         collection_of(lake).subscribe(lake.spark, as_of=1, snapshot=False)
 
 
-def test_a_hold_of_the_caller_says_where_to_continue_and_stays(lake: Lake) -> None:
+def test_a_hold_of_the_caller_determines_where_to_continue_and_stays(lake: Lake) -> None:
     collection = collection_of(lake)
     held = collection.acquire(at=1)
     with collection.subscribe(lake.spark, snapshot=False, capability=held, rows_max=1) as subscription:
@@ -353,7 +353,7 @@ def test_a_hold_of_the_caller_says_where_to_continue_and_stays(lake: Lake) -> No
         subscription.next()
 
 
-def test_a_subscription_without_a_hold_is_passed_by_compaction(lake: Lake) -> None:
+def test_compaction_passes_a_subscription_without_a_hold(lake: Lake) -> None:
     for collection in (collection_of(lake), collection_of(lake, read_only=True)):
         more = {} if collection.lake.read_only else {"lease": None}
         subscription = collection.subscribe(lake.spark, as_of=1, **more)
@@ -374,7 +374,7 @@ def test_a_hold_of_another_collection_is_refused_and_left_alone(lake: Lake) -> N
     assert other.stored.entry == before
 
 
-def test_a_subscription_does_not_go_on_with_another_collection_of_the_same_name(lake: Lake) -> None:
+def test_a_subscription_does_not_continue_with_another_collection_of_the_same_name(lake: Lake) -> None:
     collection = collection_of(lake)
     subscription = collection.subscribe(lake.spark, as_of=2, snapshot=False)
     lake.catalog.drop(NAME)
@@ -415,7 +415,7 @@ def test_the_hold_of_the_caller_is_at_the_last_batch_when_the_loop_ends(lake: La
     assert held.since == 3
 
 
-def test_a_lease_that_ended_long_ago_ends_a_subscription_as_any_other(
+def test_a_lease_that_ended_long_ago_ends_a_subscription_like_any_other(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holds, "ENDED_MAX", 1)  # the entry soon forgets how the leases ended
@@ -481,7 +481,7 @@ def test_columns_and_a_predicate_apply_to_the_snapshot_and_to_the_changes(lake: 
     assert [ids(batch) for batch in subscription] == [[(2, 2, 1)], [(3, 3, 1)]]
 
 
-def test_arguments_out_of_their_ranges_are_refused(lake: Lake, tmp_path: Path) -> None:
+def test_arguments_out_of_range_are_refused(lake: Lake, tmp_path: Path) -> None:
     collection = collection_of(lake)
     wrongs: list[dict[str, Any]] = [
         *({"wait_s": value} for value in (-1, float("nan"), "1", True)),

@@ -115,7 +115,7 @@ def test_a_time_with_a_contradiction_needs_a_decision_whichever_of_its_messages_
 
 
 @pytest.mark.spark
-def test_two_diffs_for_one_update_are_named_and_a_discard_leaves_one(prepared: Lake, tmp_path: Path) -> None:
+def test_two_diffs_for_one_update_are_reported_and_a_discard_leaves_one(prepared: Lake, tmp_path: Path) -> None:
     first, second = fate_of(prepared, 6).statements
     assert "the same update is stated with diff 2 as well" in first.detail
     assert "the same update is stated with diff 1 as well" in second.detail
@@ -138,7 +138,7 @@ def test_two_diffs_for_one_update_are_named_and_a_discard_leaves_one(prepared: L
 @pytest.mark.parametrize(
     ("offset", "reason"), [(9, "negative_time"), (10, "zero_diff"), (12, "undecodable"), (17, "bad_interval")]
 )
-def test_a_message_that_breaks_a_rule_is_quarantined_until_somebody_explains_it(
+def test_a_message_that_breaks_a_rule_is_quarantined_until_it_is_explained(
     prepared: Lake, tmp_path: Path, offset: int, reason: str
 ) -> None:
     fate = fate_of(prepared, offset)
@@ -231,7 +231,7 @@ def test_a_message_that_was_not_read_waits_for_ingest_or_for_its_offset_to_exist
 
 
 @pytest.mark.spark
-def test_a_gap_before_a_message_needs_somebody_and_an_accepted_gap_skips_its_offsets(
+def test_a_gap_before_a_message_needs_attention_and_an_accepted_gap_skips_its_offsets(
     prepared: Lake, tmp_path: Path
 ) -> None:
     lake = prepared.copy(tmp_path / "gap")
@@ -357,7 +357,7 @@ def test_a_topic_that_was_accepted_again_answers_under_each_of_its_names(prepare
 
 
 @pytest.mark.spark
-def test_a_trace_starts_no_jvm(prepared: Lake) -> None:
+def test_a_trace_does_not_start_a_jvm(prepared: Lake) -> None:
     code = f"""
 import sys, tidelake
 lake = tidelake.open_lake({str(prepared.file)!r})

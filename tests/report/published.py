@@ -18,7 +18,7 @@ from tidelake.store.staged_rows import StagedRows
 
 
 def publish(catalog: Catalog, name: str = NAME) -> Location:
-    """Publish two rows AS OF time 4, and return where they are."""
+    """Publish two rows AS OF time 4, and return their location."""
     collection = catalog.find(name)
     publication = catalog.publish(collection)
     staged = StagedRows(published_table(collection, publication))
@@ -60,7 +60,7 @@ def configure(root: Path, *names: str) -> Path:
 
 
 def published(root: Path) -> tuple[Stored, Location]:
-    """Return a collection that is sealed before time 5 and published, and where it is published."""
+    """Return a collection that is sealed before time 5 and published, and the location of the published table."""
     stored = Stored(root)
     stored.seal({4: 0}, 5)
     configure(root)

@@ -24,7 +24,7 @@ def test_the_verdict_names_the_last_safe_time_with_the_numbers_that_prove_it(tmp
     assert facts.tide.copies == 1000
 
 
-def test_a_time_that_waits_is_named_with_what_is_announced_and_what_is_here(tmp_path: Path) -> None:
+def test_a_waiting_time_is_shown_with_its_announced_and_its_counted_updates(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.seal({0: 2, 4: 1}, 5, hours_ago=3.5)
     assert stored.facts().ahead == "In order, definite in [0, 5)."

@@ -27,7 +27,7 @@ def test_two_writers_of_the_same_page_do_not_disturb_each_other(
     assert list(tmp_path.iterdir()) == [page]
 
 
-def test_all_pages_are_written_in_this_way() -> None:
+def test_all_pages_are_replaced_as_a_whole() -> None:
     assert {offline.replace_text, pages.replace_text} == {files.replace_text}  # type: ignore[attr-defined]
 
 

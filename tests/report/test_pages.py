@@ -97,7 +97,7 @@ def test_a_page_loads_nothing_and_runs_nothing_whatever_the_data_holds(tmp_path:
     assert len(document) < MEGABYTE and "\\u001b" not in document
 
 
-def test_both_themes_are_there_and_every_colour_of_a_chart_follows_them(tmp_path: Path) -> None:
+def test_both_themes_exist_and_every_colour_of_a_chart_follows_them(tmp_path: Path) -> None:
     text = render_collection(whole(tmp_path))
     assert "prefers-color-scheme: dark" in text and 'name="viewport"' in text
     used = set(re.findall(r'<(?:path|text|line|rect)[^>]* (?:fill|stroke)="(#[0-9a-f]{3,6})"', text))

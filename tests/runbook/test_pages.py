@@ -1,4 +1,4 @@
-"""Every error has a page with its cause and its way out, on the site and on the command line."""
+"""Every error has a page with its cause and its remedy, on the site and on the command line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def created_in_the_code() -> set[str]:
     return found & {error.__name__ for error in below(TidelakeError)}
 
 
-def test_every_error_has_a_cause_and_a_way_out() -> None:
+def test_every_error_has_a_cause_and_a_remedy() -> None:
     listed = {error.__name__ for error in all_errors()}
     assert listed == {error.__name__ for error in ENTRIES}
     assert created_in_the_code() <= listed

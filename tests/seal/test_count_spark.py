@@ -85,7 +85,7 @@ def test_times_that_two_groups_share_are_counted_once(
     assert set(one_group.by_time) - one_group.suspects
 
 
-def test_a_seal_starts_no_spark_job(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_seal_does_not_start_a_spark_job(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, "upsert", key="id")
     lake.send(updates(((1, 5), 0, 1)), updates(((2, 6), 1, 1)), progress([0], [2], {0: 1, 1: 1}))
     lake.ingest()

@@ -1,4 +1,4 @@
-"""Old rows of append-only collections leave by retractions that are recorded, and disturb no proof."""
+"""Retention removes old rows of append-only collections by recorded retractions, and disturbs no proof."""
 
 from __future__ import annotations
 
@@ -52,17 +52,19 @@ def whats(lake: Lake, *kinds: str) -> list[str]:
 
 
 @pytest.mark.everywhere
-def test_old_rows_leave_a_stream_with_the_seal_that_proves_the_next_times(tmp_path: Path, spark: SparkSession) -> None:
+def test_old_rows_of_a_stream_are_removed_by_the_seal_that_proves_the_next_times(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     lake = stream(tmp_path, spark)
     lake.send(
         events((1, OLD, 1, 2), (2, RECENT, 1, 1), (3, None, 2, 1), (2, RECENT, 1, 1)), progress([0], [3], {1: 2, 2: 1})
     )
     with clocks_at(NOW_MS):
         first = lake.run()
-    assert first.left is None  # only what was sealed before can leave
+    assert first.left is None  # only rows that were already sealed can be removed
     with clocks_at(NOW_MS):
         assert lake.run().left is None  # and only at a time that is not sealed yet
-    # the row that leaves is stated again, later and at the very time at which it leaves
+    # a removed row is stated again, later and at the very time of its removal
     lake.send(events((1, OLD, 3, 1), (4, OLD, 5, 1)), progress([3], [6], {3: 1, 5: 1}))
     with clocks_at(NOW_MS):
         sealed = lake.run()
@@ -82,7 +84,7 @@ def test_old_rows_leave_a_stream_with_the_seal_that_proves_the_next_times(tmp_pa
     assert what.startswith("2 rows with `at` before ") and what.endswith("were removed from the contents at time 5")
     explained = open_lake(lake.file).collection(NAME).explain(5)
     assert any(fact.startswith("recorded retention: 2 rows") for fact in explained.facts)
-    # not due again for the hundredth of a day, then the others leave
+    # not due again for a hundredth of a day; then the others are removed
     lake.send(progress([6], [7]))
     with clocks_at(NOW_MS + 60_000):
         assert lake.run().left is None
@@ -97,7 +99,7 @@ def test_old_rows_leave_a_stream_with_the_seal_that_proves_the_next_times(tmp_pa
     assert contents(lake, 7) == {(2, RECENT - NOW_MS): 1, (3, None): 1}
 
 
-def test_a_row_that_is_stated_at_the_time_at_which_it_would_leave_stays_until_the_next_pass(
+def test_a_row_that_is_stated_again_at_the_time_of_its_removal_stays_until_the_next_pass(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = stream(tmp_path, spark)
@@ -116,7 +118,9 @@ def test_a_row_that_is_stated_at_the_time_at_which_it_would_leave_stays_until_th
     assert not lake.validate(full=True).damaged
 
 
-def test_old_rows_leave_a_reclocked_collection_at_a_time_of_their_own(tmp_path: Path, spark: SparkSession) -> None:
+def test_old_rows_of_a_reclocked_collection_are_removed_at_a_time_of_their_own(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     lake = records(tmp_path, spark)
     lake.put({"id": 1, "at": OLD}, {"id": 1, "at": OLD}, {"id": 2, "at": RECENT})
     with clocks_at(NOW_MS):
@@ -146,7 +150,7 @@ def test_old_rows_leave_a_reclocked_collection_at_a_time_of_their_own(tmp_path: 
     assert len(whats(lake, "retention")) == 3
 
 
-def test_rows_leave_by_the_earlier_of_two_clocks_and_not_by_one_that_nothing_confirms(
+def test_rows_are_removed_by_the_earlier_of_two_clocks_and_not_by_an_unconfirmed_one(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = records(tmp_path, spark)
@@ -169,7 +173,7 @@ def test_rows_leave_by_the_earlier_of_two_clocks_and_not_by_one_that_nothing_con
 @pytest.mark.parametrize(
     "place", swept(["retention.after_write", "retention.after_note", "seal.after_commit"], ["retention.after_note"])
 )
-def test_a_stream_whose_seal_is_stopped_lets_each_row_leave_once(
+def test_a_stream_whose_seal_is_stopped_has_each_old_row_removed_once(
     tmp_path: Path, spark: SparkSession, place: str
 ) -> None:
     lake = stream(tmp_path, spark)
@@ -195,7 +199,7 @@ def test_a_stream_whose_seal_is_stopped_lets_each_row_leave_once(
     "place",
     swept([f"retention.after_{step}" for step in ("write", "binding", "note", "commit")], ["retention.after_binding"]),
 )
-def test_a_reclocked_collection_whose_seal_is_stopped_lets_each_row_leave_once(
+def test_a_reclocked_collection_whose_seal_is_stopped_has_each_old_row_removed_once(
     tmp_path: Path, spark: SparkSession, place: str
 ) -> None:
     lake = records(tmp_path, spark)
@@ -210,7 +214,7 @@ def test_a_reclocked_collection_whose_seal_is_stopped_lets_each_row_leave_once(
     assert not lake.validate(full=True).damaged
 
 
-def test_only_one_of_two_processes_lets_the_rows_leave(tmp_path: Path, spark: SparkSession) -> None:
+def test_only_one_of_two_processes_removes_the_rows(tmp_path: Path, spark: SparkSession) -> None:
     lake = records(tmp_path, spark)
     lake.put({"id": 1, "at": OLD})
     reached: list[str] = []
@@ -233,7 +237,7 @@ def test_only_one_of_two_processes_lets_the_rows_leave(tmp_path: Path, spark: Sp
 
 
 @pytest.mark.parametrize("place", swept(["ingest.before", "ingest.beyond", "compact"], ["ingest.beyond"]))
-def test_commits_during_a_seal_change_nothing_about_what_leaves(
+def test_commits_during_a_seal_do_not_change_which_rows_are_removed(
     tmp_path: Path, spark: SparkSession, place: str
 ) -> None:
     lake = stream(tmp_path, spark)
@@ -265,7 +269,7 @@ def test_commits_during_a_seal_change_nothing_about_what_leaves(
     assert not lake.validate(full=True).damaged
 
 
-def test_a_row_that_leaves_without_a_record_is_damage(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_row_removed_without_a_record_is_reported_as_damage(tmp_path: Path, spark: SparkSession) -> None:
     lake = stream(tmp_path, spark)
     lake.send(events((1, OLD, 1, 2), (2, RECENT, 2, 1)), progress([0], [3], {1: 1, 2: 1}))
     lake.run()
@@ -283,7 +287,7 @@ def test_a_row_that_leaves_without_a_record_is_damage(tmp_path: Path, spark: Spa
     assert "time 4: 3 rows were removed from the contents, but retention recorded 2" in report.mismatches
 
 
-def test_a_late_copy_of_a_statement_whose_row_has_left_is_still_a_copy(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_late_copy_of_a_statement_whose_row_was_removed_is_still_a_copy(tmp_path: Path, spark: SparkSession) -> None:
     lake = stream(tmp_path, spark)
     lake.send(events((1, OLD, 1, 2)), progress([0], [2], {1: 1}))
     lake.run()
@@ -307,7 +311,7 @@ def test_only_files_that_may_hold_old_rows_are_read(tmp_path: Path, spark: Spark
     assert found == {0: True, 1: False, 2: False}
 
 
-def test_the_status_of_a_lake_has_what_left(tmp_path: Path, spark: SparkSession) -> None:
+def test_the_status_of_a_lake_shows_the_removed_rows(tmp_path: Path, spark: SparkSession) -> None:
     lake = records(tmp_path, spark)
     lake.put({"id": 1, "at": OLD})
     with clocks_at(NOW_MS):
@@ -318,7 +322,7 @@ def test_the_status_of_a_lake_has_what_left(tmp_path: Path, spark: SparkSession)
     assert document["rows_left"] == 1 and document["left_at"] == (lake.table.value(UPPER) or 0) - 1
 
 
-def test_publications_and_subscriptions_follow_the_rows_that_leave(tmp_path: Path, spark: SparkSession) -> None:
+def test_publications_and_subscriptions_follow_the_removals(tmp_path: Path, spark: SparkSession) -> None:
     lake = records(tmp_path, spark)
     lake.put({"id": 1, "at": OLD}, {"id": 2, "at": RECENT})
     with clocks_at(NOW_MS):

@@ -38,7 +38,7 @@ class History:
         self.stated: dict[int, Counter[Row]] = {}
         """The statements of each time."""
         self.left: dict[int, Counter[Row]] = {}
-        """The rows that have left at each time."""
+        """The rows that were removed at each time."""
 
     def row(self) -> Row:
         """A row that is old, recent, right at the cut-off, or states no moment."""
@@ -58,7 +58,7 @@ class History:
         return +found
 
     def enter(self, departure: Departure, upper: int) -> None:
-        """Enter what has left: all old rows of the contents just before upper, but those stated at that very time."""
+        """Enter the removals: all old rows of the contents just before upper, except those stated at that very time."""
         assert departure.time >= upper
         kept = self.stated.get(departure.time, Counter())
         leaving = {
@@ -70,7 +70,7 @@ class History:
         self.left[departure.time] = Counter(leaving)
 
     def follow(self, lake: Lake, upper: int) -> None:
-        """Enter the departures that the store has recorded since the last call."""
+        """Enter the removals that the store has recorded since the last call."""
         departures = read_departures(lake.collection, lake.table)
         assert [each.time for each in departures][: len(self.left)] == list(self.left)
         new = departures[len(self.left) :]
@@ -79,7 +79,7 @@ class History:
             self.enter(departure, upper)
 
     def seal(self, lake: Lake, upper: int) -> None:
-        """Seal, perhaps with a stop; then enter what has left."""
+        """Seal, perhaps with a stop; then enter the removals."""
         place = self.rng.choice(PLACES) if self.rng.random() < 0.5 else None
 
         def kill(name: str) -> None:

@@ -1,7 +1,7 @@
 """Reads of the bank AS OF random times while jobs run: the sum of all balances is the same in every one.
 
 A read chooses its time as `lake.at` does, and reads the pinned files without Spark, so that thousands fit into a run.
-What it makes of the rows follows the rules of `tidelake.model.positioned`.
+It evaluates the rows by the rules of `tidelake.model.positioned`.
 """
 
 from __future__ import annotations

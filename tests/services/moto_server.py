@@ -1,6 +1,6 @@
 """moto's server with a clock of its own, and one put at a time: `python -m tests.services.moto_server CLOCK OPTION …`.
 
-The file CLOCK says by how many seconds the server's clock differs from that of the machine. moto looks whether a name
+The file CLOCK says by how many seconds the server's clock differs from the machine's. moto looks whether a name
 is free, and puts the object later: of two puts that demand a free name, both could succeed.
 """
 

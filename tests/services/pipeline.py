@@ -81,11 +81,11 @@ class Pipeline:
         check_steps(said(self._words(self.jobs)))
 
     def rows(self, table: str, as_of: int | None = None) -> list[list[Any]]:
-        """The contents of the collection of a table of the database."""
+        """The contents of a table's collection."""
         return shown_rows(self.spark, Catalog(Store(self.settings.store)).find(table), as_of)
 
     def held(self, table: str) -> list[list[Any]]:
-        """The contents of a table of the database."""
+        """The contents of a table in the database."""
         return sorted(contents(self.source.services.postgres, self.source.database, table))
 
     def check(self) -> None:

@@ -88,7 +88,7 @@ class Chaos:
         self.made.source.services.connect.wait_until_running(self.made.source.name)
 
     def forget(self) -> None:
-        """Let the connector lose its offsets, so that it takes a snapshot and repeats what it has sent."""
+        """Make the connector lose its offsets, so that it takes a snapshot and repeats what it has sent."""
         self.made.source.forget_offsets()
         self.made.source.services.connect.resume(self.made.source.name)
 

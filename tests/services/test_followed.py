@@ -82,7 +82,7 @@ def test_an_entry_that_its_writer_did_not_acknowledge_is_finished_after_the_firs
     assert list(entry_markers(table)) == [0, 1]
 
 
-def test_an_entry_that_does_not_follow_the_chain_is_damage(table: Location) -> None:
+def test_an_entry_that_does_not_follow_the_chain_is_reported_as_damage(table: Location) -> None:
     assert OpenTable(table).version == 0
     commit_by_another_process(table, 6)
     text = blobs.read(entry_path(table, 1)).replace(b'"version":6', b'"version":9')
@@ -147,7 +147,7 @@ def test_a_process_forgets_logs_and_files_beyond_a_bound(table: Location, monkey
     assert read_rows(table, opened.files(), SCHEMA)["a"].to_pylist() == [2]
 
 
-def test_a_file_that_this_process_has_not_put_is_looked_for_before_the_commit(table: Location) -> None:
+def test_a_file_that_this_process_did_not_put_is_checked_before_the_commit(table: Location) -> None:
     files = write_run(table, "r1", pa.table({"_time": [1], "a": [2]}))
     blobs.delete(table / files[0].path)
     forget_files()

@@ -248,7 +248,7 @@ def test_a_lake_without_any_folder_runs_every_job(
     ],
     ids=["expired", "gone", "read", "head"],
 )
-def test_a_refused_request_of_spark_is_named_and_the_next_run_continues(
+def test_a_refused_spark_request_is_reported_and_the_next_run_continues(
     tmp_path: Path,
     spark: SparkSession,
     object_store: ObjectStore,

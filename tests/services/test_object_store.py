@@ -1,4 +1,4 @@
-"""Commits to a store in S3, and what goes wrong on the way there; without a JVM."""
+"""Commits to a store in S3, and failures on the way; without a JVM."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_commit_adds_files_and_a_stale_one_conflicts(direct: Location) -> None
     assert "b" in OpenTable(direct).schema().names
 
 
-def test_checkpoints_and_the_clean_up_keep_every_value(direct: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_and_the_cleanup_keep_every_value(direct: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "_CHECKPOINT_EVERY_COMMITS", 2)
     monkeypatch.setattr("tidelake.store.table_log.RETENTION_S", -5)
     for upper in range(6, 14):
@@ -171,7 +171,7 @@ def test_a_commit_whose_entry_cannot_be_marked_is_indeterminate_and_the_next_pro
     assert read_markers(table).newest == 1
 
 
-def test_a_checkpoint_that_cannot_be_written_stops_nothing_and_is_written_later(
+def test_a_checkpoint_that_cannot_be_written_does_not_stop_commits_and_is_written_later(
     table: Location, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit, "_CHECKPOINT_EVERY_COMMITS", 2)
@@ -261,7 +261,7 @@ def test_a_blob_is_ensured_whatever_the_answers(root: Location, proxy: FaultyPro
     assert blobs.read(root / "a") == b"1"
 
 
-# --- what goes wrong
+# --- failures
 
 
 def failure(root: Location) -> TidelakeError:
@@ -274,7 +274,7 @@ def failure(root: Location) -> TidelakeError:
     return caught.value
 
 
-def test_a_missing_bucket_is_named(tmp_path: Path, object_store: ObjectStore) -> None:
+def test_a_missing_bucket_is_reported(tmp_path: Path, object_store: ObjectStore) -> None:
     settings = object_store.settings() | {"store": "s3://no-such-bucket/store"}
     error = failure(Store(place_of(tmp_path, settings)).root)
     assert isinstance(error, BucketMissing)
@@ -286,7 +286,7 @@ def test_a_missing_bucket_is_named(tmp_path: Path, object_store: ObjectStore) ->
     ("method", "access"), [("GET", "list"), ("PUT", "write"), ("POST", "delete")], ids=["list", "write", "delete"]
 )
 @pytest.mark.parametrize("code", ["AccessDenied", "ExpiredToken", "RequestTimeTooSkewed"])
-def test_a_missing_right_is_named(root: Location, proxy: FaultyProxy, method: str, access: str, code: str) -> None:
+def test_a_missing_right_is_reported(root: Location, proxy: FaultyProxy, method: str, access: str, code: str) -> None:
     blobs.write(root / "t" / "a", b"1")
     proxy.faults = [Fault(method, "", answer=refusal(403, code, "sorry"))]
     requests = {
@@ -317,7 +317,7 @@ def test_credentials_that_may_only_read_open_a_table_up_to_what_was_acknowledged
     assert "do-not-show" not in str(denied.value)
 
 
-def test_a_bucket_in_another_region_is_named(root: Location, proxy: FaultyProxy) -> None:
+def test_a_bucket_in_another_region_is_reported(root: Location, proxy: FaultyProxy) -> None:
     proxy.faults = [Fault("GET", "", answer=refusal(400, "AuthorizationHeaderMalformed", "expecting 'eu-west-1'"))]
     error = failure(root)
     assert isinstance(error, WrongRegion)
@@ -334,18 +334,18 @@ def test_an_endpoint_that_hangs_is_given_up_in_bounded_time(table: Location, pro
     assert OpenTable(table).value("upper") == 5
 
 
-def test_an_endpoint_where_nobody_listens_is_named(tmp_path: Path, object_store: ObjectStore) -> None:
+def test_an_endpoint_that_refuses_connections_is_reported(tmp_path: Path, object_store: ObjectStore) -> None:
     settings = object_store.settings(endpoint="http://127.0.0.1:1", request_timeout_s=1)
     assert isinstance(failure(Store(place_of(tmp_path, settings)).root), StoreUnreachable)
 
 
-def test_errors_that_pass_are_not_noticed(table: Location, proxy: FaultyProxy) -> None:
+def test_transient_errors_go_unnoticed(table: Location, proxy: FaultyProxy) -> None:
     proxy.faults = [Fault(method, "", answer=refusal(503, "SlowDown"), times=2) for method in ("GET", "PUT", "HEAD")]
     assert OpenTable(table).commit({"upper": 9}, write_run(table, "r1", rows(1))).version == 1
     assert OpenTable(table).value("upper") == 9
 
 
-def test_an_acknowledged_entry_that_disappears_is_damage(table: Location) -> None:
+def test_an_acknowledged_entry_that_disappears_is_reported_as_damage(table: Location) -> None:
     OpenTable(table).commit({"upper": 6})
     text = blobs.read(entry_path(table, 1))
     blobs.delete(entry_path(table, 1))
@@ -358,7 +358,7 @@ def test_an_acknowledged_entry_that_disappears_is_damage(table: Location) -> Non
         OpenTable(table)
 
 
-def test_an_entry_that_is_not_whole_is_damage_because_no_object_is_torn(table: Location) -> None:
+def test_an_incomplete_entry_is_reported_as_damage_because_no_object_is_torn(table: Location) -> None:
     blobs.create(entry_path(table, 1), b'{"commitInfo": {"nonce"')
     with pytest.raises(DamagedLog, match="the entry of version 1 is not the one that was written"):
         OpenTable(table)

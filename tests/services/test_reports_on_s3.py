@@ -1,4 +1,4 @@
-"""Reports in S3: what a bucket serves, what several writers keep, and what goes wrong; without a JVM."""
+"""Reports in S3: a bucket serves them, several writers keep all lines, and failures are reported; without a JVM."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_several_writers_keep_the_lines_of_all_collections(place: ObjectStorePla
     ],
     ids=["write", "expired", "read", "bucket"],
 )
-def test_a_report_that_cannot_be_written_is_named_and_the_next_one_is(
+def test_a_report_that_cannot_be_written_is_an_error_and_the_next_report_is_written(
     place: ObjectStorePlace, proxy: FaultyProxy, fault: Fault, kind: type[StoreUnreadable]
 ) -> None:
     facts = unreadable_facts(settings(), "lost")
@@ -127,7 +127,7 @@ def test_a_report_that_cannot_be_written_is_named_and_the_next_one_is(
     assert blobs.exists(blobs.root_of(place) / "index.html")
 
 
-def test_data_docs_are_copied_and_old_results_go(place: ObjectStorePlace) -> None:
+def test_data_docs_are_copied_and_old_results_are_deleted(place: ObjectStorePlace) -> None:
     def validated(name: str, **more: Any) -> None:
         suite = build_suite(settings().model_copy(update={"name": name}))
         judge(result_frame(report(at(3)), STATUS, 1), suite, place, **more)

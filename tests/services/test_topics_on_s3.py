@@ -1,4 +1,4 @@
-"""Topics in S3 are read, written and generated as on a disk, and what goes wrong is named; without a JVM."""
+"""Topics in S3 are read, written and generated as on a disk, and failures are reported; without a JVM."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_each_file_is_read_once_by_a_process(settings: Settings, proxy: FaultyPr
     assert topic_of(settings).end_offsets() == {0: 65}
 
 
-# --- what goes wrong
+# --- failures
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_each_file_is_read_once_by_a_process(settings: Settings, proxy: FaultyPr
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else f"{value.method} {value.path}",
 )
-def test_a_refused_or_lost_request_is_named_and_the_next_run_continues(
+def test_a_refused_or_lost_request_is_reported_and_the_next_run_continues(
     topic: FileTopic, proxy: FaultyProxy, fault: Fault, kind: type[TidelakeError]
 ) -> None:
     proxy.faults = [fault]
@@ -351,7 +351,7 @@ def test_init_drafts_the_settings_of_a_topic_in_s3(object_store: ObjectStore, tm
     assert not (tmp_path / "other.yaml").exists()
 
 
-# --- the pieces below
+# --- the parts below
 
 
 def test_changes_by_several_writers_are_not_lost(settings: Settings) -> None:

@@ -116,7 +116,7 @@ def test_a_writer_gets_its_name_from_the_file_or_from_a_variable(
         writer("writer: {env: TESTS_WRITER}\n")
 
 
-def test_a_topic_that_is_read_or_published_to_already_is_refused_as_the_target(tmp_path: Path) -> None:
+def test_a_topic_that_is_already_read_or_published_to_is_refused_as_a_target(tmp_path: Path) -> None:
     file = tmp_path / "collections.yaml"
     visits = GOOD.partition("collections:\n")[2].replace("orders", "visits")
     several = GOOD.replace("topic: orders", "topic: [orders_a, orders_b]")

@@ -1,4 +1,4 @@
-"""Expectations in the settings: what is wrong with one is refused at load, by file and line, without the library."""
+"""Expectations in the settings: an invalid one is refused at load, by file and line, without the library."""
 
 from __future__ import annotations
 

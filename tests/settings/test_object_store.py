@@ -152,7 +152,7 @@ def test_a_uri_that_cannot_be_right_is_refused_for_every_place(
         ({"topics": "s3://lake/topics", "data_docs": "s3://lake/topics/docs"}, "data_docs"),
     ],
 )
-def test_places_in_a_bucket_are_apart(tmp_path: Path, document: dict[str, Any], field: str) -> None:
+def test_places_in_a_bucket_must_be_separate(tmp_path: Path, document: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigurationError, match="are the same folder, or one is inside the other") as caught:
         load_settings(written(tmp_path, **document))
     assert caught.value.field == field
@@ -165,7 +165,7 @@ def test_untested_stores_are_accepted_only_by_name(tmp_path: Path) -> None:
     assert (str(settings.store), settings.jar_sets) == ("gs://lake/shop", ())
 
 
-def test_an_untested_store_that_the_environment_does_not_describe_is_named(
+def test_an_untested_store_that_the_environment_does_not_describe_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)

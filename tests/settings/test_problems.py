@@ -1,4 +1,4 @@
-"""All problems of settings at once; what has no problem can be used."""
+"""All problems of settings at once; parts without problems can be used."""
 
 from __future__ import annotations
 

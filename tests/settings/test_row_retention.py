@@ -1,4 +1,4 @@
-"""`keep_rows`: which rules are accepted, and why others are refused. These tests start no JVM."""
+"""`keep_rows`: which rules are accepted, and why others are refused. These tests do not start a JVM."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_other_rules_are_refused_by_name(tmp_path: Path, written: Any, more: Any
     assert problem in str(raised.value)
 
 
-def test_rows_are_looked_for_again_after_a_hundredth_of_the_duration_but_at_least_daily() -> None:
+def test_old_rows_are_sought_again_after_a_hundredth_of_the_duration_but_at_least_daily() -> None:
     def step(**duration: int) -> timedelta:
         rule = RowRetention(column="at", kind="timestamp", duration=timedelta(**duration))
         return timedelta(milliseconds=rule.step_ms)

@@ -54,7 +54,7 @@ def test_a_jar_with_a_known_name_is_verified_wherever_it_is(tmp_path: Path) -> N
         assert verify([path], [jar], verified={path}) == {path}
 
 
-def test_a_set_of_jars_is_apart_from_those_that_every_session_loads(tmp_path: Path) -> None:
+def test_a_set_of_jars_is_separate_from_those_that_every_session_loads(tmp_path: Path) -> None:
     lock = tmp_path / "jars.lock"
     lock.write_text(f"# all\na:one:1 {'0' * 64}\n\n[s3]\n# some\nb:two:2 {'1' * 64}\nb:three:3 {'2' * 64}\n")
     assert [jar.artifact for jar in locked_jars(lock)] == ["one"]

@@ -1,4 +1,4 @@
-"""A JVM that Tidelake starts has exactly one garbage collector, and it is one for throughput."""
+"""A JVM that Tidelake starts has exactly one garbage collector: the throughput collector."""
 
 from __future__ import annotations
 

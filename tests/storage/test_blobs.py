@@ -101,7 +101,7 @@ def test_a_name_in_use_is_not_created_again(root: Location) -> None:
     with pytest.raises(FileExistsError):
         blobs.create(root / "a", b"second")
     assert blobs.read(root / "a") == b"first"
-    assert [blob.location.name for blob in blobs.list_blobs(root)] == ["a"]  # nothing unfinished stays
+    assert [blob.location.name for blob in blobs.list_blobs(root)] == ["a"]  # nothing unfinished remains
 
 
 def test_a_blob_is_ensured_once_and_never_replaced(root: Location) -> None:

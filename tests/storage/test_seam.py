@@ -101,7 +101,7 @@ def _is_touch(call: ast.Call, name: str, files: set[str]) -> bool:
 
 
 def _names_of_files(tree: ast.AST) -> Iterator[str]:
-    """The variables of a module that hold what the seam has returned."""
+    """The variables of a module that hold results of the seam."""
     for node in ast.walk(tree):
         if isinstance(node, ast.withitem) and _is_file(node.context_expr, set()):
             bound = [node.optional_vars]

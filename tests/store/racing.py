@@ -26,7 +26,7 @@ def count_up(table: Location, worker: int, rounds: int) -> None:
 
 
 def check_race(table: Location, rounds: int) -> None:
-    """Let processes race on a new table, and check that each commit counts once."""
+    """Run processes that race on a new table, and check that each commit counts once."""
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=count_up, args=(table, worker, rounds)) for worker in range(WORKERS)]
     for process in workers:

@@ -59,7 +59,9 @@ def table(tmp_path: Path) -> Location:
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])
-def test_any_flipped_bit_of_an_entry_is_damage_and_the_entry_is_restored(table: Location, version: int) -> None:
+def test_any_flipped_bit_of_an_entry_is_reported_as_damage_and_the_entry_is_restored(
+    table: Location, version: int
+) -> None:
     before, entry, random = contents(table), entry_of(table, version), Random(version)
     whole = entry.read_bytes()
     for _ in range(FLIPS // 3):
@@ -103,7 +105,7 @@ def test_a_whole_log_that_is_deleted_is_restored(table: Location) -> None:
     assert contents(table) == before
 
 
-def test_a_marker_that_is_lost_below_a_checkpoint_is_named_and_comes_back(table: Location) -> None:
+def test_a_marker_that_is_lost_below_a_checkpoint_is_reported_and_restored(table: Location) -> None:
     load_table(table).create_checkpoint()
     acknowledge_newest_checkpoint(table)
     commit(table, 4)
@@ -116,7 +118,9 @@ def test_a_marker_that_is_lost_below_a_checkpoint_is_named_and_comes_back(table:
     assert damages(table) == []
 
 
-def test_the_leftovers_of_a_killed_clean_up_are_not_damage(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_leftovers_of_a_killed_cleanup_are_not_reported_as_damage(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
     load_table(table).create_checkpoint()
     acknowledge_newest_checkpoint(table)
     delete = blobs.delete
@@ -133,7 +137,7 @@ def test_the_leftovers_of_a_killed_clean_up_are_not_damage(table: Location, monk
     assert damages(table) == []
 
 
-def test_a_stale_copy_of_an_entry_is_damage(table: Location) -> None:
+def test_a_stale_copy_of_an_entry_is_reported_as_damage(table: Location) -> None:
     entry_of(table, 3).write_bytes(entry_of(table, 2).read_bytes())
     with pytest.raises(DamagedLog, match="the entry of version 3 is not the one that was acknowledged"):
         OpenTable(table)
@@ -149,7 +153,7 @@ def test_an_entry_of_another_table_is_not_mistaken_for_the_next_version(table: L
         OpenTable(table)
 
 
-def test_the_commit_of_a_writer_that_died_before_the_marker_is_finished_by_the_next(table: Location) -> None:
+def test_the_commit_of_a_writer_that_died_before_the_marker_is_finished_by_the_next_writer(table: Location) -> None:
     before = contents(table)
     marker_of(table, 3).unlink()
     assert contents(table) == before
@@ -158,7 +162,7 @@ def test_the_commit_of_a_writer_that_died_before_the_marker_is_finished_by_the_n
     assert check_log(table) == 5
 
 
-def test_a_commit_without_a_marker_just_after_a_checkpoint_is_finished_by_the_next(table: Location) -> None:
+def test_a_commit_without_a_marker_just_after_a_checkpoint_is_finished_by_the_next_writer(table: Location) -> None:
     for upper in range(4, 33):
         commit(table, upper)
     assert maintain(table)
@@ -258,7 +262,7 @@ def test_a_checkpoint_is_acknowledged_only_if_it_agrees_with_the_entries(table: 
 
 
 @pytest.mark.parametrize("hint", [b"", b"{", b'{"version":3,"size":1}', b'{"version":99999,"size":1}', b"[]"])
-def test_a_damaged_hint_stops_nothing(table: Location, hint: bytes) -> None:
+def test_a_damaged_hint_is_ignored(table: Location, hint: bytes) -> None:
     with_checkpoints(table, 1)
     before = contents(table)
     (table.local / LOG / "_last_checkpoint").write_bytes(hint)
@@ -285,7 +289,7 @@ def test_entries_stay_until_there_are_two_checkpoints_after_them(table: Location
     assert first < second
 
 
-def test_a_writer_that_sleeps_through_a_clean_up_commits_nothing(
+def test_a_writer_that_sleeps_through_a_cleanup_commits_nothing(
     table: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writer wakes up after the entry whose name it is about to take has been cleaned up."""
@@ -317,7 +321,7 @@ def test_a_writer_that_sleeps_through_a_clean_up_commits_nothing(
     assert [contents(table)] == before
 
 
-# --- what an adversary found -----------------------------------------------------------------------------------------
+# --- regressions from the adversarial review -------------------------------------------------------------------------
 
 
 def test_two_commits_by_an_earlier_release_are_reported_as_well(table: Location) -> None:
@@ -341,12 +345,12 @@ def test_a_checkpoint_of_a_version_that_does_not_exist_is_set_aside(table: Locat
     assert sorted(read_markers(table).checkpoints) == [int(checkpoint.name[:20])]
 
 
-def test_a_table_that_is_gone_is_damage(table: Location) -> None:
+def test_a_table_that_is_gone_is_reported_as_damage(table: Location) -> None:
     shutil.rmtree(table.local)
     assert damages(table) == [("is missing", False)]
 
 
-def test_a_restored_entry_is_treated_as_new_and_the_clean_up_leaves_no_gap_before_it(table: Location) -> None:
+def test_a_restored_entry_is_treated_as_new_and_the_cleanup_leaves_no_gap_before_it(table: Location) -> None:
     with_checkpoints(table, 2)
     damaged = bytearray(entry_of(table, 5).read_bytes())
     damaged[40] ^= 1
@@ -362,7 +366,7 @@ def test_a_restored_entry_is_treated_as_new_and_the_clean_up_leaves_no_gap_befor
 
 
 @pytest.mark.parametrize("killed_after", [0, 10])
-def test_a_clean_up_that_is_killed_leaves_no_damage(
+def test_a_cleanup_that_is_killed_leaves_no_damage(
     table: Location, monkeypatch: pytest.MonkeyPatch, killed_after: int
 ) -> None:
     with_checkpoints(table, 3)
@@ -460,7 +464,7 @@ def test_a_marker_of_another_table_is_set_aside_and_restores_nothing(table: Loca
     assert contents(table) == before
 
 
-def test_directories_in_place_of_files_are_damage(table: Location) -> None:
+def test_directories_in_place_of_files_are_reported_as_damage(table: Location) -> None:
     with_checkpoints(table, 1)
     before = contents(table)
     (checkpoint,) = (table.local / LOG).glob("*.checkpoint.parquet")
@@ -479,7 +483,7 @@ def test_directories_in_place_of_files_are_damage(table: Location) -> None:
 @pytest.mark.parametrize(
     "hint", [b'{"version":1e400}', b"[" * 100_000, b'{"version":-5,"size":1}', b'{"version":null}']
 )
-def test_a_strange_hint_stops_nothing(table: Location, hint: bytes) -> None:
+def test_a_hint_with_strange_contents_is_ignored(table: Location, hint: bytes) -> None:
     with_checkpoints(table, 1)
     before = contents(table)
     (table.local / LOG / "_last_checkpoint").write_bytes(hint)
@@ -561,7 +565,7 @@ def test_an_entry_of_an_odd_shape_is_an_error_of_its_table(table: Location, text
         OpenTable(table)
 
 
-def test_a_reader_that_sleeps_through_a_clean_up_reads_the_newest_state(
+def test_a_reader_that_sleeps_through_a_cleanup_reads_the_newest_state(
     table: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_log, "RETENTION_S", -60)

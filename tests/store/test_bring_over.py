@@ -245,7 +245,7 @@ PLACES = ["format.after_markers", *(f"commit.{place}.t" for place in ("before_ca
 
 
 @pytest.mark.parametrize("place", [*PLACES, "format.after_commit"])
-def test_an_upgrade_that_is_killed_is_finished_by_the_next(table: Location, place: str) -> None:
+def test_an_upgrade_that_is_killed_is_finished_by_the_next_process(table: Location, place: str) -> None:
     before = contents(table)
     stop_at(place, lambda: bring_over(table))
     assert contents(table) == before
@@ -339,7 +339,7 @@ def test_a_store_is_upgraded_with_the_catalog_first_and_each_step_is_logged_once
             Earlier(table)
 
 
-def test_a_store_whose_upgrade_is_killed_at_any_point_is_upgraded_by_the_next(tmp_path: Path) -> None:
+def test_a_store_whose_upgrade_is_killed_at_any_point_is_upgraded_by_the_next_process(tmp_path: Path) -> None:
     settings = load_settings(unpack(tmp_path))
     tables, lives = tables_of(settings, "raw_upsert_avro"), 0
     before = [contents(table) for table in tables[1:]]
@@ -372,7 +372,7 @@ def test_a_store_whose_upgrade_is_killed_at_any_point_is_upgraded_by_the_next(tm
 
 
 @pytest.mark.parametrize("place", BRING_OVER_FAILPOINTS)
-def test_a_store_whose_upgrade_is_killed_once_is_upgraded_by_the_next(tmp_path: Path, place: str) -> None:
+def test_a_store_whose_upgrade_is_killed_once_is_upgraded_by_the_next_process(tmp_path: Path, place: str) -> None:
     settings = load_settings(unpack(tmp_path))
     tables = tables_of(settings, "raw_upsert_avro")
     before = [contents(table) for table in tables[1:]]

@@ -210,7 +210,7 @@ def test_a_sweep_leaves_alone_what_is_written_during_the_sweep(table: Location) 
     assert not old.exists()
 
 
-def test_a_torn_hint_at_the_last_checkpoint_stops_nothing(table: Location) -> None:
+def test_a_torn_hint_at_the_last_checkpoint_is_ignored(table: Location) -> None:
     (table.local / "_delta_log" / "_last_checkpoint").write_text("{")
     for upper in range(6, 50):
         OpenTable(table).commit({"upper": upper})
@@ -218,7 +218,7 @@ def test_a_torn_hint_at_the_last_checkpoint_stops_nothing(table: Location) -> No
     assert OpenTable(table).value("upper") == 49
 
 
-def test_a_table_whose_first_entry_is_torn_is_created_again(tmp_path: Path) -> None:
+def test_a_table_whose_first_entry_is_torn_is_recreated(tmp_path: Path) -> None:
     (tmp_path / "t" / "_delta_log").mkdir(parents=True)
     (tmp_path / "t" / "_delta_log" / f"{0:020d}.json").write_bytes(b'{"protocol":')
     create_table(locate(tmp_path) / "t", SCHEMA, {"upper": 2})
@@ -267,7 +267,7 @@ def test_a_table_that_may_forget_its_values_is_refused(tmp_path: Path, monkeypat
         OpenTable(locate(tmp_path) / "t")
 
 
-def test_values_survive_checkpoints_and_the_clean_up_of_the_log(table: Location) -> None:
+def test_values_survive_checkpoints_and_log_cleanup(table: Location) -> None:
     for upper in range(6, 80):
         OpenTable(table).commit({"upper": upper}, write_rows(table, f"r{upper}"))
         maintain(table)

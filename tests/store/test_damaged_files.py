@@ -56,7 +56,7 @@ def flip(path: Path, bit: int) -> None:
     path.write_bytes(data)
 
 
-def test_any_flipped_bit_of_a_small_file_is_damage(table: Location) -> None:
+def test_any_flipped_bit_of_a_small_file_is_reported_as_damage(table: Location) -> None:
     file = written(table)
     path, random = (table / file.path).local, Random(7)
     assert read_rows(table, [file], SCHEMA).to_pylist() == rows_of(range(100)).to_pylist()
@@ -70,7 +70,7 @@ def test_any_flipped_bit_of_a_small_file_is_damage(table: Location) -> None:
     assert read_rows(table, [file], SCHEMA).num_rows == 100
 
 
-def test_another_file_with_the_same_name_is_damage(table: Location) -> None:
+def test_another_file_with_the_same_name_is_reported_as_damage(table: Location) -> None:
     file, other = written(table), written(table, "b", range(100, 200))
     (table / file.path).local.write_bytes((table / other.path).local.read_bytes())
     with pytest.raises(DamagedTable, match=r"bytes, but|is not the one that was committed"):
@@ -87,7 +87,7 @@ def test_a_file_without_a_digest_must_have_the_stated_size(table: Location, chan
         read_rows(table, [file], SCHEMA)
 
 
-def test_a_flipped_bit_in_a_page_is_damage_even_without_a_digest(table: Location) -> None:
+def test_a_flipped_bit_in_a_page_is_reported_as_damage_even_without_a_digest(table: Location) -> None:
     file = without_digest(written(table, numbers=range(10_000)))
     path, random = (table / file.path).local, Random(8)
     middle = range(8 * (file.bytes // 4), 8 * (file.bytes // 2))
@@ -133,7 +133,7 @@ def test_a_large_file_is_verified_by_its_footer_and_page_by_page(table: Location
     assert read_rows(table, [file], SCHEMA).num_rows == 500_000
 
 
-def test_every_flipped_bit_in_a_page_header_of_a_large_file_is_damage(tmp_path: Path) -> None:
+def test_every_flipped_bit_in_a_page_header_of_a_large_file_is_reported_as_damage(tmp_path: Path) -> None:
     table = locate(tmp_path) / "large"
     create_table(table, SCHEMA)
     files = write_run(table, "a", rows_of(range(500_000)))
@@ -167,7 +167,7 @@ def test_every_flipped_bit_in_a_page_header_of_a_large_file_is_damage(tmp_path: 
     check_whole(table, [file])
 
 
-def test_a_page_header_may_be_longer_than_what_is_read_first(tmp_path: Path) -> None:
+def test_a_page_header_may_be_longer_than_the_first_read(tmp_path: Path) -> None:
     path = tmp_path / "long.parquet"
     words = pa.table({"word": [letter * 4_000 for letter in "abcd"]})
     pq.write_table(words, path, compression="none", write_page_checksum=True, use_dictionary=False)
@@ -185,7 +185,7 @@ def test_a_page_header_may_be_longer_than_what_is_read_first(tmp_path: Path) -> 
 
 
 def is_read(table: Location, file: RunFile) -> bool:
-    """Whether a reader takes a file for what was committed."""
+    """Whether a reader accepts a file as the committed one."""
     try:
         read_rows(table, [file], SCHEMA)
     except DamagedTable:
@@ -199,7 +199,7 @@ def without_digest(file: RunFile) -> RunFile:
 
 
 @pytest.mark.spark
-def test_no_flipped_bit_in_what_spark_may_use_to_skip_pages_changes_what_is_read(
+def test_a_flipped_bit_in_data_that_spark_uses_to_skip_pages_changes_no_rows(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     """Page indexes and dictionaries: no checksum covers the former, and Spark verifies none of the latter."""

@@ -1,4 +1,4 @@
-"""Head starts that nobody would write: they cost requests, and nothing else. A store in memory, without a JVM."""
+"""Head starts that Tidelake never writes: they cost requests, and nothing else. A store in memory, without a JVM."""
 
 from __future__ import annotations
 
@@ -133,12 +133,14 @@ def test_a_head_start_never_takes_much_memory(catalog: Catalog, make: Callable[[
     assert peak < 32 << 20
 
 
-def test_a_head_start_that_cannot_be_written_fails_no_step(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_start_that_cannot_be_written_does_not_fail_a_step(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     collection = catalog.find(NAME)
     OpenTable(collection.paths.updates).commit({}, epoch=collection.entry.epoch)
 
     def refuse(*_: object) -> None:
-        raise StoreUnreachable("it is away", "memory://head-starts")
+        raise StoreUnreachable("it is gone", "memory://head-starts")
 
     monkeypatch.setattr(blobs, "replace", refuse)
     leave(collection)

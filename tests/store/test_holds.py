@@ -89,7 +89,7 @@ def test_a_clock_of_the_store_that_goes_back_restarts_the_lease() -> None:
     assert not is_live(seen(back, 5_000 + LEASE_MS))
 
 
-def test_the_inexactness_of_the_clock_is_added_to_the_lease() -> None:
+def test_the_error_of_the_clock_is_added_to_the_lease() -> None:
     first = seen(held()[0], 0)
     assert is_live(seen(first, LEASE_MS + 999, slack_ms=1_000))
     assert not is_live(seen(first, LEASE_MS + 1_000, slack_ms=1_000))
@@ -133,14 +133,14 @@ def test_an_entry_without_holds_is_written_as_before() -> None:
     assert Entry.model_validate(document) == ENTRY
 
 
-def test_handles_have_the_newest_format_from_the_first_hold_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handles_have_the_newest_format_once_there_is_a_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = HeldLake.create(tmp_path, upper=9)
     handles = lake.stored.paths.handles
     assert OpenTable(handles).format == FORMAT_VERSION
     with lake.collection.acquire():
         pass
     assert OpenTable(handles).format == HANDLES_VERSION > CATALOG_VERSION
-    monkeypatch.setattr(commit, "NEWEST_VERSION", CATALOG_VERSION)  # what the earlier version knew
+    monkeypatch.setattr(commit, "NEWEST_VERSION", CATALOG_VERSION)  # the earlier version's newest format
     with pytest.raises(NewerFormat, match=r"has format 5, .* supports formats up to 4"):
         read_handles(lake.stored.paths)
 
@@ -191,7 +191,7 @@ def test_a_process_that_was_paused_while_a_log_was_cleaned_up_lists_it_once_more
     pauses = []
 
     def paused(*arguments: Any) -> Any:
-        """Let other processes make calls after the log was listed, and before its entries are read."""
+        """Make calls as other processes, after the log was listed and before its entries are read."""
         if not pauses:
             pauses.append(version)
             for _ in range(100):

@@ -44,7 +44,7 @@ def prove(collection: Collection, counts: dict[int, int], at_ms: int = 1, decisi
 
 
 def say(catalog: Catalog, *statements: tuple[int, int | None, dict[int, int]], offset: int = 7) -> bool:
-    """Let statements `(lower, upper, counts)` arrive late, each in a message of its own."""
+    """Note late statements `(lower, upper, counts)`, each in a message of its own."""
     rows = [
         {
             "topic": NAME,

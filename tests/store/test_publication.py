@@ -77,7 +77,7 @@ def test_a_fenced_process_publishes_nothing(catalog: Catalog, prices: Collection
 
 
 @pytest.mark.parametrize("place", ["names.after_entry", "names.after_marker"])
-def test_a_binding_that_was_interrupted_is_there_once(catalog: Catalog, prices: Collection, place: str) -> None:
+def test_a_binding_that_was_interrupted_is_not_repeated(catalog: Catalog, prices: Collection, place: str) -> None:
     stop_at(place, lambda: catalog.publish(prices))
     before = catalog.publication("prices")
     publication = catalog.publish(prices)
@@ -92,6 +92,6 @@ def test_earlier_versions_refuse_a_catalog_whose_names_have_logs(
     catalog.publish(prices)
     assert OpenTable(catalog.store.catalog).format == CATALOG_VERSION == 4
     assert OpenTable(prices.paths.updates).format == OpenTable(prices.paths.handles).format == FORMAT_VERSION == 2
-    monkeypatch.setattr(commit, "NEWEST_VERSION", 3)  # what the earlier version knew
+    monkeypatch.setattr(commit, "NEWEST_VERSION", 3)  # the earlier version's newest format
     with pytest.raises(NewerFormat, match="catalog has format 4, which a later version of Tidelake wrote"):
         OpenTable(catalog.store.catalog)

@@ -116,7 +116,7 @@ def test_a_table_that_another_engine_tidies_is_still_published_but_not_one_that_
     assert shown is not None and shown.rows == 2
 
 
-def test_a_torn_log_is_damage_that_names_the_table(table: Location) -> None:
+def test_a_torn_log_is_reported_as_damage_with_its_table(table: Location) -> None:
     publish(table, 1)
     (table.local / "_delta_log" / f"{0:020d}.json").write_text('{"commitInfo": {"oper')
     with pytest.raises(DamagedPublication, match="prices is damaged: the log entry of version 0 is torn"):
@@ -127,7 +127,7 @@ def test_a_torn_log_is_damage_that_names_the_table(table: Location) -> None:
     "line",
     ["7", "null", "[]", '"add"', '{"commitInfo": 7}', '{"commitInfo": null}', '{"add": 7}', '{"remove": [null]}'],
 )
-def test_a_log_line_of_another_shape_is_damage_that_names_the_version(table: Location, line: str) -> None:
+def test_a_log_line_of_another_shape_is_reported_as_damage_with_its_version(table: Location, line: str) -> None:
     publish(table, 1)
     (table.local / "_delta_log" / f"{1:020d}.json").write_text(line)
     with pytest.raises(DamagedPublication, match="prices is damaged: the log entry of version 1 is not a Delta entry"):
@@ -135,7 +135,7 @@ def test_a_log_line_of_another_shape_is_damage_that_names_the_version(table: Loc
 
 
 @pytest.mark.parametrize("line", ["[" * 100_000, '{"commitInfo": {"timestamp": ' + "9" * 10_000 + "}}", "\udcff"])
-def test_a_log_line_that_cannot_be_parsed_is_damage(table: Location, line: str) -> None:
+def test_a_log_line_that_cannot_be_parsed_is_reported_as_damage(table: Location, line: str) -> None:
     publish(table, 1)
     (table.local / "_delta_log" / f"{1:020d}.json").write_text(line, errors="surrogateescape")
     with pytest.raises(DamagedPublication, match="version 1"):
@@ -143,7 +143,7 @@ def test_a_log_line_that_cannot_be_parsed_is_damage(table: Location, line: str) 
 
 
 @pytest.mark.parametrize("note", [7, {"as_of": 3}, [], "[" * 100_000, '{"as_of": 1}'])
-def test_metadata_of_another_engine_is_no_note(table: Location, note: object) -> None:
+def test_metadata_of_another_engine_is_not_a_note(table: Location, note: object) -> None:
     publish(table, 1)
     line = json.dumps({"commitInfo": {"userMetadata": note}})
     (table.local / "_delta_log" / f"{1:020d}.json").write_text(line)
@@ -164,7 +164,7 @@ def test_replaced_files_stay_for_a_week_from_their_replacement(table: Location) 
     stage(table, 5)  # a process died here
     publish(table, 2)
     for folder in folders():
-        age(folder)  # the process slept before its commit, so what it replaced was renewed two weeks ago
+        age(folder)  # the process slept before its commit, so the files that it replaced were renewed two weeks ago
     maintain_published(table)
     maintain_published(table)
     assert len(folders()) == 3 and rows(table, 0) == [1]
@@ -201,7 +201,7 @@ def test_a_long_log_gets_checkpoints(table: Location) -> None:
     assert rows(table) == [11]
 
 
-def test_files_that_were_replaced_go_a_week_later_although_their_folder_has_a_live_one(table: Location) -> None:
+def test_replaced_files_are_deleted_a_week_later_even_if_their_folder_has_a_live_one(table: Location) -> None:
     staged = StagedRows(table)
     write_deltalake(str(staged.folder), pa.table({"id": [1]}))
     write_deltalake(str(staged.folder), pa.table({"id": [2]}), mode="append")

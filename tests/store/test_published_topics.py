@@ -1,4 +1,4 @@
-"""The topics of an entry: what the first publisher commits stays, and the hold follows the greatest frontier."""
+"""The topics of an entry: the first publisher's commit stays, and the hold follows the greatest frontier."""
 
 from __future__ import annotations
 

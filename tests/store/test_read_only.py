@@ -171,7 +171,7 @@ def test_no_function_of_the_seam_writes_to_a_read_only_place(tmp_path: Path, kin
     assert [blob.location.name for blob in blobs.list_blobs(root)] == ["blob"]
 
 
-def test_damage_is_still_named(lake: HeldLake) -> None:
+def test_damage_is_still_reported(lake: HeldLake) -> None:
     table = lake.stored.paths.handles
     newest = entry_path(table, newest_version(table)).local
     newest.write_bytes(newest.read_bytes()[:-3] + b"xxx")

@@ -96,7 +96,7 @@ def test_an_error_that_is_not_a_conflict_is_not_retried(table: Location) -> None
     assert attempts == [0]
 
 
-def test_work_is_repeated_after_a_lost_race_and_after_nothing_else(table: Location) -> None:
+def test_work_is_repeated_only_after_a_lost_race(table: Location) -> None:
     attempts: list[int] = []
 
     def work() -> str:

@@ -51,7 +51,7 @@ def write_one_row(table: Location, run: str, at: int = 1) -> list[RunFile]:
 
 @contextmanager
 def swept_at(place: str, table: Location) -> Iterator[list[int]]:
-    """Let a sweep run when a failpoint is first reached."""
+    """Run a sweep when a failpoint is first reached."""
     removed: list[int] = []
 
     def sweep_there(reached: str) -> None:
@@ -217,7 +217,7 @@ def test_files_that_a_killed_process_left_unfinished_are_swept_once_they_are_old
 
 
 def _shift_clock(by_s: float) -> None:
-    """Let the clock of this process differ from that of all others."""
+    """Shift this process's clock against all others."""
     now = time.time
     time.time = lambda: now() + by_s
 

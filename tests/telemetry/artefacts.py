@@ -1,4 +1,4 @@
-"""Searches what a run leaves behind for secrets, in the forms in which a secret may be written."""
+"""Searches everything that a run leaves behind for secrets, in the forms in which a secret may be written."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_the_upper_of_minted_times_is_also_a_point_in_time() -> None:
         ("not_sealed", {"waiting": Waiting(12, False), "upper_age_s": 10**9}),
     ],
 )
-def test_each_problem_is_a_flag_and_needs_somebody(problem: str, change: dict[str, Any]) -> None:
+def test_each_problem_sets_a_flag_and_needs_attention(problem: str, change: dict[str, Any]) -> None:
     found = metrics_of(replace(STATUS, **change))
     assert problems_in(found) == {problem}
     assert found[("needs_somebody",)] == 1
@@ -115,7 +115,7 @@ def test_a_collection_in_order_has_every_flag_at_zero() -> None:
     assert (found[("needs_somebody",)], found[("waiting",)], found[("collection_readable",)]) == (0, 0, 1)
 
 
-def test_a_decided_contradiction_needs_nobody() -> None:
+def test_a_decided_contradiction_needs_no_attention() -> None:
     found = metrics_of(replace(STATUS, contradictions=[{"time": 9, "decided": True}]))
     assert (found[("needs_somebody",)], found[("contradictions",)]) == (0, 1)
 
@@ -128,7 +128,7 @@ def test_a_collection_without_a_status_has_only_flags() -> None:
     assert ("upper",) not in unreadable | new
 
 
-def test_a_source_cannot_make_ever_more_series() -> None:
+def test_a_source_cannot_create_an_unbounded_number_of_series() -> None:
     reasons = {f"reason_{number}": number for number in range(1, 1001)}
     found = metrics_of(replace(STATUS, quarantine_reasons=reasons, quarantine_unexplained=reasons), "reclock")
     assert len(found) <= SERIES_MAX
@@ -166,7 +166,7 @@ def config(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_command_prints_metrics_and_starts_no_jvm(config: Path) -> None:
+def test_the_command_prints_metrics_and_does_not_start_a_jvm(config: Path) -> None:
     code = (
         f"import sys; sys.argv = ['tidelake', 'metrics', '--config', {str(config)!r}]\n"
         "from tidelake.cli.app import main\n"

@@ -1,4 +1,4 @@
-"""Passwords and keys that a run uses, or has in its environment, are in nothing that the run leaves behind."""
+"""Passwords and keys that a run uses, or has in its environment, appear in nothing that the run leaves behind."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ STEPS = ("ingest", "seal", "validate", "compact", "current")
 
 
 @dataclass
-class Told:
+class Reported:
     """The reports about one run of all steps, and about an ingest that failed afterwards."""
 
     ingested: IngestReport
@@ -43,8 +43,8 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Told]:
-    root = tmp_path_factory.mktemp("told")
+def reported(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Reported]:
+    root = tmp_path_factory.mktemp("reported")
     folder, log = root / "metrics", root / "log.jsonl"
     folder.mkdir()
     lake = Lake(root / "lake", spark)
@@ -72,20 +72,20 @@ def told(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Itera
             structlog.reset_defaults()
             stream.close()
         lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-        yield Told(ingested, sealed, error, files, lines, collector)
+        yield Reported(ingested, sealed, error, files, lines, collector)
 
 
 @pytest.mark.spark
-def test_the_text_file_of_a_step_has_the_numbers_of_its_report(told: Told) -> None:
-    ingested, sealed = told.files["ingest"], told.files["seal"]
-    assert ingested["tidelake_step_messages", NAME, "ingest"] == told.ingested.messages == 4
-    assert ingested["tidelake_step_rows", NAME, "ingest"] == told.ingested.updates_stored
+def test_the_text_file_of_a_step_has_the_numbers_of_its_report(reported: Reported) -> None:
+    ingested, sealed = reported.files["ingest"], reported.files["seal"]
+    assert ingested["tidelake_step_messages", NAME, "ingest"] == reported.ingested.messages == 4
+    assert ingested["tidelake_step_rows", NAME, "ingest"] == reported.ingested.updates_stored
     assert ingested["tidelake_step_quarantined_messages", NAME, "ingest"] == 1
-    assert sealed["tidelake_step_times", NAME, "seal"] == told.sealed.times_sealed == 2
+    assert sealed["tidelake_step_times", NAME, "seal"] == reported.sealed.times_sealed == 2
     copies = ingested["tidelake_step_copies", NAME, "ingest"] + sealed["tidelake_step_copies", NAME, "seal"]
     assert copies == 1
     for step in STEPS:
-        found = told.files[step]
+        found = reported.files[step]
         assert found["tidelake_step_succeeded", NAME, step] == 1
         assert 0 < found["tidelake_step_duration_seconds", NAME, step] < 300
         counted = {series[0].removeprefix("tidelake_step_") for series in found} & set(TEXTS)
@@ -93,24 +93,27 @@ def test_the_text_file_of_a_step_has_the_numbers_of_its_report(told: Told) -> No
 
 
 @pytest.mark.spark
-def test_a_step_that_fails_says_so_and_keeps_what_it_counted(told: Told) -> None:
-    assert told.files["failed"]["tidelake_step_succeeded", NAME, "ingest"] == 0
-    assert told.files["failed"]["tidelake_step_messages", NAME, "ingest"] == 0
+def test_a_step_that_fails_says_so_and_keeps_what_it_counted(reported: Reported) -> None:
+    assert reported.files["failed"]["tidelake_step_succeeded", NAME, "ingest"] == 0
+    assert reported.files["failed"]["tidelake_step_messages", NAME, "ingest"] == 0
 
 
 @pytest.mark.spark
-def test_a_collector_gets_a_span_and_counters_for_each_step(told: Told) -> None:
-    spans = told.collector.spans()
+def test_a_collector_gets_a_span_and_counters_for_each_step(reported: Reported) -> None:
+    spans = reported.collector.spans()
     assert [span.name for span in spans] == [*(f"tidelake.{step}" for step in STEPS), "tidelake.ingest"]
     first, last = spans[0], spans[-1]
     assert attributes(first.attributes) == {
         "tidelake.collection": NAME,
         "tidelake.step": "ingest",
-        **{f"tidelake.{name}": count for name, count in zip(COUNTS["ingest"], counts_of(told.ingested), strict=True)},
+        **{
+            f"tidelake.{name}": count
+            for name, count in zip(COUNTS["ingest"], counts_of(reported.ingested), strict=True)
+        },
     }
     assert first.end_time_unix_nano > first.start_time_unix_nano
-    assert (last.status.code, last.status.message) == (2, type(told.error).__name__)
-    found = told.collector.metrics()
+    assert (last.status.code, last.status.message) == (2, type(reported.error).__name__)
+    found = reported.collector.metrics()
     messages = {point.as_int for point in found["tidelake.step.messages"].sum.data_points}
     assert messages == {4}
     assert sum(point.count for point in found["tidelake.step.duration"].histogram.data_points) == len(spans)
@@ -123,16 +126,16 @@ def counts_of(ingested: IngestReport) -> list[int]:
 
 
 @pytest.mark.spark
-def test_every_log_line_has_its_collection_and_the_frontiers_and_offsets_that_are_known(told: Told) -> None:
-    assert all({"timestamp", "level", "event", "collection"} <= set(line) for line in told.lines), told.lines
-    by_event = {line["event"]: line for line in told.lines}
+def test_every_log_line_has_its_collection_and_the_frontiers_and_offsets_that_are_known(reported: Reported) -> None:
+    assert all({"timestamp", "level", "event", "collection"} <= set(line) for line in reported.lines), reported.lines
+    by_event = {line["event"]: line for line in reported.lines}
     ingested, sealed = by_event["ingested"], by_event["sealed"]
     assert (ingested["step"], ingested["lower"], ingested["upper"]) == ("ingest", 0, 0)
     assert ingested["offsets"] == {NAME: {"0": 4}}
-    assert (sealed["step"], sealed["lower"], sealed["upper"]) == ("seal", 0, told.sealed.upper)
+    assert (sealed["step"], sealed["lower"], sealed["upper"]) == ("seal", 0, reported.sealed.upper)
     assert (by_event["validated"]["lower"], by_event["validated"]["upper"]) == (3, 3)
     stopped = by_event["ingest stopped"]
-    assert (stopped["level"], stopped["error"]) == ("error", type(told.error).__name__)
+    assert (stopped["level"], stopped["error"]) == ("error", type(reported.error).__name__)
 
 
 def outcome() -> StepOutcome:
@@ -150,7 +153,7 @@ class Broken:
 
 
 @pytest.mark.spark
-def test_monitoring_that_fails_stops_no_step(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_monitoring_that_fails_does_not_stop_a_step(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     lake.send(progress([0], [2], {1: 1}), updates((1, 1, 1)))
     configure_logs({})
     listen(Broken())

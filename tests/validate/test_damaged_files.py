@@ -1,4 +1,4 @@
-"""A collection with damaged files is read-only and named until they are restored; validations look for such files."""
+"""A collection with damaged files is read-only and reported until they are restored; validations look for them."""
 
 from __future__ import annotations
 

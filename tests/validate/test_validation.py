@@ -81,7 +81,7 @@ def test_current_has_the_contents_before_upper_and_is_not_rebuilt_before_upper_m
     assert shown(sealed) == [(2, 5)]
 
 
-def test_a_row_below_upper_that_nobody_announced_is_damage_and_blocks_current(sealed: Lake) -> None:
+def test_a_row_below_upper_that_was_not_announced_is_reported_as_damage_and_blocks_current(sealed: Lake) -> None:
     smuggle(sealed, (1, 1, 77))
     report = sealed.validate(full=True)
     assert report.damaged
@@ -119,7 +119,7 @@ def test_a_changed_multiplicity_is_found_by_the_sum_of_all_diffs(sealed: Lake) -
 
 
 @pytest.mark.sweep
-def test_compaction_before_the_first_recount_is_not_damage(tmp_path: Path, spark: SparkSession) -> None:
+def test_compaction_before_the_first_recount_is_not_reported_as_damage(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, keep=0)
     for start in (0, 10, 20):
         lake.send(
@@ -145,7 +145,7 @@ def test_a_closed_stream_stays_undamaged_however_often_it_is_validated(lake: Lak
         assert lake.validate(full=full).mismatches == []
 
 
-def test_a_file_that_cannot_be_read_is_damage_and_is_recorded(sealed: Lake) -> None:
+def test_a_file_that_cannot_be_read_is_reported_as_damage_and_recorded(sealed: Lake) -> None:
     (file,) = sealed.table.files()
     blobs.write(sealed.collection.paths.updates / file.path, b"PAR1 no more")
     assert not validate.run_full(sealed.spark, sealed.settings).ok
@@ -154,7 +154,7 @@ def test_a_file_that_cannot_be_read_is_damage_and_is_recorded(sealed: Lake) -> N
     assert file.path in damaged
 
 
-def test_a_table_that_vanished_is_never_created_again(sealed: Lake) -> None:
+def test_a_table_that_vanished_is_never_recreated(sealed: Lake) -> None:
     blobs.delete_folder(sealed.collection.paths.updates)
     with pytest.raises(DamagedTable, match="there is no table"):
         sealed.ingest()

@@ -35,11 +35,11 @@ class Refused(Exception):
 
 @dataclass
 class Holder:
-    """A process, or what a killed one continues as: its records, and its calls as a holder.
+    """A process, or the successor of a killed one: its records, and its calls as a holder.
 
     Args:
         order: the folder, the seed, the number of the process, how often it was started, and its role.
-        spark: the session, of those that have one.
+        spark: the session, if the process has one.
     """
 
     order: dict[str, Any]
@@ -186,7 +186,7 @@ def asked_of(held: ReadCapability) -> dict[str, Any]:
 
 
 def still_lives(held: ReadCapability) -> bool:
-    """Whether a capability lives at the end of a read, so that nothing that the read needed can be missing."""
+    """Whether a capability still lives at the end of a read, so that nothing the read needed can be missing."""
     try:
         held.renew()
     except CapabilityError:

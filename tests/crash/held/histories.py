@@ -34,7 +34,7 @@ class Run:
     Args:
         lake: the lake.
         nursery: forks the processes.
-        seed: the source of all randomness but that of the scheduler.
+        seed: the source of all randomness except the scheduler's.
         sessions: how many processes have a session; the first of them merges.
     """
 
@@ -54,7 +54,7 @@ class Run:
         self.processes = [Process(number) for number in range(PROCESSES)]
 
     def until(self, operations: int, seconds_max: float) -> int:
-        """Let the processes make this number of calls, or run for this long; return how many they made."""
+        """Run until the processes have made this number of calls, or for this long; return how many they made."""
         end = time.monotonic() + seconds_max
         for process in self.processes:
             self._start(process)
@@ -71,7 +71,7 @@ class Run:
         return self.calls()
 
     def calls(self) -> int:
-        """How many calls have been recorded so far, with those that did not end."""
+        """How many calls have been recorded so far, including those that did not end."""
         for path in self.folder.glob("*.jsonl"):
             place, count = self._read.get(path, (0, 0))
             with path.open("rb") as file:
@@ -108,7 +108,7 @@ class Run:
             assert not has_ended(process.pid), f"p{process.number} has ended: see its log in {self.folder}"
 
     def _happen(self) -> None:
-        """Perhaps kill or stop a process."""
+        """Kill or stop a process, at random."""
         process = self.rng.choice(self.processes)
         chance = self.rng.random()
         if chance < 0.2:

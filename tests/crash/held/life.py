@@ -39,7 +39,7 @@ class Follower:
 
 @dataclass
 class Process(Holder):
-    """Calls at random; with a session, also reads of an engine and merges."""
+    """Calls at random; with a session, also engine reads and merges."""
 
     follower: Follower | None = None
 
@@ -96,7 +96,7 @@ class Process(Holder):
         self.call("compact", {"keep": keep}, lambda: {"since": self.lake.compact(keep)})
 
     def merge(self) -> None:
-        """Merge what is stored, so that history is really forgotten."""
+        """Merge the stored runs, so that history is really forgotten."""
         assert self.spark is not None
         session = self.spark
 
@@ -185,7 +185,7 @@ class Process(Holder):
             self.follower = None
 
     def _begin(self) -> None:
-        """Follow from a capability of one's own, which nobody else calls."""
+        """Follow from a new capability that no other process calls."""
         self.acquire()
         held = self.mine.pop()
         self.count += 1

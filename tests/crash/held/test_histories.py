@@ -48,7 +48,7 @@ def test_ten_thousand_calls_of_eight_processes_are_those_of_a_correct_collection
 @pytest.mark.spark
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
-def test_ten_thousand_calls_with_merges_and_reads_of_an_engine_are_those_of_a_correct_collection(
+def test_ten_thousand_calls_with_merges_and_engine_reads_are_those_of_a_correct_collection(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int
 ) -> None:
     check_history(tmp_path, nursery, str(seed), operations=10_000, seconds_max=1_200, sessions=2)

@@ -1,4 +1,4 @@
-"""The validator accepts a correct history, and refuses it with any one answer that no correct collection gives."""
+"""The validator accepts a correct history, and rejects it once any answer is one that no correct collection gives."""
 
 from __future__ import annotations
 
@@ -24,44 +24,46 @@ def updates(after: int, through: int) -> list[list[int]]:
     return [[row, time, diff] for (row, time), diff in truth.updates_between(SEED, after, through).items()]
 
 
-def told(name: str, asked: dict[str, Any], answer: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+def record(name: str, asked: dict[str, Any], answer: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     return {"name": name, "asked": asked, "answer": answer, **more}
 
 
 A, B, C = ({"id": name, "token": f"x.{name}.1"} for name in "abc")
 CORRECT: dict[str, dict[str, Any]] = {
-    "append": told("append", {"lower": 0, "upper": 12}, {"upper": 12}),
-    "acquire": told("acquire", {"at": 4, "lease_ms": 60_000}, {"id": "a", "held": 4}),
-    "compact": told("compact", {"keep": 0}, {"since": 4}),
-    "first": told("read", {"as_of": 5}, {"rows": rows(5)}),
-    "changes": told("changes", A | {"after": 5, "through": 9}, {"updates": updates(5, 9), "lives": True}),
-    "later": told("read", {"as_of": 8}, {"rows": rows(8)}),
-    "clone": told("clone", A | {"at": 4, "lease_ms": 1_000}, {"id": "b", "held": 4}),
-    "downgrade": told("downgrade", A | {"to": 6}, {"held": 6}),
-    "take": told("take", A, {"id": "a", "held": 6}),
-    "taken": told("renew", A, error={"kind": "CapabilityTaken"}),
-    "moved": told("renew", {"id": "a", "token": "x.a.2"}, {}),
-    "back": told("downgrade", {"id": "a", "token": "x.a.2", "to": 5}, error={"kind": "FrontierRegression"}),
-    "expired": told("renew", B, error={"kind": "CapabilityExpired"}, wait=3 * SECOND),
-    "again": told("compact", {"keep": 0}, {"since": 6}),
-    "forgotten": told("read", {"as_of": 5}, error={"kind": "SinceError", "since": 6}),
-    "open": told("read", {"as_of": 12}, error={"kind": "UpperError", "upper": 12}),
-    "drop": told("drop", {"id": "a", "token": "x.a.2"}, {}),
-    "dropped": told("renew", {"id": "a", "token": "x.a.2"}, error={"kind": "CapabilityDropped"}),
-    "last": told("compact", {"keep": 0}, {"since": 11}),
-    "refused": told("acquire", {"at": 7, "lease_ms": 1_000}, error={"kind": "SinceError", "since": 11}),
-    "newest": told("acquire", {"at": None, "lease_ms": 60_000}, {"id": "c", "held": 11}),
-    "snapshot": told("batch", C | {"who": "f", "to": 11}, {"held": 11, "after": None, "through": 11, "rows": rows(11)}),
-    "more": told("append", {"lower": 12, "upper": 15}, {"upper": 15}),
-    "batch": told(
+    "append": record("append", {"lower": 0, "upper": 12}, {"upper": 12}),
+    "acquire": record("acquire", {"at": 4, "lease_ms": 60_000}, {"id": "a", "held": 4}),
+    "compact": record("compact", {"keep": 0}, {"since": 4}),
+    "first": record("read", {"as_of": 5}, {"rows": rows(5)}),
+    "changes": record("changes", A | {"after": 5, "through": 9}, {"updates": updates(5, 9), "lives": True}),
+    "later": record("read", {"as_of": 8}, {"rows": rows(8)}),
+    "clone": record("clone", A | {"at": 4, "lease_ms": 1_000}, {"id": "b", "held": 4}),
+    "downgrade": record("downgrade", A | {"to": 6}, {"held": 6}),
+    "take": record("take", A, {"id": "a", "held": 6}),
+    "taken": record("renew", A, error={"kind": "CapabilityTaken"}),
+    "moved": record("renew", {"id": "a", "token": "x.a.2"}, {}),
+    "back": record("downgrade", {"id": "a", "token": "x.a.2", "to": 5}, error={"kind": "FrontierRegression"}),
+    "expired": record("renew", B, error={"kind": "CapabilityExpired"}, wait=3 * SECOND),
+    "again": record("compact", {"keep": 0}, {"since": 6}),
+    "forgotten": record("read", {"as_of": 5}, error={"kind": "SinceError", "since": 6}),
+    "open": record("read", {"as_of": 12}, error={"kind": "UpperError", "upper": 12}),
+    "drop": record("drop", {"id": "a", "token": "x.a.2"}, {}),
+    "dropped": record("renew", {"id": "a", "token": "x.a.2"}, error={"kind": "CapabilityDropped"}),
+    "last": record("compact", {"keep": 0}, {"since": 11}),
+    "refused": record("acquire", {"at": 7, "lease_ms": 1_000}, error={"kind": "SinceError", "since": 11}),
+    "newest": record("acquire", {"at": None, "lease_ms": 60_000}, {"id": "c", "held": 11}),
+    "snapshot": record(
+        "batch", C | {"who": "f", "to": 11}, {"held": 11, "after": None, "through": 11, "rows": rows(11)}
+    ),
+    "more": record("append", {"lower": 12, "upper": 15}, {"upper": 15}),
+    "batch": record(
         "batch",
         C | {"who": "f", "to": 11},
         {"held": 11, "after": 11, "through": 13, "updates": updates(11, 13)},
     ),
-    "next": told(
+    "next": record(
         "batch", C | {"who": "f", "to": 13}, {"held": 13, "after": 13, "through": 14, "updates": updates(13, 14)}
     ),
-    "observe": told("observe", {}, {"since": 11, "upper": 15}),
+    "observe": record("observe", {}, {"since": 11, "upper": 15}),
 }
 
 
@@ -125,7 +127,7 @@ BROKEN: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "an expired hold lives again": (
         lambda history: (
             [history.pop(name) for name in list(history)[list(history).index("again") :]],
-            history.update({"revived": told("renew", B, {})}),
+            history.update({"revived": record("renew", B, {})}),
         )[1],
         "the capability had ended",
     ),
@@ -184,17 +186,17 @@ def test_a_call_whose_process_was_killed_may_have_taken_effect_or_not(name: str)
 
 def test_a_capability_whose_maker_was_killed_may_hold_the_last_time_of_that_moment() -> None:
     history = {
-        "append": told("append", {"lower": 0, "upper": 12}, {"upper": 12}),
-        "lost": told("acquire", {"at": None, "lease_ms": 60_000}, killed=True),
-        "more": told("append", {"lower": 12, "upper": 15}, {"upper": 15}),
-        "compact": told("compact", {"keep": 0}, {"since": 11}),
+        "append": record("append", {"lower": 0, "upper": 12}, {"upper": 12}),
+        "lost": record("acquire", {"at": None, "lease_ms": 60_000}, killed=True),
+        "more": record("append", {"lower": 12, "upper": 15}, {"upper": 15}),
+        "compact": record("compact", {"keep": 0}, {"since": 11}),
     }
     History(SEED, calls_of(history)).check()
     history["compact"]["answer"] = {"since": 10}
     with pytest.raises(HistoryBroken, match="since could have moved to 11"):
         History(SEED, calls_of(history)).check()
     history["compact"]["answer"] = {"since": 12}  # so there is no such capability
-    history["again"] = told("compact", {"keep": 0}, {"since": 12})
+    history["again"] = record("compact", {"keep": 0}, {"since": 12})
     with pytest.raises(HistoryBroken, match="since could have moved to 14"):
         History(SEED, calls_of(history)).check()
 

@@ -44,7 +44,7 @@ def contents_at(seed: str, time: int) -> dict[Row, int]:
 
 
 def added(rows: dict[Row, int], updates: Iterable[tuple[tuple[Row, int], int]], through: int) -> dict[Row, int]:
-    """The contents that come of contents and the updates at or before a time."""
+    """The contents after adding the updates at or before a time to earlier contents."""
     sums = Counter(rows)
     for (row, time), diff in updates:
         if time <= through:

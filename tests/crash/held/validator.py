@@ -1,16 +1,16 @@
-"""Judges what processes have recorded of their calls: written from the model of time-varying collections alone.
+"""Judges the recorded calls of processes by nothing but the model of time-varying collections.
 
-It knows the collection as a function of time, and no code of Tidelake. A call took effect at one moment between its
-beginning and its end; the call of a process that was killed took effect at some moment, or never. From that follows
-what every answer may have been:
+It knows the collection as a function of time, and shares no code with Tidelake. A call took effect at one moment
+between its beginning and its end; the call of a process that was killed took effect at some moment, or never. From that
+follows what every answer may have been:
 
 - `upper` moves only by appends, and `since` never passes a capability that lives: one with a later call that was
   answered, or with a call less than a lease ago, and that nobody has begun to drop.
 - Neither frontier moves back: an answer is not before one that another call had earlier.
 - A read between the frontiers is the collection's contents, and a range of changes is its updates; contents and the
   changes after them are later contents, wherever they are cut.
-- An error says why, and what it says was possible: a time before a `since`, at or after an `upper`, a capability that
-  somebody dropped, took over, or had not called for a lease.
+- An error states its reason, and the reason was possible: a time before a `since`, at or after an `upper`, a capability
+  that somebody dropped, took over, or had not called for a lease.
 - A capability that has ended stays ended, a token is used up once, and a capability never moves back.
 - A compaction moves `since` as far as the capabilities that may live let it.
 """
@@ -27,7 +27,7 @@ from tests.crash.held import truth
 from tests.crash.held.records import FOR_EVER, Call
 
 CLOCK_EXACT_NS = 20_000_000
-"""How inexact the clocks are that leases are compared with: a file system states the time of the last tick."""
+"""The error of the clocks that leases are compared with: a file system states the time of the last tick."""
 
 
 class HistoryBroken(AssertionError):
@@ -46,7 +46,7 @@ class Rising:
             self._greatest.append(max(value, self._greatest[-1] if self._greatest else 0))
 
     def by(self, moment: int) -> int:
-        """The value that it certainly had by a moment, exclusively."""
+        """The value that it had certainly reached before a moment."""
         place = bisect_left(self._moments, moment)
         return self._greatest[place - 1] if place else 0
 
@@ -60,11 +60,11 @@ class Life:
     since: int
     lease_ns: int
     calls: list[Call] = field(default_factory=list)
-    """Everything that was asked of it, as it was begun."""
+    """All calls on it, in the order in which they began."""
 
     @property
     def good(self) -> list[Call]:
-        """The calls that succeeded, with the one that made it."""
+        """The calls that succeeded, including the one that made it."""
         return [self.made, *(call for call in self.calls if call.answer is not None)]
 
     def moves(self) -> list[tuple[Call, int]]:
@@ -150,10 +150,10 @@ class History:
             self._rule(upper >= self.uppers.by(call.begun), call, "upper has moved back")
         done = sorted((call.asked["lower"], call.asked["upper"]) for call in self.appends if call.answer is not None)
         for (_, end), (start, _) in pairwise(done):
-            assert start >= end, f"two appends were answered for times from {start} on"
+            assert start >= end, f"two appends were answered for times from {start} onwards"
 
     def check_since(self) -> None:
-        """It passes neither a living capability, nor the last sealed time, and does not move back."""
+        """`since` passes neither a living capability nor the last sealed time, and does not move back."""
         for moment, since, call in self._seen("since"):
             self._rule(since >= self.sinces.by(call.begun), call, "since has moved back")
             self._rule(since == 0 or since < self.upper_until(moment), call, "since is not before upper")
@@ -164,7 +164,7 @@ class History:
                 self._rule(since <= held, life.made, f"since was {since} although it held {held}")
 
     def check_compactions(self) -> None:
-        """A compaction leaves `since` where the rule and the capabilities say, at least."""
+        """A compaction moves `since` at least as far as the rule and the capabilities allow."""
         lost = list(self._lost())
         for call in self.calls:
             if call.name != "compact" or call.answer is None:
@@ -175,7 +175,7 @@ class History:
                 for life in self.lives.values()
                 if life.made.begun < call.ended and life.may_live(call.begun)
             ]
-            # If since has passed the time of a capability, then this one has ended.
+            # If since has passed the time of a capability, that capability has ended.
             passed = self.sinces.by(call.begun)
             held = [time for time in held if time >= passed]
             # A capability whose maker was killed may exist, although nobody can ever call it.
@@ -266,7 +266,7 @@ class History:
             self._rule(tokens.count(call.asked["token"]) == 1, call, "two have taken it by one token")
 
     def _check_refused(self, life: Life, call: Call) -> None:
-        """A call that failed: what the error says was possible."""
+        """A call that failed: the reason that the error states was possible."""
         assert call.error is not None
         kind, before = (
             call.error["kind"],
