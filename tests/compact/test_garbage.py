@@ -202,7 +202,7 @@ def test_the_published_table_of_a_new_collection_of_the_name_stays(catalog: Cata
     assert rows_of(table) == 2
     catalog.rename("prices", "b")
     stays = item_of(gc(catalog, "b"), "published")
-    assert stays.why.startswith("its collection is called 'b' now, and publishes there") and not stays.goes
+    assert stays.why.startswith("its collection is now called 'b', and publishes there") and not stays.goes
     assert rows_of(table) == 2
 
 
@@ -210,7 +210,7 @@ def test_the_published_table_of_an_earlier_name_of_a_dropped_collection_is_empti
     collection, table = catalog.find("prices"), publish(catalog)
     catalog.rename("prices", "b")
     other = publish(catalog, "b")
-    assert item_of(gc(catalog, "b"), "published").why.startswith("its collection is called 'b' now")
+    assert item_of(gc(catalog, "b"), "published").why.startswith("its collection is now called 'b'")
     catalog.drop("b")
     age_hold_by(collection.paths, 2 * DAY_S)
     found = [item for item in gc(catalog, "b").items if item.kind == "published"]

@@ -1,4 +1,4 @@
-"""Few later rows beside a large base, all read by DuckDB itself: the contents are those of a model. Starts no JVM."""
+"""Few later rows beside a large base, all read by DuckDB itself: the contents are those of a model. No JVM."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def ingest(names: NamesArgument = None, config: ConfigOption = CONFIG, as_json: 
 
 
 def seal(names: NamesArgument = None, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
-    """Move upper as far as the stored updates prove what was announced."""
+    """Move upper as far as the stored updates match the announced counts."""
     run_steps(["seal"], names, config, as_json)
 
 

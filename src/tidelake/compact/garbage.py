@@ -260,7 +260,7 @@ class _Collector:
             if owner.dropped.storage == "gone" or (self.dry_run and self._why_dropped(owner)[0]):
                 self._over(log.binding.name, table)
         elif owner.name != log.binding.name and (size := published_bytes(table)):
-            why = f"its collection is called '{owner.name}' now, and publishes there; delete it if nobody reads it"
+            why = f"its collection is now called '{owner.name}', and publishes there; delete it if nobody reads it"
             self._add("published", log.binding.name, table.below(self.store.root), why, size)
 
     def _over(self, name: str, table: Location) -> None:

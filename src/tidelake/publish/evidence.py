@@ -71,7 +71,7 @@ class Evidence:
         return min(self.by_shard[shard] for shard in (self.by_shard if shards is None else shards))
 
     def is_closed(self, shards: Sequence[int] | None = None) -> bool:
-        """Return whether the topic states that nothing more comes for these shards; by default, for all shards."""
+        """Return whether the topic states that the stream is closed for these shards; by default, for all shards."""
         return self.frontier(shards) == _END
 
 

@@ -301,7 +301,7 @@ class _Publisher:
         upper = table.value(UPPER) or 0
         frontier = max(frontier for frontier in evidence.by_shard.values())
         if not table.value(CLOSED) and frontier > max(upper, self.published.published_from + 1):
-            until = "that nothing more comes" if frontier > INT64_MAX else f"every time before {frontier}"
+            until = "that the stream is closed" if frontier > INT64_MAX else f"every time before {frontier}"
             problem = f"it states {until}, but only times before {upper} are sealed"
             raise PublishedTopicContradicts(self.name, self.published.topic, problem)
 
