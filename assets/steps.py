@@ -175,7 +175,7 @@ def _ingest(context: OpExecutionContext, names: Names, name: str) -> Numbers:
 
 
 def _run_ms(context: OpExecutionContext) -> int | None:
-    """Return the start of the run, in milliseconds since 1970: the time of all its collections on one timeline."""
+    """Return the run's start in milliseconds since 1970, the time of its collections that share a timeline."""
     record = context.instance.get_run_record_by_id(context.run_id)
     return None if record is None or record.start_time is None else int(record.start_time * 1000)
 
@@ -183,7 +183,7 @@ def _run_ms(context: OpExecutionContext) -> int | None:
 def _observe(
     context: OpExecutionContext, names: Names, settings: CollectionSettings, collection: "Collection"
 ) -> Numbers:
-    """Observe the topics after ingest; without their brokers, the lag is unknown."""
+    """Observe the topics after ingest; if the brokers cannot be reached, the lag is unknown."""
     try:
         states = look_at_topics(settings, collection)
     except SourceError as error:
@@ -195,7 +195,7 @@ def _observe(
 
 
 def _offsets_of(collection: "Collection", settings: CollectionSettings) -> dict[str, int]:
-    """Return the next offset of each partition as of the last commit. Names include the topic if there are several."""
+    """Return the next offset of each partition as of the last commit. Several topics: each key names its topic."""
     from tidelake.store.bindings import known_offsets
     from tidelake.store.commit import OpenTable
     from tidelake.topic.open import open_topics
@@ -249,7 +249,7 @@ def compact_now(context: OpExecutionContext, names: Names, name: str, full: bool
     """Move `since` as the retention rule says, and merge runs; return the numbers of the compaction.
 
     Raises:
-        TidelakeError: nothing may be merged, or another process has committed.
+        TidelakeError: merging is not allowed, or another process has committed.
     """
     from jobs.compact import compact_collection
     from tidelake.catalog.catalog import Catalog

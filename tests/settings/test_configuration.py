@@ -463,5 +463,7 @@ def test_evolution_is_for_raw_topics_and_a_schema_may_be_left_out_if_something_e
         load(tmp_path, without)
     registry = "registry: {url: 'http://127.0.0.1:8081'}\n"
     load(tmp_path, f"{registry}{without}    encoding: confluent\n")
-    with pytest.raises(ConfigurationError, match=r"subject: names records, but `schema` or `key_schema` is missing"):
+    with pytest.raises(
+        ConfigurationError, match=r"subject: makes subjects from record names, but `schema` or `key_schema` is missing"
+    ):
         load(tmp_path, f"{registry}{without}    encoding: confluent\n    subject: record\n")

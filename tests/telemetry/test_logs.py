@@ -20,7 +20,7 @@ def reset() -> Iterator[None]:
 
 
 def fail() -> None:
-    """Log an error whose traceback passes a variable with a secret."""
+    """Log an error raised in a frame that has a secret in a local variable."""
     password = "-".join(["planted", "secret"])
     try:
         raise ValueError(len(password))

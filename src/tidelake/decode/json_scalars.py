@@ -125,7 +125,7 @@ def date_form(kind: Any, column: str) -> JsonForm:
 
 
 def timestamp_form(from_number: Expression) -> Callable[[Any, str], JsonForm]:
-    """Return the form of a timestamp as `2026-01-31T12:00:00Z`, or as a number since 1970 in the unit of its type."""
+    """Return the form of a timestamp as `2026-01-31T12:00:00Z`, or as the time since 1970 in its type's unit."""
 
     def stored(value: Column) -> Column:
         number = F.when(value.rlike(_INTEGER), from_number(value.try_cast("bigint")))

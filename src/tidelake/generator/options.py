@@ -109,7 +109,7 @@ class GenerateOptions:
     undecodable: int = _number(
         0,
         "Number of undecodable messages, of these kinds in turn: truncated, with trailing bytes, with an invalid first "
-        "byte, random bytes.",
+        "byte, consisting of random bytes.",
     )
     nulls: int = _number(0, "Number of records with a null value.")
     malformed: int = _number(
@@ -117,11 +117,13 @@ class GenerateOptions:
         "Number of malformed messages, of these kinds in turn: with a diff of 0, with an invalid interval, with a "
         "negative time, with invalid counts.",
     )
-    far_future: int = _number(0, "Number of updates far beyond the history, at times that no progress covers.")
+    far_future: int = _number(
+        0, "Number of updates far beyond the history, at times that no progress statement covers."
+    )
     close: bool = _choice(False, "End with a statement that closes the stream.", rule="flag")
 
     # Source errors; their times cannot be sealed. These messages come first, so that no reordering hides them.
-    conflicting_diff_at: tuple[int, ...] = _times("Times at which one update is stated with a second diff.")
+    conflicting_diff_at: tuple[int, ...] = _times("Times at which an update is sent again with another diff.")
     conflicting_count_at: tuple[int, ...] = _times("Times for which a second count is announced.")
     over_count_at: tuple[int, ...] = _times("Times with one more update than announced.")
     breach_at: tuple[int, ...] = _times(
@@ -132,14 +134,22 @@ class GenerateOptions:
         for option in fields(self):
             _check(option.name, getattr(self, option.name), option.metadata)
         refusals = (
-            (self.close and self.unsealed_times, "close and unsealed_times", "a closed stream has no unsealed end"),
+            (self.close and self.unsealed_times, "`close` and `unsealed_times`", "a closed stream has no unsealed end"),
             (
                 self.close and self.far_future,
-                "close and far_future",
+                "`close` and `far_future`",
                 "a closed stream has no later updates",
             ),
-            (self.family != "plain" and self.negative, f"{self.family} and negative", "leave out negative"),
-            (self.family == "plain" and self.breach_at, "plain and breach_at", "a plain history allows any diff"),
+            (
+                self.family != "plain" and self.negative,
+                f"the family `{self.family}` and `negative`",
+                "leave out `negative`",
+            ),
+            (
+                self.family == "plain" and self.breach_at,
+                "the family `plain` and `breach_at`",
+                "a plain history allows any diff",
+            ),
         )
         for refused, pair, why in refusals:
             if refused:
@@ -151,7 +161,7 @@ class GenerateOptions:
         if len(self.times_needed) > self.updates:
             raise GeneratorRefused(
                 f"updates is {self.updates}, but {len(self.times_needed)} different times must have an update",
-                "increase updates: a contradiction needs an update that it contradicts",
+                "increase updates: a contradiction needs an update to contradict",
             )
 
     @property

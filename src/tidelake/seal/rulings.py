@@ -13,7 +13,7 @@ class Rulings:
     def __init__(self, decisions: Sequence[Decision]) -> None:
         """Group decisions by what they do."""
         self.reasons = reasons_in(decisions)
-        """By time, the reason of the newest decision."""
+        """By time, the reason for the newest decision."""
         self.counts = {time: decision.count for time, decision in counts_in(decisions).items()}
         """By time, the number of distinct updates, whatever was announced."""
         self.discards = discards_in(decisions)

@@ -66,7 +66,7 @@ class ReclockSettings(CollectionSettings):
     """For change events: the connector's placeholder for a value that the database did not send."""
 
     KEY_IS_OPTIONAL: ClassVar[bool] = False
-    """Whether change events may come from a table without a primary key: only if copies are known otherwise."""
+    """Whether a table of change events may have no primary key: only if copies are recognised in another way."""
 
     READ_APART: ClassVar = CollectionSettings.READ_APART | {"metadata", "key_schema", "key_schema_ids", "position"}
 
@@ -115,7 +115,7 @@ class ReclockSettings(CollectionSettings):
     @classmethod
     def refuse(cls, place: Block) -> NoReturn:
         """Refuse a settings key that only CDCv2 collections have."""
-        place.fail("is not allowed for a reclocked topic", "leave it out: each key's newest event counts")
+        place.fail("is not allowed for a reclocked topic", "leave it out: the newest event of each record key wins")
 
     @classmethod
     def read(cls, block: Block, terms: EnvelopeTerms, looks_up_ids: bool) -> dict[str, Any]:
@@ -160,8 +160,8 @@ def _check_together(block: Block, terms: EnvelopeTerms) -> None:
     names_records = block.get("subject", "topic") != "topic"
     if terms.of_changes and names_records and ("schema" not in block or "key_schema" not in block):
         block.child("subject").fail(
-            "names records, but `schema` or `key_schema` is missing",
-            "give the records of the whole event and of its key, or use one subject for each topic: `subject: topic`",
+            "makes subjects from record names, but `schema` or `key_schema` is missing",
+            "give the Avro schemas of the event and of its key, or use one subject for each topic: `subject: topic`",
         )
 
 

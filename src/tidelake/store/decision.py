@@ -62,19 +62,19 @@ class _Decided(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     reason: str
-    """The reason of the decision; every report that shows the decision repeats it."""
+    """The reason for the decision; each report that shows the decision shows it, too."""
     at_ms: int = Field(default_factory=_now_ms)
 
 
 class Count(_Decided):
-    """Sets the number of distinct updates at a time, whatever was announced."""
+    """Sets the number of distinct updates for one time, whatever was announced."""
 
     time: int
     count: int
 
 
 class Discard(_Decided):
-    """Removes the effect of a statement at a time."""
+    """Removes the effect of one statement about one time."""
 
     time: int
     statement: dict[str, Any]
@@ -104,7 +104,7 @@ class Acknowledge(_Decided):
 
 
 class Park(_Decided):
-    """Puts the events of a transaction whose END will not come into the quarantine."""
+    """Quarantines the events of a transaction whose END will never arrive."""
 
     transaction: str
 
@@ -192,7 +192,7 @@ StoredDecision = Annotated[Decision, BeforeValidator(_read), PlainSerializer(Dec
 
 
 def replaces(decision: Decision, earlier: Decision) -> bool:
-    """Return whether a decision replaces an earlier decision: it repeats it, or sets a new count for the same time."""
+    """Return whether a decision repeats an earlier one, or sets a new count for the same time."""
     match decision, earlier:
         case AcceptTopic(), _:
             return False  # a topic may be recreated more than once, and each acceptance is kept
@@ -218,17 +218,17 @@ def discards_in(decisions: Iterable[Decision]) -> list[Discard]:
 
 
 def parked_in(decisions: Iterable[Decision]) -> dict[str, str]:
-    """Return the reasons of the decisions to park a transaction, by its id."""
+    """Return the reason for each decision to park a transaction, by transaction id."""
     return {decision.transaction: decision.reason for decision in decisions if isinstance(decision, Park)}
 
 
 def reasons_in(decisions: Iterable[Decision]) -> dict[int, str]:
-    """Return the reason of the newest decision about each time, by time."""
+    """Return the reason for the newest decision about each time, by time."""
     return {decision.time: decision.reason for decision in decisions if isinstance(decision, Count | Discard)}
 
 
 def described(decision: Decision) -> tuple[str, str]:
-    """Return the kind of a decision, as the sub-command that makes it is named, and what it is about.
+    """Return the kind of a decision, which is the name of its sub-command, and the subject of the decision.
 
     >>> described(Count(time=3, count=2000, reason="both"))
     ('count', 'time 3: 2,000 updates')

@@ -57,7 +57,7 @@ class LateContradiction:
     data: dict[str, Any] | None
     """The update's data as `tidelake read --json` prints it; None for a count."""
     decision: str | None
-    """The reason of the decision that settles the contradiction; None if no decision does."""
+    """The reason for the decision that settles the contradiction; None if no decision does."""
     more: int = 0
     """Number of further, unlisted times at which the statement contradicts the proven count."""
 

@@ -24,7 +24,7 @@ class Proven(NamedTuple):
     counted: int
     copies: int
     decision: str | None
-    """The reason of the decision by which the time was sealed, or None."""
+    """The reason for the decision by which the time was sealed, or None."""
 
 
 def read_proven(proofs: Location, intervals: Sequence[tuple[int, int]]) -> dict[int, Proven]:

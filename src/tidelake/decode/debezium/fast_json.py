@@ -50,8 +50,8 @@ def read_plain_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     with_sentinel = F.concat(open_object, F.lit(f',"{_SENTINEL}":1}}'.encode())).cast("string")
     ends_with_brace = F.substring(value, -1, 1) == F.lit(b"}")
     ddl = f"{event_ddl(shape, _PLAIN).removesuffix('>')}, `{_SENTINEL}`: int, `{CORRUPT}`: string>"
-    # The text that ends with the sentinel is used twice, and gets a step of its own. There, Spark compiles the
-    # expression; as an argument of `from_json`, it would evaluate the expression without compiling it.
+    # The text that ends with the sentinel is used twice, and gets a step of its own. There, the
+    # expression is compiled; as an argument of `from_json`, it would be evaluated without being compiled.
     read = raw.withColumns({EMPTY: value.isNull(), WITH_SENTINEL: F.when(ends_with_brace, with_sentinel)})
     read = read.withColumns({IS_UTF8: F.is_valid_utf8(WITH_SENTINEL), PARSED: F.from_json(WITH_SENTINEL, ddl, STRICT)})
     parsed = F.col(PARSED)
