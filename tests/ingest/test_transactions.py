@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,7 +14,7 @@ from tests.captures.bank import BANK, TOTAL
 from tests.captures.bank_lake import MARKS as BANK_MARKS
 from tests.captures.bank_lake import BankLake, captured, times_of_marks
 from tests.lakes.lake import NAME
-from tests.lakes.transaction_lake import EVENTS, MARKS, TransactionLake, end, event, snapshot_row
+from tests.lakes.transaction_lake import EVENTS, MARKS, TransactionLake, begin, end, event, snapshot_row
 from tidelake import open_lake
 from tidelake.catalog.catalog import Catalog
 from tidelake.decisions import Acknowledge, Count, Discard, Offsets, Park, check_decision
@@ -181,6 +182,26 @@ def test_an_end_that_is_repeated_is_a_copy_and_one_that_contradicts_is_reported(
     assert [(type(error).__name__, error.time) for error in sealed.contradictions] == [("ConflictingCount", 60)]
     assert LateNotes(lake.collection).first(1)[0].fact.startswith("time 50 is said to have 2 updates, but was sealed")
     assert sealed.upper == 60
+
+
+@pytest.mark.parametrize(
+    ("again", "counted", "contradiction"),
+    [
+        ([], 0, "OverCount"),  # it had sent both events, but not the END
+        ([event("7", 1, None, (2, 20), 40)], 1, "EnvelopeBreach"),  # the second event has the number of the first
+    ],
+    ids=["before the END", "before the last event"],
+)
+def test_a_connector_that_resumed_within_a_transaction_is_noticed_and_its_time_waits(
+    lake: TransactionLake, again: list[dict[str, Any]], counted: int, contradiction: str
+) -> None:
+    """Debezium numbers the events that it sends after it has resumed from 1, and its END counts only these."""
+    lake.events(event("7", 1, None, (1, 10), 40))
+    lake.events(*again or [event("7", 2, None, (2, 20), 40)], partition=1)
+    lake.marks(begin("7", 41), begin("7", 41), end("7", 50, counted), begin("8", 51), end("8", 60, 0))
+    sealed = lake.run()
+    assert [(type(error).__name__, error.time) for error in sealed.contradictions] == [(contradiction, 50)]
+    assert sealed.upper == 50
 
 
 def test_an_event_that_is_repeated_with_other_contents_is_a_breach_until_one_is_discarded(

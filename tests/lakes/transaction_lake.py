@@ -41,6 +41,11 @@ def snapshot_row(pair: Pair, lsn: int, which: str = "true") -> dict[str, Any]:
     return event(None, 0, None, pair, 0, op="r", source=source)
 
 
+def begin(transaction: str, lsn: int) -> dict[str, Any]:
+    """The BEGIN of a transaction, at the position of its first event."""
+    return {"status": "BEGIN", "id": f"{transaction}:{lsn}", "event_count": None, "data_collections": None}
+
+
 def end(transaction: str, lsn: int, events: int, **others: int) -> dict[str, Any]:
     """The END of a transaction, with the number of its events in the table and in other tables."""
     counts = {name: count for name, count in {TABLE: events, **others}.items() if count}

@@ -9,13 +9,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.captures.bank import BANK, TOTAL, move_money
 from tests.captures.bank_lake import bank_collection
-from tests.captures.record import Services, capture_bank, note_bank
+from tests.captures.record import Services, capture_bank, note_bank, payload
 from tests.captures.workload import Workload
 from tests.crash.harness import Nursery
 from tests.services.bank_reads import BankReads
@@ -37,6 +38,27 @@ _READS_BETWEEN = 500
 """Reads of each seed while its jobs run: 10,000 in 20 seeds."""
 _RUNS = 8
 """Runs after which every marker is sealed: an event, and the END of its transaction, arrive one by one."""
+
+
+def miscounting_ends(marks: list[dict[str, Any]], events: list[dict[str, Any]], table: str) -> set[int]:
+    """Return the commit positions of the ENDs that do not count all events of their transaction in a table.
+
+    If Debezium is killed after it has saved an offset within a transaction, it resumes there, numbers the events that
+    follow from 1, and its END counts only these.
+    """
+    places: dict[str, set[tuple[int, str]]] = {}
+    for event in events:
+        if event["transaction"] is not None:
+            name = event["transaction"]["id"].partition(":")[0]
+            places.setdefault(name, set()).add((event["source"]["lsn"], event["op"]))
+    found = set()
+    for mark in marks:
+        if mark["status"] == "END":
+            name, _, lsn = mark["id"].partition(":")
+            counts = {part["data_collection"]: part["event_count"] for part in mark["data_collections"] or ()}
+            if counts.get(f"public.{table}", 0) != len(places.get(name, ())):
+                found.add(int(lsn))
+    return found
 
 
 class BankPipeline(Pipeline):
@@ -72,6 +94,22 @@ class BankPipeline(Pipeline):
             lines.append(f"{status.sentence}; messages unread: {status.lag_messages}{waiting}")
         return "\n".join(lines)
 
+    def _stops_rightly(self, table: str, upper: int) -> bool:
+        """Return whether a table says that it stops at a transaction whose END does not count all of its events."""
+        topics = f"{self.source.name}.transaction", self.source.topic(table)
+        marks, events = (
+            [
+                payload(record.value)
+                for records in self.source.services.broker.consume(topic).values()
+                for _, record in records
+                if record.value is not None
+            ]
+            for topic in topics
+        )
+        status = status_with_topics(self.settings.collections[BANK.index(table)], self.collection(table))
+        assert status is not None
+        return upper in miscounting_ends(marks, events, table) and upper in [at["time"] for at in status.contradictions]
+
     def check_moments(self, rng: Random) -> None:
         """Compare the tables with the database at each marker, and read them together at other times."""
         self.source.catch_up()
@@ -85,15 +123,20 @@ class BankPipeline(Pipeline):
                 break
             time.sleep(run)
         else:
-            raise AssertionError(f"after {_RUNS} runs, the last marker ({last}) is not sealed:\n{self._situation()}")
+            for table, upper in zip(BANK, uppers, strict=True):
+                if last is None or not (last < upper or self._stops_rightly(table, upper)):
+                    raise AssertionError(f"after {_RUNS} runs, upper is {uppers} <= {last}:\n{self._situation()}")
         for moment in self.source.moments:
             at = times[moment["transaction"]]
-            assert {table: self.rows_at(table, at) for table in BANK} == moment["rows"], moment["mark"]
+            if at < min(uppers):
+                assert {table: self.rows_at(table, at) for table in BANK} == moment["rows"], moment["mark"]
         first = max(asserted_times(self.collection(BANK[0]).carry_columns()))
         newest = [read_transactions(self.collection(table))[-1].time for table in BANK]
         for _ in range(_READS):
-            at = rng.randint(first, min(newest))
+            at = rng.randint(first, min(*newest, *(upper - 1 for upper in uppers)))
             assert sum(row[2] for table in BANK for row in self.rows_at(table, at)) == TOTAL, at
+        if last is None or last >= min(uppers):
+            pytest.xfail(f"Debezium resumed within a transaction: {self._situation()}")
 
 
 @pytest.mark.sweep
