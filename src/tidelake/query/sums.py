@@ -111,10 +111,12 @@ def _telling(reads: Reads, few: str, fields: Sequence[pa.Field]) -> str | None:
     """Return a column, numbers first, in which no value occurs often among the few rows; None if there is none."""
     if any(pa.types.is_nested(field.type) for field in fields):
         return None
-    for field in sorted(fields, key=lambda field: not pa.types.is_integer(field.type))[:_TRIED_MAX]:
-        times = f"SELECT count(*) AS _times FROM {few} GROUP BY {quoted(field.name)}"
+    integers_first = sorted(fields, key=lambda field: not pa.types.is_integer(field.type))
+    names: list[str] = [field.name for field in integers_first]
+    for name in names[:_TRIED_MAX]:
+        times = f"SELECT count(*) AS _times FROM {few} GROUP BY {quoted(name)}"
         if reads.engine.scalar(f"SELECT coalesce(max(_times), 0) <= {_REPEATED_MAX} FROM ({times})"):
-            return field.name
+            return name
     return None
 
 
