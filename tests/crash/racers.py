@@ -32,7 +32,10 @@ _ATTEMPTS_MAX = 20
 """A merge gives up after this many attempts with known outcomes: the others were always faster."""
 _UNANSWERED_MAX = 50
 """The maximum number of unanswered requests after which a worker continues: the store may be gone forever."""
+CONFLICTS, UNKNOWN, UNANSWERED = "conflicts", "unknown outcomes", "unanswered calls"
 T = TypeVar("T")
+_met: Counter[str] = Counter()
+"""What this process has met instead of a commit."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Race:
     table: Location
     acknowledged: list[dict[str, Any]]
     rows: set[tuple[int, int]]
+    met: Counter[str]
+    """How often the processes met a conflict, an unknown outcome, or a store that answered none of several requests."""
 
 
 def race(folder: Path, seed: int, workers: int, operations: int, endpoint: str | None = None) -> Race:
@@ -73,7 +78,8 @@ def race(folder: Path, seed: int, workers: int, operations: int, endpoint: str |
     commits = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
     rows = [tuple(commit["row"]) for commit in commits if commit["row"] is not None]
     assert len(rows) == len(set(rows))
-    return Race(table, commits, set(rows))
+    met = sum((Counter(json.loads(path.read_text())) for path in folder.glob("*.met")), Counter[str]())
+    return Race(table, commits, set(rows), met)
 
 
 def make_tables(root: Location, number: int, start: Barrier) -> None:
@@ -98,6 +104,7 @@ def run_worker(path: Location, seed: int, worker: int, operations: int, words: s
             file.flush()
             if rng.random() < 0.05:
                 _answered(lambda: maintain(path))
+    Path(words).with_suffix(".met").write_text(json.dumps(_met), encoding="utf-8")
 
 
 def _answered(work: Callable[[], T]) -> T:
@@ -105,6 +112,7 @@ def _answered(work: Callable[[], T]) -> T:
     for _ in range(_UNANSWERED_MAX):
         with suppress(StoreUnreachable):
             return work()
+        _met[UNANSWERED] += 1
     return work()
 
 
@@ -132,10 +140,12 @@ def _append(path: Location, row: tuple[int, int]) -> Committed:
                 return done
             return table.commit({"upper": (table.value("upper") or 0) + 1, total: (table.value(total) or 0) + 1}, files)
         except Indeterminate as attempt:
+            _met[UNKNOWN] += 1
             unknown.append(attempt)
         except Conflict:
-            continue
+            _met[CONFLICTS] += 1
         except StoreUnreachable:
+            _met[UNANSWERED] += 1
             unanswered += 1
             if unanswered > _UNANSWERED_MAX:
                 raise
@@ -160,10 +170,12 @@ def _merge(path: Location, rng: Random, worker: int) -> Committed | None:
             rows = read_rows(path, [file for file in files if file.run in chosen], SCHEMA)
             return table.commit({}, write_run(path, run, rows), chosen)
         except Indeterminate as attempt:
+            _met[UNKNOWN] += 1
             unknown.append(attempt)
         except StoreUnreachable:
-            continue
+            _met[UNANSWERED] += 1
         except Conflict:
+            _met[CONFLICTS] += 1
             _answered(lambda run=run: discard_run(path, run))  # type: ignore[misc]
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -25,7 +26,9 @@ from tidelake.store.table_log import check_log, read_entry
 
 
 def check_race(folder: Path, seed: int, workers: int, operations: int, endpoint: str | None = None) -> None:
+    began_s = time.monotonic()
     done = race(folder, seed, workers, operations, endpoint)
+    print(f"{operations} commits of {workers} processes in {time.monotonic() - began_s:.0f} s, and {dict(done.met)}")
     assert len(done.acknowledged) == operations
     assert check_log(done.table) == operations + 1, "seq rises by one with each commit"
     table = OpenTable(done.table)

@@ -269,7 +269,7 @@ class Objects:
         return [blob.location.below(folder) for blob in self.list_blobs(folder, after)]
 
     def list_names_in_turn(self, folder: Location, first: str, second: str) -> tuple[list[str], list[str]]:
-        """Read one listing, which a store sorts, up to the end of the second folder; later pages are not asked for."""
+        """Read one listing up to the end of the second folder; a remote store sorts it, so later pages have no more."""
         found: dict[str, list[str]] = {(folder / name).path: [] for name in (first, second)}
         begin, last = found
         with _errors_named(folder, "list"):
@@ -278,7 +278,7 @@ class Objects:
                 above, _, name = path.rpartition("/")
                 if above in found:
                     found[above].append(name)
-                elif path > f"{last}/" and not path.startswith(f"{last}/"):
+                elif self._is_remote and path > f"{last}/" and not path.startswith(f"{last}/"):
                     break
         return found[begin], found[last]
 
