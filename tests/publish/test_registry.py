@@ -40,11 +40,8 @@ def demand(registry: Registry, subject: str, compatibility: str) -> None:
 
 def reader(root: Path, spark: SparkSession, lake: RawLake, topic: str, schema: dict[str, Any]) -> Lake:
     """A lake that reads a published folder, with the schemas of the registry."""
-    other = Lake(root, spark, schema=schema, encoding="confluent")
-    other.document["topics"] = str(lake.root / "out")
-    other.document["registry"] = lake.document["registry"] | {"cache": "cache"}
-    other.document["collections"][NAME]["topic"] = topic
-    other.settings = other.written()
+    places = {"topics": str(lake.root / "out"), "registry": lake.document["registry"]}
+    other = Lake(root, spark, lake=places, topic=topic, schema=schema, encoding="confluent")
     other.run()
     return other
 
