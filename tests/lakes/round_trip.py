@@ -61,7 +61,7 @@ class Schemas:
 def framed_codec(published: PublishedTopic) -> ConfluentCodec:
     """The codec of a topic with schema ids; data have the columns of the last version."""
     schemas = {version.schema_id: version.record_schema for version in published.versions if version.schema_id}
-    return ConfluentCodec(schemas.get, column_names(published.versions[-1].record_schema))
+    return ConfluentCodec(lambda schema_id: schemas.get(schema_id), column_names(published.versions[-1].record_schema))
 
 
 def encoded(published: PublishedTopic, message: Message) -> bytes:
