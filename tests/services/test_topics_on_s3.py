@@ -280,7 +280,7 @@ def test_a_recording_in_s3_is_created_once_and_verified(settings: Settings) -> N
     table = pq.read_table(blobs.open_file(part))
     with blobs.writing(part) as sink:
         pq.write_table(table.slice(1), sink)
-    with pytest.raises(MalformedTopic, match=r"is not what was recorded .*5 rows were recorded, but it has 4"):
+    with pytest.raises(MalformedTopic, match=r"differs from what was recorded .*5 rows were recorded, but it has 4"):
         topic_of(settings).end_offsets()
 
 

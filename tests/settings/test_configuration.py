@@ -274,7 +274,7 @@ WIDE = "{type: record, name: data, fields: [{name: id, type: long}, {name: note,
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ("{name: id, type: long}", "the column 'note' is missing"),
+        ("{name: note, type: ['null', string]}", "the column 'id' is missing"),
         (
             "{name: id, type: long}, {name: note, type: ['null', string]}, {name: more, type: int}",
             "the collection has no column 'more'",

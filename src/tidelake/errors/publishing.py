@@ -88,7 +88,7 @@ class PublishedTopicBehind(PublishedTopicError):
 class PublishedTopicColumns(PublishedTopicError):
     """The collection has new columns, and the topic cannot state them beside the columns that it began with."""
 
-    columns: tuple[str, ...]
+    columns: Iterable[str]
     problem: str
     fact = "'{topic}', to which '{collection}' is published, cannot get the columns {columns:list}: {problem}"
     hint = (

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from hashlib import sha256
-from os import cpu_count
 
 import pyarrow as pa
 
@@ -30,7 +29,7 @@ ROW_NUMBER = "file_row_number"
 """The column in which DuckDB numbers the rows of a file, from 0; also the option that adds it."""
 _BYTES_MIN = 1 << 16
 """For a smaller file, opening it once more takes longer than handing over its rows."""
-_THREADS = min(cpu_count() or 1, 8)
+_THREADS = min(pa.cpu_count() or 1, 8)
 """Number of chunks that are verified at the same time."""
 _PATTERN = frozenset("*?[{")
 """A path with one of these means several files in DuckDB."""

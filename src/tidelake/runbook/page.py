@@ -121,6 +121,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     },
     "SnapshotUnfinished": {"from_offset": 0, "to_offset": 0, "why": "", "lsn": 8_040, "rows": 120},
     "SnapshotRepeated": {"from_offset": 0, "to_offset": 0, "why": "", "lsn": 8_040, "rows": 120},
+    "PublishedTopicColumns": {"columns": ("price",), "problem": "its messages are in bare Avro"},
     "PublishedTopicRecreated": {"problem": "was deleted and recreated"},
     "TransactionWentBack": {"transaction": "753", "lsn": 8_040, "last": 9_120},
     "TransactionTopicDivided": {"topic": "shop.transaction", "partitions": 2},
