@@ -173,7 +173,11 @@ def schema_text(catalog: Catalog, name: str, target: Target) -> str:
 
 
 def _write_schema(file: Location, text: bytes) -> None:
-    if not blobs.exists(file) or blobs.read(file) != text:
+    try:
+        present = blobs.read(file)
+    except FileNotFoundError:
+        present = None
+    if present != text:
         blobs.replace(file, text)
 
 

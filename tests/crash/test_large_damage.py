@@ -35,7 +35,7 @@ from tests.lakes.published import table_of
 from tests.sweeps import seeds
 from tidelake import open_lake
 from tidelake.errors import TidelakeError
-from tidelake.storage.page_headers import headers_of
+from tidelake.storage.page_headers import chunks_of, headers_of
 from tidelake.store.files import read_rows
 from tidelake.store.layout import RUN
 
@@ -201,7 +201,11 @@ def _parts(path: Path) -> dict[str, list[tuple[int, int]]]:
     size = path.stat().st_size
     footer = size - 8 - int.from_bytes(path.read_bytes()[-8:-4], "little")
     with pa.OSFile(str(path)) as source:
-        headers = [(position, position + len(header)) for position, header in headers_of(source)]
+        headers = [
+            (position, position + len(header))
+            for chunk in chunks_of(source)
+            for position, header in headers_of(source, chunk)
+        ]
     metadata = pq.read_metadata(path)
     chunks = [
         metadata.row_group(group).column(column)

@@ -33,7 +33,7 @@ from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
 from tidelake.storage.objects import PROBE
-from tidelake.storage.page_headers import headers_of
+from tidelake.storage.page_headers import chunks_of
 from tidelake.storage.s3 import access_of, open_store
 from tidelake.topic.files import FileTopic
 from tidelake.topic.lines import parse_lines
@@ -138,7 +138,7 @@ def flip_first_header(lake: Lake, location: Location) -> None:
     place = lake.settings.store
     assert isinstance(place, ObjectStorePlace)
     data = bytearray(blobs.read(location))
-    (position, _), *_ = headers_of(pa.BufferReader(bytes(data)))
+    position = chunks_of(pa.BufferReader(bytes(data)))[0].start
     data[position + 1] ^= 1
     obstore.put(open_store(access_of(place)), location.path, bytes(data))
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from tidelake.errors import DamagedTable
 from tidelake.integrity.verification import Verification, verify_table
 from tidelake.storage.location import Location, locate
-from tidelake.storage.page_headers import digest_of_headers, headers_of
+from tidelake.storage.page_headers import chunks_of, digest_of_headers, headers_of
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.files import (
     HASHED_BYTES_MAX,
@@ -143,7 +143,7 @@ def test_every_flipped_bit_in_a_page_header_of_a_large_file_is_reported_as_damag
     assert file.headers_digest is not None, "the log states the digest of the headers of its pages"
     path, unnoticed = (table / file.path).local, 0
     with pa.OSFile(str(path)) as source:
-        headers = list(headers_of(source))
+        headers = [header for chunk in chunks_of(source) for header in headers_of(source, chunk)]
     assert len(headers) > 10
     for position, header in (headers[0], headers[-1]):
         for bit in range(8 * position, 8 * (position + len(header))):
@@ -177,7 +177,8 @@ def test_a_page_header_may_be_longer_than_the_first_read(tmp_path: Path) -> None
             return digest_of_headers(source)
 
     with pa.OSFile(str(path)) as source:
-        ((position, header),) = headers_of(source)
+        (chunk,) = chunks_of(source)
+        ((position, header),) = headers_of(source, chunk)
     assert len(header) > 8_000, "Arrow states bounds in the header of a page"
     before = digest()
     flip(path, 8 * (position + len(header) // 2))

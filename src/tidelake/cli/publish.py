@@ -139,8 +139,7 @@ def _sentence(report: PublishReport, mints_times: bool) -> str:
     until = "closed" if report.closed else f"complete before time {shown_time(report.frontier, mints_times)}"
     if not report.statements:
         return f"nothing new for {report.topic}, which is {until}"
-    until += "".join(
-        f", and has {name} from time {shown_time(time, mints_times)} on" for name, time in report.columns_from.items()
-    )
+    columns = report.columns_from.items()
+    until += "".join(f"; rows have {name} from time {shown_time(time, mints_times)}" for name, time in columns)
     updates, messages = counted(report.updates, "update"), counted(report.messages, "message")
     return f"{updates} in {messages} to {report.topic}, which is {until}"

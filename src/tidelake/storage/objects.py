@@ -67,19 +67,12 @@ class Objects:
 
         It does not matter whose object that is; even an earlier attempt of this call proves as much.
         """
-        lost: StoreUnreachable | None = None
-        for wait_s in _CREATE_WAITS_S:
-            time.sleep(wait_s)
-            try:
-                self._put_if_absent(location, secrets.token_hex(16), data)
-                return False
-            except AlreadyExistsError:
-                self._has_conditional_writes = True
-                return True
-            except StoreUnreachable as error:
-                lost = error
-        assert lost is not None
-        raise lost
+        created = self._put_repeatedly(
+            location, secrets.token_hex(16), data, lambda is_taken: False if is_taken else None
+        )
+        if not created:
+            self._has_conditional_writes = True
+        return not created
 
     def read(self, location: Location, bytes_max: int | None = None) -> bytes:
         with _errors_named(location, "read"):
@@ -123,21 +116,47 @@ class Objects:
         Raises:
             StoreUnreachable: the outcome is still unknown after all attempts.
         """
-        lost: StoreUnreachable | None = None
-        for wait_s in _CREATE_WAITS_S:
-            time.sleep(wait_s)
-            try:
-                self._put_if_absent(location, nonce, data)
-                return True
-            except AlreadyExistsError:
-                if not self._is_remote:
-                    return False
-            except StoreUnreachable as error:
-                lost = error
+
+        def settle(is_taken: bool) -> bool | None:
+            if is_taken and not self._is_remote:
+                return False
             with suppress(StoreUnreachable):
                 owner = self._owner_of(location)
                 if owner is not None:
                     return owner == nonce
+            return None
+
+        return self._put_repeatedly(location, nonce, data, settle)
+
+    def _put_repeatedly(
+        self, location: Location, nonce: str, data: bytes, settle: Callable[[bool], bool | None]
+    ) -> bool:
+        """Put an object if its name is free, until the outcome is known; return whether it is this caller's.
+
+        Args:
+            location: the object.
+            nonce: marks the attempts of this call.
+            data: the contents.
+            settle: is called after an attempt with whether the name was taken, and with False if there was no answer.
+                It returns the outcome, or None for another attempt.
+
+        Raises:
+            StoreUnreachable: the outcome is still unknown after all attempts.
+        """
+        lost: StoreUnreachable | None = None
+        for wait_s in _CREATE_WAITS_S:
+            time.sleep(wait_s)
+            is_taken = False
+            try:
+                self._put_if_absent(location, nonce, data)
+                return True
+            except AlreadyExistsError:
+                is_taken = True
+            except StoreUnreachable as error:
+                lost = error
+            outcome = settle(is_taken)
+            if outcome is not None:
+                return outcome
         raise lost or StoreUnreachable("an object appears and disappears", str(location))
 
     def _put_if_absent(self, location: Location, nonce: str, data: bytes) -> None:

@@ -50,16 +50,6 @@ def digest_of_headers(source: pa.NativeFile) -> str:
     return digest.hexdigest()
 
 
-def headers_of(source: pa.NativeFile) -> Iterator[tuple[int, bytes]]:
-    """Yield the position and the bytes of each page's header, in the order of row groups and columns.
-
-    Raises:
-        ValueError: there is no valid header where one should be.
-    """
-    for chunk in chunks_of(source):
-        yield from _headers_of_chunk(source, chunk.start, chunk.start + chunk.size)
-
-
 @dataclass(frozen=True)
 class Chunk:
     """The pages of one column in one row group: where they are in the file."""
@@ -77,14 +67,38 @@ def chunks_of(source: pa.NativeFile) -> list[Chunk]:
     return [Chunk(chunk.path_in_schema, _start_of(chunk), chunk.total_compressed_size) for chunk in chunks]
 
 
+def headers_of(source: pa.NativeFile, chunk: Chunk) -> Iterator[tuple[int, bytes]]:
+    """Yield the position and the bytes of the header of each page of a chunk.
+
+    Raises:
+        ValueError: there is no valid header where one should be.
+    """
+    position, end = chunk.start, chunk.start + chunk.size
+    while position < end:
+        size = _HEADER_BYTES
+        while True:
+            data = source.read_at(min(size, end - position), position)
+            try:
+                length, follows, _ = _measure(data)
+            except IndexError:  # the header is longer than the bytes read
+                if size >= min(end - position, _HEADER_BYTES_MAX):
+                    raise ValueError(f"the page header at byte {position} is cut off") from None
+                size *= 16
+            else:
+                break
+        yield position, data[:length]
+        position += length + follows
+    if position > end:
+        raise ValueError(f"the pages that should end at byte {end} end at byte {position}")
+
+
 def headers_in(source: pa.NativeFile, chunk: Chunk) -> bytes:
     """Return the headers of a chunk's pages, each preceded by its position in the file.
 
     Raises:
         ValueError: there is no valid header where one should be.
     """
-    headers = _headers_of_chunk(source, chunk.start, chunk.start + chunk.size)
-    return b"".join(part for position, header in headers for part in (_placed(position), header))
+    return b"".join(part for position, header in headers_of(source, chunk) for part in (_placed(position), header))
 
 
 def checked_headers_in(source: pa.NativeFile, chunk: Chunk) -> bytes:
@@ -127,25 +141,6 @@ def _page(head: bytes, data: bytes, position: int) -> tuple[int, int, int | None
 def _start_of(chunk: pq.ColumnChunkMetaData) -> int:
     start: int = chunk.data_page_offset
     return min(start, chunk.dictionary_page_offset) if chunk.dictionary_page_offset else start
-
-
-def _headers_of_chunk(source: pa.NativeFile, position: int, end: int) -> Iterator[tuple[int, bytes]]:
-    while position < end:
-        size = _HEADER_BYTES
-        while True:
-            data = source.read_at(min(size, end - position), position)
-            try:
-                length, follows, _ = _measure(data)
-            except IndexError:  # the header is longer than the bytes read
-                if size >= min(end - position, _HEADER_BYTES_MAX):
-                    raise ValueError(f"the page header at byte {position} is cut off") from None
-                size *= 16
-            else:
-                break
-        yield position, data[:length]
-        position += length + follows
-    if position > end:
-        raise ValueError(f"the pages that should end at byte {end} end at byte {position}")
 
 
 def _measure(data: bytes) -> tuple[int, int, int | None]:
