@@ -84,7 +84,7 @@ def embedded_schema_hash(parsed: Column, shape: ChangeShape, value: Column) -> C
 
 
 def _is_wrapped_null(text: Column, parsed: Column) -> Column:
-    """Return whether a value has an embedded schema, and null as its payload. The result itself is never null.
+    """Return whether a value has an embedded schema, and null as its payload; the result is never null.
 
     Some converters write tombstones in this form.
     """
@@ -134,7 +134,7 @@ def event_of(parsed: Column, shape: ChangeShape) -> Column:
 
 
 def has_lone_surrogates(event: Column, shape: ChangeShape, text: Column, not_text: Collection[str] = ()) -> Column:
-    """Return whether a string in an event may hold a lone surrogate. The result itself is never null.
+    """Return whether a string in an event may hold a lone surrogate; the result is never null.
 
     A lone surrogate was read as a question mark; in lists and records, which are read later, it is still an escape.
     Searching the columns costs a fraction of searching the whole text, so the text is searched only if a column
