@@ -24,7 +24,7 @@ from assets.metadata import Metadata, ingest_metadata, seal_metadata, status_met
 from assets.names import Names
 from assets.options import RunOptions
 from assets.story import events_sent_to
-from assets.topics import look_at_topics, observation
+from assets.topics import observation, read_topic_states
 from tidelake.errors import (
     ArgumentRefused,
     Conflict,
@@ -159,7 +159,7 @@ def _ingest(context: OpExecutionContext, names: Names, name: str) -> Numbers:
     ingested, stopped = IngestReport(), None
     started = clock.monotonic()
     try:
-        waiting = sum(state.unread for state in look_at_topics(settings, collection))
+        waiting = sum(state.unread for state in read_topic_states(settings, collection))
         context.log.info(f"{waiting:,} unread messages in {settings.topic}")
         drain(lake.session(), collection, settings, ingested, _run_ms(context))
     except SourceError as error:
@@ -185,7 +185,7 @@ def _observe(
 ) -> Numbers:
     """Observe the topics after ingest; if the brokers cannot be reached, the lag is unknown."""
     try:
-        states = look_at_topics(settings, collection)
+        states = read_topic_states(settings, collection)
     except SourceError as error:
         context.log.warning(f"the lag is unknown: {error.fact}")
         return {}

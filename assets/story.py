@@ -14,7 +14,10 @@ _KEYWORDS = ("exc_info", "stack_info")
 
 @contextmanager
 def events_sent_to(log: logging.Logger) -> Iterator[None]:
-    """Send all events that are logged inside the block to one logger, at their level, then restore the previous log."""
+    """Send all events logged inside the block to one logger, each at its own level, from INFO upwards.
+
+    Afterwards, restore structlog's configuration.
+    """
     configured, before = structlog.is_configured(), structlog.get_config()
     structlog.configure(
         processors=[_as_text],

@@ -1,8 +1,8 @@
 """The topics of a lake as observable assets: how far they reach, and what is unread.
 
-Every tick and a sensor observe them, and so does their button in the UI. All of this reads only offsets and logs, so it
-needs no JVM, and no separate run per topic. Dagster compares the newest observation with the version that a collection
-was made from only if the asset is observable; otherwise, it would call every collection outdated.
+They are observed by every tick, by a sensor, and by the *Observe* button in the UI. All of this reads only offsets and
+logs, so it needs no JVM, and no separate run per topic. Only for an observable asset does Dagster compare the newest
+observation with the version that a collection was made from. Otherwise, it would show every collection as outdated.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ class TopicState:
 
 
 def build_topics(names: Names, collections: Iterable[CollectionSettings]) -> list[AssetsDefinition]:
-    """Build the assets of all topics, which one step observes; empty if no topic is read."""
+    """Build the assets of all topics, all observed in one step; return an empty list if no topic is read."""
     specs = topic_specs(names, collections)
     if not specs:
         return []
@@ -79,15 +79,15 @@ def build_topics(names: Names, collections: Iterable[CollectionSettings]) -> lis
         if not readers:
             return
         settings = lake.only(readers)
-        looks = look_at_lake(settings)
+        found = read_lake_states(settings)
         seen: dict[AssetKey, TopicState] = {}
         for collection in settings.collections:
-            states = looks[collection.name]
+            states = found[collection.name]
             if isinstance(states, TidelakeError):
                 context.log.warning(f"{collection.name}: {states.fact}")
                 continue
             for key, state in zip(names.topics(collection), states, strict=True):
-                if key not in seen or seen[key].unread < state.unread:  # the slowest reader counts
+                if key not in seen or seen[key].unread < state.unread:  # the reader that is furthest behind decides
                     seen[key] = state
         for key in selected:
             if key in seen:
@@ -119,7 +119,7 @@ def topic_specs(names: Names, collections: Iterable[CollectionSettings]) -> list
 def _description(settings: CollectionSettings, topic: str) -> str:
     if settings.kafka is not None:
         return f"The topic `{topic}` in Kafka at `{settings.kafka.bootstrap_servers}`. Tidelake only reads it."
-    return f"The folder of messages `{topic}`. Tidelake only reads it."
+    return f"The message folder `{topic}`. Tidelake only reads it."
 
 
 def _kinds(settings: CollectionSettings) -> set[str]:
@@ -128,8 +128,8 @@ def _kinds(settings: CollectionSettings) -> set[str]:
     return kinds | {_POSTGRESQL} if is_postgresql else kinds
 
 
-def look_at_topics(settings: CollectionSettings, stored: "Collection | None") -> list[TopicState]:
-    """Look up how far the topics of a collection reach, and what is unread.
+def read_topic_states(settings: CollectionSettings, stored: "Collection | None") -> list[TopicState]:
+    """Return how far the topics of a collection reach, and how much is unread.
 
     Args:
         settings: the collection's settings.
@@ -153,8 +153,11 @@ def look_at_topics(settings: CollectionSettings, stored: "Collection | None") ->
     return states
 
 
-def look_at_lake(settings: Settings) -> "dict[str, list[TopicState] | TidelakeError]":
-    """Look at the topics of each collection, whether or not it exists yet; an error takes the place of the states."""
+def read_lake_states(settings: Settings) -> "dict[str, list[TopicState] | TidelakeError]":
+    """Return the states of each collection's topics, whether or not the collection exists yet.
+
+    If they cannot be read, the error takes their place.
+    """
     from tidelake.catalog.catalog import Catalog
     from tidelake.errors import TidelakeError
     from tidelake.store.layout import Store
@@ -167,7 +170,9 @@ def look_at_lake(settings: Settings) -> "dict[str, list[TopicState] | TidelakeEr
     for collection in settings.collections:
         found = stored[collection.name]
         try:
-            states[collection.name] = found if isinstance(found, TidelakeError) else look_at_topics(collection, found)
+            states[collection.name] = (
+                found if isinstance(found, TidelakeError) else read_topic_states(collection, found)
+            )
         except TidelakeError as error:
             states[collection.name] = error
     return states
@@ -179,7 +184,7 @@ def observation(key: AssetKey, state: TopicState, lag_s: float | None = None) ->
     Args:
         key: the key of the topic.
         state: its state.
-        lag_s: how long messages have been waiting, in seconds, if known.
+        lag_s: how long there have been unread messages, in seconds, if known.
     """
     metadata: dict[str, Any] = {"end_offsets_sum": sum(state.ends.values()), "lag_messages": state.unread}
     if lag_s is not None:

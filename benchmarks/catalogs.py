@@ -70,7 +70,7 @@ def _lake(bench: Bench, name: str, number: int) -> Lake:
 
 
 def fill_store(store: Store, settings: Settings) -> None:
-    """Create every collection; all link to the tables of the first, because creating thousands of tables takes long."""
+    """Create every collection; all link to the tables of the first, because creating thousands of tables is slow."""
     catalog = Catalog(store)
     first, *others = settings.collections
     model = catalog.open_or_create(first.spec())

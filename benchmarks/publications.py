@@ -1,4 +1,7 @@
-"""A tick and the publication of its changes, compared with a MERGE of the same rows that every engine can read."""
+"""Compares a tick and the publication of its changes with a MERGE of the same rows.
+
+The table of the MERGE, too, can be read by every engine.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,16 @@ from jobs import current
 from tidelake.read.current import CurrentReport
 
 BOTH, PUBLICATION, REBUILD = "tick and current", "current, after a tick", "current --rebuild"
-MERGE = "MERGE tuned, without vectors"
+MERGE = "MERGE tuned, without deletion vectors"
 _NAME = "orders"
 
 
 def measure_publications(bench: Bench, rows: int) -> Samples:
-    """Measure standard ticks of 100,000 updates of uniform keys on `rows` rows, each followed by a publication."""
-    bench.say(f"publishing ticks on {rows:,} rows")
+    """Measure standard ticks of 100,000 updates, with uniformly distributed keys, against a state of `rows` rows.
+
+    Each tick is followed by a publication.
+    """
+    bench.say(f"ticks, each followed by a publication, against a state of {rows:,} rows")
     root, spark = bench.folder(f"publications-{rows}"), bench.spark
     lake = Lake(spark, root, {_NAME: "upsert"}, keep={_NAME: 1})
     stream = Stream(rows, "upsert")

@@ -56,7 +56,10 @@ AS_OF = Row(
     "reads",
 )
 PUBLICATIONS = Row(
-    "tick and `current`, 100,000 uniform keys", "MERGE without vectors", "at most 1.5× at 10 M rows", "publications"
+    "tick and `current`, 100,000 uniform keys",
+    "MERGE without deletion vectors",
+    "at most 1.5× at 10 M rows",
+    "publications",
 )
 DUCKDB = Row(
     "read AS OF any t by DuckDB, in this process",

@@ -17,7 +17,8 @@ from jobs import current
 from tidelake.read.snapshot import snapshot
 
 UPSERT, PLAIN = "tidelake upsert", "tidelake plain"
-MERGE_VECTORS, MERGE, MERGE_DEFAULTS = "MERGE tuned, vectors", "MERGE tuned", "MERGE with defaults"
+MERGE_VECTORS, MERGE = "MERGE tuned, with deletion vectors", "MERGE tuned, without deletion vectors"
+MERGE_DEFAULTS = "MERGE with defaults"
 MERGE_PLAIN, DELTA_RS = "MERGE of plain tick", "delta-rs merge"
 READS = " read"
 CURRENT = " current"

@@ -30,7 +30,7 @@ from assets.metadata import listed
 from assets.names import Names
 from assets.options import RunOptions
 from assets.steps import STOPPED, Lake, compact_now, failure_of, lake_of, options_of, step_of
-from assets.topics import TopicState, look_at_topics
+from assets.topics import TopicState, read_topic_states
 from expectations.data_docs import INDEX
 from expectations.judge import Verdict
 from expectations.sentences import failure_of as what_failed_in
@@ -211,7 +211,7 @@ def _results(
 
     lake, options = lake_of(context, names), options_of(context, names)
     collection = lake.open(settings.name)
-    topics = _look(lake.settings_of(settings.name), collection)
+    topics = _read_topics(lake.settings_of(settings.name), collection)
     yield _topic_complete(context, key, topics)
     yield _holds_end(key, collection, lake.settings_of(settings.name))
     rules = rules_of(settings)
@@ -251,9 +251,9 @@ class _Topics:
         return None if self.problem else sum(state.unread for state in self.states)
 
 
-def _look(settings: CollectionSettings, collection: "Collection") -> _Topics:
+def _read_topics(settings: CollectionSettings, collection: "Collection") -> _Topics:
     try:
-        return _Topics(look_at_topics(settings, collection))
+        return _Topics(read_topic_states(settings, collection))
     except SourceError as error:
         return _Topics([], str(error))
 

@@ -41,7 +41,7 @@ COLUMNS = (
 
 
 def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_s: int) -> pd.DataFrame:
-    """Build the frame for one validation.
+    """Build the DataFrame for one validation.
 
     Args:
         report: the result of the recount.

@@ -1,4 +1,4 @@
-"""Validates a frame against a suite, in a context that leaves behind nothing but the Data Docs."""
+"""Validates a DataFrame against a suite, in a context that leaves behind nothing but the Data Docs."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def judge(
     results_kept: int = RESULTS_KEPT,
     values_shown: int = _VALUES_SHOWN,
 ) -> list[Verdict]:
-    """Validate a frame, and write the result into the Data Docs if there is a folder for them.
+    """Validate a DataFrame, and write the result into the Data Docs if there is a folder for them.
 
     Args:
-        frame: a frame of pandas, see `result_frame`, or a frame of Spark with the contents of a collection.
+        frame: a pandas DataFrame, see `result_frame`, or a Spark DataFrame with the contents of a collection.
         suite: the expectations.
         place: the folder of the Data Docs, on a disk or in an object store; if None, nothing is written.
         notes: further text for the page of this result.

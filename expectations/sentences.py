@@ -19,7 +19,7 @@ def sentence_of(rule: Rule, verdict: Verdict, frame: pd.DataFrame) -> str:
     Args:
         rule: the rule of the check.
         verdict: its result.
-        frame: the frame that was judged; see `result_frame`.
+        frame: the DataFrame that was judged; see `result_frame`.
     """
     if verdict.note:
         return _sentence(verdict.note)

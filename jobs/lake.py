@@ -58,7 +58,7 @@ def check_lake(settings: Settings) -> CheckedLake:
             schema, or neither a collection nor its topic exists; nothing was written.
     """
     from tidelake.catalog.catalog import Catalog
-    from tidelake.ingest.new_topics import check_new_topics
+    from tidelake.ingest.new_topics import check_topics_of_new_collections
     from tidelake.settings.lake import check_topics
     from tidelake.store.head_start import use_head_start
     from tidelake.store.layout import Store
@@ -69,7 +69,7 @@ def check_lake(settings: Settings) -> CheckedLake:
         use_head_start(store, collection.name)
     catalog = Catalog(store, settings.writer)
     known = catalog.check((collection.spec() for collection in settings.collections), settings.names)
-    return CheckedLake(settings, catalog, known, check_new_topics(known, settings))
+    return CheckedLake(settings, catalog, known, check_topics_of_new_collections(known, settings))
 
 
 def open_collection(spark: SparkSession, settings: Settings, name: str) -> Collection:

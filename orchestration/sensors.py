@@ -24,7 +24,7 @@ from dagster import (
 )
 
 from assets.names import Names
-from assets.topics import TopicState, look_at_lake, observation
+from assets.topics import TopicState, observation, read_lake_states
 from expectations.checks import checks_of
 from orchestration.dead_runs import KILLED_TAG
 from orchestration.jobs import TICK
@@ -64,7 +64,7 @@ class _Cursor:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Topics:
     """The topics of one collection."""
 
     states: list[TopicState]
@@ -101,20 +101,20 @@ def build_new_offsets_sensor(names: Names, environment: Environment, settings: S
     )
     def new_offsets(context: SensorEvaluationContext) -> SensorResult:
         cursor, now_s = _Cursor.read(context.cursor), clock.time()
-        looks, problems = _look_at_all(settings)
+        found, problems = _read_all_topics(settings)
         for problem in problems:
             context.log.warning(problem)
-        events = _observations(names, settings, looks, cursor, now_s)
+        events = _observations(names, settings, found, cursor, now_s)
         unfinished = context.instance.get_runs(RunsFilter(job_name=job, statuses=UNFINISHED), limit=1)
         if unfinished:
             reason = f"run {unfinished[0].run_id} is not finished"
             return SensorResult(skip_reason=reason, cursor=cursor.text(), asset_events=events)
-        chosen, left = _choose(looks, cursor, retries=_was_killed(context, job))
+        chosen, left = _choose(found, cursor, retries=_was_killed(context, job))
         if not chosen:
             reason = "; ".join([*left, *problems]) or "no topic has new messages"
             return SensorResult(skip_reason=reason, cursor=cursor.text(), asset_events=events)
         for name in chosen:
-            cursor.requested[name] = looks[name].ends
+            cursor.requested[name] = found[name].ends
         request = RunRequest(
             asset_selection=[names.collection(name) for name in chosen],
             asset_check_keys=[key for name in chosen for key in checks_of(names, settings.collection(name))],
@@ -125,34 +125,34 @@ def build_new_offsets_sensor(names: Names, environment: Environment, settings: S
     return new_offsets
 
 
-def _look_at_all(settings: Settings) -> tuple[dict[str, _Look], list[str]]:
-    """Look at the topics of each collection; a topic that cannot be read is a problem of its collection alone."""
-    looks, problems = {}, []
-    for name, states in look_at_lake(settings).items():
+def _read_all_topics(settings: Settings) -> tuple[dict[str, _Topics], list[str]]:
+    """Read the topics of each collection; a topic that cannot be read is a problem of its collection alone."""
+    found, problems = {}, []
+    for name, states in read_lake_states(settings).items():
         if isinstance(states, TidelakeError):
             problems.append(f"{name}: {states.fact}")
         else:
-            looks[name] = _Look(states)
-    return looks, problems
+            found[name] = _Topics(states)
+    return found, problems
 
 
-def _choose(looks: dict[str, _Look], cursor: _Cursor, retries: bool) -> tuple[list[str], list[str]]:
+def _choose(found: dict[str, _Topics], cursor: _Cursor, retries: bool) -> tuple[list[str], list[str]]:
     """Return the collections to request a tick of, and a sentence about each with other unread messages.
 
     Args:
-        looks: the topics of each collection.
+        found: the topics of each collection.
         cursor: which ends were already requested.
         retries: whether to request again what was requested before.
     """
     chosen, left = [], []
-    for name, look in looks.items():
-        if not look.unread:
+    for name, topics in found.items():
+        if not topics.unread:
             continue
-        if retries or look.ends != cursor.requested.get(name):
+        if retries or topics.ends != cursor.requested.get(name):
             chosen.append(name)
         else:
             left.append(
-                f"{name}: {look.unread:,} messages are still unread after the tick that was requested for them; they "
+                f"{name}: {topics.unread:,} messages are still unread after the tick that was requested for them; they "
                 "wait for the schedule, or for new messages"
             )
     return chosen, left
@@ -165,20 +165,20 @@ def _was_killed(context: SensorEvaluationContext, job: str) -> bool:
 
 
 def _observations(
-    names: Names, settings: Settings, looks: dict[str, _Look], cursor: _Cursor, now_s: float
+    names: Names, settings: Settings, found: dict[str, _Topics], cursor: _Cursor, now_s: float
 ) -> list[AssetObservation]:
     """Return an event for each topic that has changed, or whose messages still wait; remember them in the cursor."""
     seen: dict[AssetKey, tuple[TopicState, float]] = {}
     for collection in settings.collections:
-        look = looks.get(collection.name)
-        if look is None:
+        topics = found.get(collection.name)
+        if topics is None:
             continue
-        since = cursor.waiting_since.setdefault(collection.name, now_s) if look.unread else now_s
-        if not look.unread:
+        since = cursor.waiting_since.setdefault(collection.name, now_s) if topics.unread else now_s
+        if not topics.unread:
             cursor.waiting_since.pop(collection.name, None)
-        for key, state in zip(names.topics(collection), look.states, strict=True):
+        for key, state in zip(names.topics(collection), topics.states, strict=True):
             before = seen.get(key)
-            if before is None or before[0].unread < state.unread:  # the slowest reader counts
+            if before is None or before[0].unread < state.unread:  # the reader that is furthest behind decides
                 seen[key] = (state, now_s - since if state.unread else 0.0)
     events = []
     for key, (state, lag_s) in seen.items():

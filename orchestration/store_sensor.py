@@ -67,7 +67,7 @@ def build_store_sensor(names: Names, environment: Environment, settings: Setting
     )
     def watch_store(context: SensorEvaluationContext) -> SensorResult:
         before: dict[str, str] = json.loads(context.cursor or "{}")
-        found, problems = _look(names, settings, environment.share)
+        found, problems = _read_findings(names, settings, environment.share)
         now = {finding.key.to_user_string(): "; ".join(finding.sentences) for finding in found}
         events = []
         for finding in found:
@@ -88,7 +88,7 @@ def build_store_sensor(names: Names, environment: Environment, settings: Setting
     return watch_store
 
 
-def _look(names: Names, settings: Settings, share: Share) -> tuple[list[_Finding], list[str]]:
+def _read_findings(names: Names, settings: Settings, share: Share) -> tuple[list[_Finding], list[str]]:
     """Return the findings, and a sentence for each collection that could not be read."""
     from tidelake.catalog.catalog import Catalog
     from tidelake.read.holding import held_too_long

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assets.topics import look_at_lake
+from assets.topics import read_lake_states
 from tests.expectations.reports import settings
 from tests.report.published import configure
 from tidelake import open_lake
@@ -56,7 +56,7 @@ def test_the_state_of_a_lake_reads_the_entry_of_each_of_its_collections_once(
     assert [name for name, status in found.items() if isinstance(status, CollectionStatus)] == names
     assert found["new"] is None
     reads.clear()
-    states = look_at_lake(lake.settings)
+    states = read_lake_states(lake.settings)
     assert reads == own and list(states) == [*names, "new"]
     assert not any(isinstance(state, TidelakeError) for state in states.values())
     reads.clear()
@@ -99,7 +99,7 @@ def test_a_damaged_collection_is_an_error_in_its_own_status_only(tmp_path: Path)
     shutil.rmtree(catalog.find("b").paths.handles.local)
     shutil.rmtree((catalog.store.names / "c").local)
     lake = open_lake(configure(tmp_path, *"abcd"))
-    for found in lake.status(), look_at_lake(lake.settings):
+    for found in lake.status(), read_lake_states(lake.settings):
         problems = {
             name: str(error).partition("\n")[0] for name, error in found.items() if isinstance(error, Exception)
         }

@@ -91,7 +91,7 @@ def answers_about(lake: Lake) -> dict[str, Any]:
 
 
 def _asked(ask: Callable[[], Any]) -> Any:
-    """An answer, or the error. A frame is read after `snapshot` returns, so a Spark error is a reader's error."""
+    """An answer, or the error. A DataFrame is read after `snapshot` returns, so a Spark error is a reader's error."""
     try:
         return ask()
     except (TidelakeError, PySparkException, Py4JJavaError) as error:

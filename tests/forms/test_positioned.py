@@ -1,4 +1,4 @@
-"""The positioned form in Delta agrees with the model, in frames, snapshots and compaction."""
+"""The positioned form in Delta agrees with the model, in DataFrames, snapshots and compaction."""
 
 from __future__ import annotations
 

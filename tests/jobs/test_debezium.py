@@ -56,7 +56,7 @@ def test_rows_follow_their_changes_and_events_are_counted(changes: Lake) -> None
     assert changes.contents(2) == {(1, 20): 1, (2, 5): 1}
 
 
-def test_the_last_of_several_changes_of_a_row_at_one_time_counts(changes: Lake) -> None:
+def test_the_last_of_several_changes_of_a_row_at_one_time_wins(changes: Lake) -> None:
     changes.send(events((None, (1, 10), 1)))
     changes.send(events(((1, 10), (1, 20), 4), ((1, 20), (1, 30), 4), (None, (7, 7), 4), ((7, 7), None, 4)))
     changes.send(events(((1, 30), (1, 40), 5), ((1, 40), (1, 30), 5)))

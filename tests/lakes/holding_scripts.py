@@ -136,7 +136,7 @@ class StoreShelf:
     lake: HeldLake
     other: HeldLake
     spark: SparkSession | None
-    """Only frames need it; with one, `compact` also merges."""
+    """Only DataFrames need it; with one, `compact` also merges."""
     move_clock: Callable[[float], None]
 
     def append(self, updates: Updates) -> None:
@@ -209,7 +209,7 @@ class StoreShelf:
 
     @property
     def _session(self) -> SparkSession:
-        assert self.spark is not None, "a case in this folder reads no frames"
+        assert self.spark is not None, "a case in this folder reads no DataFrames"
         return self.spark
 
 

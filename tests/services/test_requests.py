@@ -67,7 +67,7 @@ def test_ticks_and_statuses_stay_within_their_budgets_whatever_the_age_of_the_co
     assert len(status) <= STATUS, status.served
     assert not status.lists_of_files
     idle = lake.count(lake.lake.ingest), lake.count(lake.lake.seal)
-    assert [count.verbs for count in idle] == [{"list": 6}, {"list": 7}], "an idle collection takes nothing but looks"
+    assert [count.verbs for count in idle] == [{"list": 6}, {"list": 7}], "an idle collection is only listed"
 
 
 def test_a_checkpoint_takes_as_many_requests_whatever_the_length_of_the_log(

@@ -31,7 +31,7 @@ from tidelake.errors import (
 )
 from tidelake.generator.generate import generate
 from tidelake.generator.options import GenerateOptions
-from tidelake.ingest.new_topics import check_new_topics
+from tidelake.ingest.new_topics import check_topics_of_new_collections
 from tidelake.settings.lake import Settings, load_settings
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
@@ -149,11 +149,11 @@ def test_a_new_collection_without_a_topic_is_refused_before_anything_is_written(
     settings: Settings, tmp_path: Path, proxy: FaultyProxy
 ) -> None:
     with pytest.raises(ConfigurationError, match="the topic 'visits' has no folder s3://") as refused:
-        check_new_topics((), settings)
+        check_topics_of_new_collections((), settings)
     assert refused.value.field == "collections.visits.topic"
-    assert check_new_topics(("visits",), settings) == {}, "a collection that is known waits"
+    assert check_topics_of_new_collections(("visits",), settings) == {}, "a collection that is known waits"
     proxy.faults = [Fault("GET", "", answer=refusal(403, "AccessDenied"))]
-    assert isinstance(check_new_topics((), settings)["visits"], StoreAccessDenied)
+    assert isinstance(check_topics_of_new_collections((), settings)["visits"], StoreAccessDenied)
     assert not (tmp_path / "data").exists()
 
 

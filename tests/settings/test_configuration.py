@@ -388,7 +388,7 @@ def test_a_raw_collection_has_its_envelope_topics_and_metadata(tmp_path: Path) -
         (("topic: [eu, us]", "topic: [eu, eu]"), r"clicks.topic: names a topic twice"),
         (("topic: [eu, us]", "topic: [eu, a/b]"), r"clicks.topic: is not the name of a topic: 'a/b'"),
         (("[topic, offset]", "[topic, colour]"), r"clicks.metadata.colour: is not known"),
-        (("[topic, offset]", "topic"), r"clicks.metadata: is neither a list nor a mapping"),
+        (("[topic, offset]", "topic"), r"clicks.metadata: is neither a list of metadata nor a mapping"),
         (("[topic, offset]", "{offset: Page}"), r"clicks.metadata.offset: the column 'Page' clashes with .* 'page'"),
         (
             ("[topic, offset]", "{offset: at, topic: AT}"),

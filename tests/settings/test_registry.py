@@ -24,7 +24,9 @@ def load(folder: Path, **registry: Any) -> RegistrySettings | None:
 @pytest.mark.parametrize(
     "url", ["http://schemas:8081", "http://10.0.0.1", "http://localhost.example/a", "http://127.0.0.1.example:1/?a#b"]
 )
-def test_a_password_over_http_goes_to_no_other_machine_unless_the_settings_allow_it(tmp_path: Path, url: str) -> None:
+def test_a_password_is_not_sent_to_another_machine_over_http_unless_the_settings_allow_it(
+    tmp_path: Path, url: str
+) -> None:
     assert load(tmp_path, url=url) is not None
     with pytest.raises(ConfigurationError, match="over http, where anyone in between can read it") as caught:
         load(tmp_path, url=url, **LOGIN)

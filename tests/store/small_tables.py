@@ -1,4 +1,4 @@
-"""A small table whose log tests damage."""
+"""A small table for tests that damage its log."""
 
 from __future__ import annotations
 

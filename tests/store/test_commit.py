@@ -255,7 +255,7 @@ def test_missing_state_is_an_error_and_not_zero(tmp_path: Path) -> None:
 def test_a_format_of_a_later_release_is_refused_and_named(table: Location) -> None:
     assert OpenTable(table).value("format") == 2
     OpenTable(table).commit({"format": 6})
-    with pytest.raises(NewerFormat, match=r"t has format 6, which a later version of Tidelake wrote; .* up to 5"):
+    with pytest.raises(NewerFormat, match=r"t was written by a later version of Tidelake, in format 6; .* up to 5"):
         OpenTable(table)
 
 

@@ -141,7 +141,7 @@ def test_handles_have_the_newest_format_once_there_is_a_hold(tmp_path: Path, mon
         pass
     assert OpenTable(handles).format == HANDLES_VERSION > CATALOG_VERSION
     monkeypatch.setattr(commit, "NEWEST_VERSION", CATALOG_VERSION)  # the earlier version's newest format
-    with pytest.raises(NewerFormat, match=r"has format 5, .* supports formats up to 4"):
+    with pytest.raises(NewerFormat, match=r"in format 5; .* supports formats up to 4"):
         read_handles(lake.stored.paths)
 
 

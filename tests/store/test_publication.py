@@ -1,4 +1,4 @@
-"""A name's folder belongs to the name: it is bound to one collection at a time, by a commit to the name's log."""
+"""A published folder belongs to its name, and a commit to the name's log binds the name to one collection at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def prices(catalog: Catalog) -> Collection:
 
 
 @pytest.mark.parametrize("name", ["Prices", "PRICES", "a.b", "../prices", "a/b", ".", "_log", "x" * 300, "preis_ä", ""])
-def test_a_name_that_is_unsafe_as_a_folder_gets_a_folder_of_its_own(name: str) -> None:
+def test_a_name_that_is_unsafe_as_a_folder_gets_a_safe_and_distinct_folder(name: str) -> None:
     folder = folder_of_name(name)
     assert folder == folder.lower() and len(folder) < 64 and folder[0].isalnum()
     assert set(folder) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-")
@@ -57,10 +57,10 @@ def test_publishing_binds_a_name_once(catalog: Catalog, prices: Collection) -> N
 def test_a_name_that_passes_to_another_collection_keeps_its_folder(catalog: Catalog, prices: Collection) -> None:
     first = catalog.publish(prices)
     catalog.rename("prices", "old_prices")
-    renewed = catalog.open_or_create(settings("plain").spec())
-    assert renewed.entry.id != prices.entry.id
-    second = catalog.publish(renewed)
-    assert (second.folder, second.collection_id) == (first.folder, renewed.entry.id)
+    successor = catalog.open_or_create(settings("plain").spec())
+    assert successor.entry.id != prices.entry.id
+    second = catalog.publish(successor)
+    assert (second.folder, second.collection_id) == (first.folder, successor.entry.id)
     assert catalog.publication("prices") == second
     renamed = catalog.find("old_prices")
     assert catalog.publish(renamed).folder == "old_prices"
@@ -93,5 +93,5 @@ def test_earlier_versions_refuse_a_catalog_whose_names_have_logs(
     assert OpenTable(catalog.store.catalog).format == CATALOG_VERSION == 4
     assert OpenTable(prices.paths.updates).format == OpenTable(prices.paths.handles).format == FORMAT_VERSION == 2
     monkeypatch.setattr(commit, "NEWEST_VERSION", 3)  # the earlier version's newest format
-    with pytest.raises(NewerFormat, match="catalog has format 4, which a later version of Tidelake wrote"):
+    with pytest.raises(NewerFormat, match="catalog was written by a later version of Tidelake, in format 4"):
         OpenTable(catalog.store.catalog)

@@ -37,7 +37,7 @@ def found_in(contents: Iterable[tuple[str, bytes]], secrets: Mapping[str, str], 
 
 
 def files_below(*folders: Path) -> Iterable[tuple[str, bytes]]:
-    """Each file with its path and content, unpacked if it is packed."""
+    """Each file with its path and content, decompressed if it is gzipped."""
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
@@ -56,7 +56,7 @@ class Run:
 
 
 def run_watched(command: Sequence[str], environment: Mapping[str, str], cwd: Path) -> Run:
-    """Run a command, and look at the process list meanwhile."""
+    """Run a command, and record the command lines of its processes until it ends."""
     commands: set[str] = set()
     process = subprocess.Popen(
         command,
@@ -64,7 +64,7 @@ def run_watched(command: Sequence[str], environment: Mapping[str, str], cwd: Pat
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        start_new_session=True,  # which all processes that it starts belong to
+        start_new_session=True,  # all processes that it starts belong to this session
     )
     ended = threading.Event()
 

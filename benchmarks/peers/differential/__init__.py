@@ -13,7 +13,10 @@ _PROGRAM = BUILT / "differential" / "release" / "differential-reader"
 
 
 def measure(samples: Samples, times: int, seconds_max: float, say: Callable[[str], None]) -> None:
-    """Add a measurement of statements in reverse order. A run beyond the time limit is recorded as that limit."""
+    """Measure the reader on `times` progress statements in reverse order.
+
+    If it exceeds the time limit, record the limit instead.
+    """
     if not _PROGRAM.exists():
         samples.absent[READER] = f"not built: {HINT} on a machine with cargo"
         return

@@ -21,7 +21,7 @@ class Working:
         self._task = None if bar is None else bar.add_task("", total=total)
 
     def show(self, text: str, done: int | None = None) -> None:
-        """Show what happens now, and how many parts of the work are done."""
+        """Show what is being done, and how many parts of the work are done."""
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=text, completed=done)
 
@@ -45,9 +45,9 @@ def shows_progress() -> bool:
 
 @contextmanager
 def working(text: str, total: int | None = None) -> Iterator[Working]:
-    """Show a text, the time that has passed, and a bar if the number of parts is known.
+    """Show a message, the elapsed time, and, if the number of parts is known, a bar.
 
-    The block may print on standard output only inside `Working.paused`.
+    The block may print to standard output only inside `Working.paused`.
     """
     if not shows_progress():
         yield Working(None, total)
@@ -56,7 +56,7 @@ def working(text: str, total: int | None = None) -> Iterator[Working]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     measured = () if total is None else (BarColumn(bar_width=20), MofNCompleteColumn())
-    # A terminal of its own: while the JVM starts, the output of this process goes to the log.
+    # Duplicate standard error: while the JVM starts, file descriptor 2 is redirected to the log.
     with os.fdopen(os.dup(2), "w", encoding="utf-8") as terminal:
         columns = (SpinnerColumn(), *measured, TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
         bar = Progress(*columns, console=Console(file=terminal), transient=True, redirect_stdout=False)

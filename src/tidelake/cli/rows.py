@@ -58,7 +58,7 @@ def rows_of(frame: DataFrame, rows_max: int | None) -> list[dict[str, Any]]:
 
 
 def rows_from(answer: Answer, columns: tuple[Column, ...], rows_max: int | None) -> list[dict[str, Any]]:
-    """Return the rows of DuckDB's answer as `rows_of` returns those of a frame."""
+    """Return the rows of DuckDB's answer as `rows_of` returns those of a DataFrame."""
     from tidelake.query.values import json_rows
 
     return json_rows(answer.table(rows_max, in_order=True), columns)

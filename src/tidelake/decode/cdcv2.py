@@ -138,7 +138,7 @@ class Decoder:
         return measure(statement)
 
     def broken(self, statement: Column) -> Column:
-        """Return whether a statement, a struct of data, time and diff, makes its message unusable; never null."""
+        """Return whether a statement (data, time and diff) makes its message unusable; the result is never null."""
         broken = land_record(self.record_schema).broken
         rules = (statement["diff"] == 0) | (statement["time"] < 0)
         return rules if broken is None else rules | broken(statement["data"])
@@ -214,7 +214,10 @@ def _columns_of_updates(
 
 @cached
 def _is_progress() -> Column:
-    """Return whether the first byte marks a message as a progress statement; never null, so that no message is lost."""
+    """Return whether the first byte marks a message as a progress statement.
+
+    The result is never null, so that no message is lost.
+    """
     first_byte = F.substring(F.col(BODY), 1, 1)
     return F.coalesce(F.col(BODY_REASON).isNull() & (first_byte == F.lit(PROGRESS_BYTE)), F.lit(False))
 

@@ -25,7 +25,7 @@ def body_of(framed: Column) -> Column:
 
 
 def holds_id_in_header(frame: DataFrame, part: str) -> Column:
-    """Return whether a header states the schema of a record's `key` or `value`; never null."""
+    """Return whether a header states the schema of a record's `key` or `value`; the result is never null."""
     if "headers" not in frame.columns:
         return F.lit(False)
     name = F.lit(ID_HEADER.format(part))

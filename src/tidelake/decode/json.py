@@ -161,7 +161,9 @@ def _with_suspects(staged: DataFrame, columns: Target, form: JsonForm) -> DataFr
 
 
 def is_wrapped(text: Column, names: Collection[str]) -> Column:
-    """Return whether a value is an object of only a schema and a payload, as Kafka Connect writes it; never null.
+    """Return whether a value is an object of only a schema and a payload, as Kafka Connect writes it.
+
+    The result is never null.
 
     Cost: two searches, and one walk through objects that contain both names.
     """

@@ -225,7 +225,7 @@ def _branch(index: int, name: str) -> Callable[[Column], Column]:
 
 
 def _any_of(parts: Sequence[tuple[Callable[[Column], Column], _Check | None]]) -> _Check | None:
-    """Return a check that holds if the check of any part of a value holds; never null."""
+    """Return a check that holds if the check of any part of a value holds; its result is never null."""
     checks = [(part, check) for part, check in parts if check is not None]
     if not checks:
         return None

@@ -24,7 +24,7 @@ def explode_updates(
 ) -> DataFrame:
     """Return one row for each update of the good messages.
 
-    In:  the frame that `Decoder.updates` returns.
+    In:  the DataFrame that `Decoder.updates` returns.
     Out: the data's columns, _time bigint, _diff bigint, _partition, _offset.
 
     Args:

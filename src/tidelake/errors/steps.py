@@ -6,7 +6,7 @@ from tidelake.errors.base import TidelakeError
 
 
 class ClockAhead(TidelakeError):
-    """A tick would mint a time that neither the last minted time nor a record supports; nothing was written."""
+    """A tick would mint a time far after the last minted time and every record's timestamp; nothing was written."""
 
     collection: str
     time: int
@@ -15,8 +15,8 @@ class ClockAhead(TidelakeError):
     """The newest timestamp of the tick's records, or None if they have none."""
     ahead_s: int
     hint = (
-        "correct this machine's clock; if it is right, set `clock_ahead_max_s` of '{collection}' to more than "
-        "{ahead_s}, and set it back after the next ingest"
+        "correct this machine's clock; if the clock is right, set `clock_ahead_max_s` of '{collection}' to more than "
+        "{ahead_s}, and restore the previous value after the next ingest"
     )
 
     @property
@@ -39,7 +39,7 @@ class StepFailed(TidelakeError):
     step: str
     collection: str
     kind: str
-    """The engine's own error."""
+    """What failed: the name of the engine's exception class, or a short phrase."""
     detail: str
     fact = "{step} of '{collection}' failed: {kind}: {detail}"
     hint = "the failed step committed nothing; the full error is in the log"
@@ -50,7 +50,7 @@ class TookTooLong(StepFailed):
 
     fact = "{step} of '{collection}' was cancelled: the collection was not done after {detail}"
     hint = (
-        "committed work is kept, and the next run resumes from there; if the work just takes long, raise "
+        "committed work is kept, and the next run resumes from there; if the work really needs that long, raise "
         "`collection_limit_s`"
     )
 

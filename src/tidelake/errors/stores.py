@@ -12,7 +12,8 @@ class NewerFormat(InvalidUsage):
     format: int
     known: int
     fact = (
-        "{table} has format {format}, which a later version of Tidelake wrote; this one supports formats up to {known}"
+        "{table} was written by a later version of Tidelake, in format {format}; this version supports formats up to "
+        "{known}"
     )
     hint = "use that version, or a later one; nothing was read or written"
 

@@ -3,9 +3,9 @@
 Statements are stored as they arrive: nothing is looked up, and no time moves. The model, with the rules, is
 `tidelake.model.positioned`; docs/decisions/positions.md gives the reasons.
 
-All frames of rows here have the data's columns and _time, _diff, _position, _unavailable (names of columns without a
-value of their own; null if all have one), _error. A delete and the row of a key in error have values only in the key's
-columns; a barrier has none.
+All DataFrames of rows here have the data's columns and _time, _diff, _position, _unavailable (names of columns without
+a value of their own; null if all have one), _error. A delete and the row of a key in error have values only in the
+key's columns; a barrier has none.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class Refusal:
     reason: str
     detail: str
     holds: Callable[[Column], Column]
-    """Whether a struct of data, time and diff is of this kind; never null."""
+    """Whether a struct of data, time and diff is of this kind; the result is never null."""
 
 
 def is_negative(statement: Column) -> Column:

@@ -102,7 +102,7 @@ class StreamTick(Tick):
         self.files: list[RunFile] = []
         self.ranges: list[tuple[Topic, OffsetRange]] = []
         self.decoded: list[tuple[Topic, DataFrame]] = []
-        """The messages of the ranges, share by share; each frame has one partition."""
+        """The messages of the ranges, share by share; each DataFrame has one partition."""
 
     def plan(self) -> bool:
         """See `Tick.plan`."""

@@ -257,7 +257,7 @@ class ChangeRecords:
         return dict(row.asDict())
 
     def _has_unknown_schema(self) -> Column:
-        """Return whether a record has a schema that was not judged; never null."""
+        """Return whether a record has a schema that was not judged; the result is never null."""
         if self.batch.settings.format != "json" or self.schemas.complete:
             return F.lit(False)
         known = sorted({*self.schemas.agreed, *self.refused_schemas})

@@ -16,7 +16,7 @@ from tidelake.settings.lake import Settings
 from tidelake.topic.open import open_topics
 
 
-def check_new_topics(known: Collection[str], settings: Settings) -> dict[str, TidelakeError]:
+def check_topics_of_new_collections(known: Collection[str], settings: Settings) -> dict[str, TidelakeError]:
     """Refuse a new collection if one of its topics does not exist.
 
     Args:

@@ -155,7 +155,7 @@ class Lake(OpenedStore):
         """Plan SQL in Spark's dialect over the collections that it names, all AS OF one time; see `query`.
 
         Args:
-            spark: the session of the frame. The query sees none of its views, functions, variables and settings.
+            spark: the session of the DataFrame. The query sees none of its views, functions, variables and settings.
             query: a SELECT in Spark's dialect, over collections of this lake and nothing else.
             as_of: as for `at`.
             not_before: as for `query`.
@@ -163,7 +163,7 @@ class Lake(OpenedStore):
             skip_errors: leave out keys whose newest value could not be decoded.
 
         Returns:
-            An answer: `frame` is a lazy frame; `time` and `facts` say which time was chosen and why.
+            An answer: `frame` is a lazy DataFrame; `time` and `facts` say which time was chosen and why.
 
         Raises:
             QueryRefused: the query is invalid, reads something else, or calls a function that is not accepted. A

@@ -131,7 +131,7 @@ class Reads(StoredCollection):
         where: str | None = None,
         skip_errors: bool = False,
     ) -> Snapshot:
-        """Read the contents AS OF a time as a lazy frame.
+        """Read the contents AS OF a time as a lazy DataFrame.
 
         Args:
             spark: the session; `tidelake.spark.session.start_session()` starts a suitable one.
@@ -162,7 +162,7 @@ class Reads(StoredCollection):
         where: str | None = None,
         skip_errors: bool = False,
     ) -> Difference:
-        """Read the difference between the contents AS OF two times as a lazy frame, from one version of the table.
+        """Read the difference between the contents AS OF two times as a lazy DataFrame, from one version of the table.
 
         Args:
             spark: the session, as for `snapshot`.
@@ -192,7 +192,7 @@ class Reads(StoredCollection):
         where: str | None = None,
         skip_errors: bool = False,
     ) -> Changes:
-        """Read what changed after a time, up to and including another, as a lazy frame of consolidated updates.
+        """Read what changed after a time, up to and including another, as a lazy DataFrame of consolidated updates.
 
         The contents AS OF `after` and these updates add up to the contents AS OF `through`.
 
@@ -273,8 +273,8 @@ class Reads(StoredCollection):
         read-only lake holds nothing.
 
         Args:
-            spark: the session, as for `snapshot`; `updates` are frames. Without one, DuckDB reads, no JVM is started,
-                and `updates.table()` gives an Arrow table, `updates.reader()` a stream.
+            spark: the session, as for `snapshot`; `updates` are DataFrames. Without one, DuckDB reads, no JVM is
+                started, and `updates.table()` gives an Arrow table, `updates.reader()` a stream.
             as_of: the time of the snapshot, or the token; by default the `since` of `capability`, or the last time that
                 can be read. If it is not sealed yet, the first batch waits for it.
             snapshot: whether the first batch is the contents AS OF that time.

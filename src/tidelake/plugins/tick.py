@@ -29,7 +29,7 @@ class Counts:
     """Quarantined messages by reason."""
 
     def count_reasons(self, reasons: dict[str, int]) -> None:
-        """Add numbers of quarantined messages, by reason."""
+        """Add the counts of quarantined messages, by reason."""
         for reason, count in reasons.items():
             self.reasons[reason] = self.reasons.get(reason, 0) + count
 
@@ -59,15 +59,15 @@ class PastTick:
     """A tick that was committed: the state that it began with, and what its commit said."""
 
     table: OpenTable
-    """The table as it was just before its commit."""
+    """The table as it was just before the tick's commit."""
     values: Mapping[str, int]
-    """The values that its commit set."""
+    """The values that the tick's commit set."""
     files: Sequence[RunFile]
-    """The files that its commit added."""
+    """The files that the tick's commit added."""
 
 
 class Tick(ABC):
-    """The steps of a tick, from one state of the table: a bounded range of offsets becomes a commit."""
+    """The steps of a tick, which turns a bounded range of offsets into one commit, starting from one table version."""
 
     table: OpenTable
     report: TickReport
@@ -75,7 +75,7 @@ class Tick(ABC):
     """When the ingest run of this tick began, in milliseconds since 1970; None if unknown."""
 
     def run(self) -> TickReport | None:
-        """Run the steps; return None if there is nothing new, no gap, and nothing to commit without messages.
+        """Run the steps; return None if there is nothing new to read and no gap, and `commit_idle` committed nothing.
 
         Raises:
             LostRace: another tick read the same offsets; nothing was committed.
@@ -96,7 +96,7 @@ class Tick(ABC):
         """Open the table and plan the next range of offsets; False if there is none. The report names the gaps."""
 
     def commit_idle(self) -> bool:
-        """Commit that there is nothing new, if the framing does so; return whether anything was committed."""
+        """If the framing records idle ticks, commit one; return whether anything was committed."""
         return False
 
     @abstractmethod
@@ -105,7 +105,7 @@ class Tick(ABC):
 
     @abstractmethod
     def decode(self) -> None:
-        """Create the frames of the range. They are evaluated when they are written."""
+        """Create the DataFrames of the range. They are evaluated only when they are written."""
 
     @abstractmethod
     def write(self) -> None:

@@ -70,9 +70,9 @@ def messages_of(
 
 
 def measure(messages: DataFrame) -> tuple[DataFrame, Written]:
-    """Compute messages once; return the frame, persisted, and their totals.
+    """Compute messages once; return the DataFrame, persisted, and their totals.
 
-    As before, `value` is null in rows without a message. The caller unpersists the frame.
+    As before, `value` is null in rows without a message. The caller unpersists the DataFrame.
     """
     kept = messages.persist(StorageLevel.MEMORY_AND_DISK)
     counts = kept.select(F.explode(COUNTS).alias("part")).groupBy("part.time").agg(F.sum("part.count").alias("count"))

@@ -45,7 +45,7 @@ class Target(Protocol):
     name: str
     """The name, path or URI under which the entry of a collection remembers the topic."""
     takes_values: bool
-    """Whether messages that this process has are written by `write_few` more cheaply than as a frame."""
+    """Whether messages that this process has are written by `write_few` more cheaply than as a DataFrame."""
 
     def identify(self, creates: bool = False) -> str | None:
         """Return what distinguishes the topic from others of the same name; None if nothing does.

@@ -92,10 +92,10 @@ def parse_sql(spark: SparkSession, query: str) -> Confined:
 
 
 def frame_of(spark: SparkSession, confined: Confined, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """Return the rows of a query as a lazy frame of the caller's session.
+    """Return the rows of a query as a lazy DataFrame of the caller's session.
 
     Args:
-        spark: the session of the frames.
+        spark: the session of the DataFrames.
         confined: the query.
         frames: the rows by the name of a table; at least for all of its tables.
 

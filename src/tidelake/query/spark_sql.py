@@ -21,7 +21,7 @@ from tidelake.store.layout import DIFF
 
 @dataclass(frozen=True)
 class SparkAnswer:
-    """The rows of a query as a frame, and the time at which all of its collections are read."""
+    """The rows of a query as a DataFrame, and the time at which all of its collections are read."""
 
     frame: DataFrame
     """The rows, which are not read yet. It stays at the versions that the tables had."""
@@ -63,7 +63,7 @@ def sql_answer(spark: SparkSession, query: SparkQuery, moment: Moment | None, sk
     """Plan a query at a moment of its collections.
 
     Args:
-        spark: the session of the frame.
+        spark: the session of the DataFrame.
         query: the query, which can be answered once.
         moment: the moment; None if the query names no collection.
         skip_errors: leave out keys in error.

@@ -32,12 +32,12 @@ from tidelake.store.proof_log import ProofLog, read_proof_log
 from tidelake.store.publication import Publication
 from tidelake.store.published import (
     WRITER,
-    Look,
     Published,
     PublishedFile,
-    look_at,
+    TableState,
     maintain_published,
     published_table,
+    read_table_state,
 )
 from tidelake.store.retry import LostRace, retry_work
 from tidelake.store.staged_rows import StagedRows
@@ -178,9 +178,9 @@ class _Attempt:
         reach("current.after_catalog")
         # The version comes first: if the note is that of a later version, the commit fails.
         staged = StagedRows(published_table(self.collection, publication))
-        look = look_at(staged.table)
-        shown, path = look.shown, str(staged.table)
-        reason = self._reason_to_rebuild(staged, look)
+        state = read_table_state(staged.table)
+        shown, path = state.shown, str(staged.table)
+        reason = self._reason_to_rebuild(staged, state)
         if shown is not None and reason is None and self._is_up_to_date(shown):
             return CurrentReport(
                 shown.as_of if shown.as_of > self.as_of else self.as_of,
@@ -213,17 +213,17 @@ class _Attempt:
             note.together,
         )
 
-    def _reason_to_rebuild(self, staged: StagedRows, look: Look) -> str | None:
+    def _reason_to_rebuild(self, staged: StagedRows, state: TableState) -> str | None:
         """Return why the table has to be rebuilt, as far as this is clear before its files are examined."""
-        shown = look.shown
+        shown = state.shown
         if self.wanted.rebuild:
             return "it was requested"
         if staged.version < 0:
             return "it was not published before"
-        if shown is None and look.changed_by == WRITER:
+        if shown is None and state.changed_by == WRITER:
             return "its rows were removed when its collection was dropped"
-        if look.changed_by is not None:
-            return f"{look.changed_by} has written to it"
+        if state.changed_by is not None:
+            return f"{state.changed_by} has written to it"
         if shown is None:
             return "its log does not state what it shows"
         if shown.collection_id != self.collection.entry.id:

@@ -63,7 +63,7 @@ def check_predicate(spark: SparkSession, where: str, schema: StructType) -> None
     """
     if len(where) > CHARACTERS_MAX:
         too_long = f"has {len(where)} characters, more than {CHARACTERS_MAX}"
-        raise PredicateRefused(where, too_long, "write a shorter one, or filter the frame")
+        raise PredicateRefused(where, too_long, "write a shorter one, or filter the DataFrame")
     if VARIABLE in where:
         raise PredicateRefused(where, f"contains {VARIABLE}, which Spark replaces before it parses", _REPLACED)
     zone = spark.conf.get("spark.sql.session.timeZone")

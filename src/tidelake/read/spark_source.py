@@ -1,4 +1,4 @@
-"""Reads the updates of a subscription as Spark's frames."""
+"""Reads the updates of a subscription as Spark DataFrames."""
 
 from __future__ import annotations
 

@@ -24,29 +24,31 @@ METADATA: dict[str, Any] = {
     "timestamp": ["null", {"type": "long", "logicalType": "timestamp-millis"}],
     "headers": ["null", {"type": "array", "items": _HEADER}],
 }
-"""The metadata of records, and the Avro types of the columns that it may become."""
+"""The metadata of a record that can become columns, with the Avro type of each column."""
 
 
 def read_topics(place: Block) -> tuple[Any, ...]:
     """Read the names of the topics, from a name or a list of names."""
     if place.value is None:
-        place.fail("is missing", "give a folder's name, or a list of them")
+        place.fail("is missing", "give the name of a topic, or a list of names")
     names = place.value if isinstance(place.value, list) else [place.value]
     if not names:
-        place.fail("names no topic", "give a folder's name, or a list of them")
+        place.fail("names no topic", "give the name of a topic, or a list of names")
     for name in names:
         if not isinstance(name, str):
             place.fail(f"input should be a valid string, not {name!r}", "see docs/reference/configuration.md")
         if not name.strip() or "/" in name or name in {".", ".."} or not is_path_text(name):
-            place.fail(f"is not the name of a topic: {name!r}", "give a folder's name, not a path")
+            place.fail(f"is not the name of a topic: {name!r}", "give the name of a topic or folder, not a path")
     if len(set(names)) < len(names):
         place.fail("names a topic twice", "name each topic once")
     return tuple(names)
 
 
 def is_path_text(value: str) -> bool:
-    """Return whether a path may be this text: it contains no control characters and no surrogates."""
-    return not any(ord(letter) < 32 or ord(letter) == 127 or 0xD800 <= ord(letter) <= 0xDFFF for letter in value)
+    """Return whether a string can be used as a path: it contains no control characters and no surrogates."""
+    return not any(
+        ord(character) < 32 or ord(character) == 127 or 0xD800 <= ord(character) <= 0xDFFF for character in value
+    )
 
 
 def read_position(place: Block, of_changes: bool, envelope: str) -> tuple[str, ...]:
@@ -70,13 +72,19 @@ def read_position(place: Block, of_changes: bool, envelope: str) -> tuple[str, .
 
 
 def read_metadata(place: Block) -> dict[str, str]:
-    """Read the metadata that becomes columns: a list, for names like `kafka_offset`, or a mapping to other names."""
+    """Read which metadata becomes columns.
+
+    It is a list, whose columns are named `kafka_offset` and so on, or a mapping from metadata to column names.
+    """
     if place.value is None:
         return {}
     is_list = isinstance(place.value, list) and _are_strings(place.value)
     named = {kind: f"kafka_{kind}" for kind in place.value} if is_list else place.value
     if not isinstance(named, dict) or not _are_strings(named.values()):
-        place.fail("is neither a list nor a mapping to names", "write `[partition, offset]`, or `{offset: at}`")
+        place.fail(
+            "is neither a list of metadata nor a mapping from metadata to column names",
+            "write `[partition, offset]`, or `{offset: kafka_position}`",
+        )
     for kind in named:
         if kind not in METADATA:
             place.child(kind).fail("is not known", f"use any of: {', '.join(METADATA)}")

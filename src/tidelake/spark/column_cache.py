@@ -1,6 +1,6 @@
 """A cache of columns: building a column takes round trips to the JVM, and each tick needs the same columns.
 
-A column is an immutable description that does not belong to a frame or a session.
+A column is an immutable description that does not belong to a DataFrame or a session.
 """
 
 from __future__ import annotations

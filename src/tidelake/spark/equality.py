@@ -64,5 +64,5 @@ def _packed(bits: Sequence[Column]) -> list[Column]:
 
 
 def same_in(left: str, right: str, names: Sequence[str]) -> Column:
-    """Return whether rows of two frames, by alias, are equal in these columns; null equals null."""
+    """Return whether rows of two DataFrames, by alias, are equal in these columns; null equals null."""
     return all_of(F.col(f"{left}.`{name}`").eqNullSafe(F.col(f"{right}.`{name}`")) for name in names)

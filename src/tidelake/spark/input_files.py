@@ -1,4 +1,4 @@
-"""Checks that a frame reads every file that it should."""
+"""Checks that a DataFrame reads every file that it should."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 def missing_file(frame: DataFrame, paths: Iterable[str]) -> str | None:
-    """Return a path that Spark has left out of a frame; None if the frame reads all of them.
+    """Return a path that Spark has left out of a DataFrame; None if it reads all of them.
 
     If a file disappears after Spark has checked that it exists and before Spark has listed it, Spark leaves it out
     without an error. If it disappears later, reading it fails.
 
     Args:
-        frame: a frame that `spark.read` has just returned.
+        frame: a DataFrame that `spark.read` has just returned.
         paths: the paths of single files that were passed to it.
 
     Cost: a few calls to the JVM, without a job.

@@ -11,7 +11,7 @@ _WAIT_S = 10.0
 
 
 class Observed:
-    """A frame whose rows are counted when an action runs over it.
+    """A DataFrame whose rows are counted when an action runs over it.
 
     If the optimizer detects before the action that a plan is empty, it removes the counting as well, and Spark would
     wait for the numbers forever. So the wait is bounded; after it, a separate job computes the numbers.

@@ -16,13 +16,14 @@ _FOLDER = f"/{BASE}=true/"
 LATER_ROWS_MAX = 1_000_000
 """Maximum number of rows outside the base: every task holds them, or in keyed forms their keys, in memory."""
 _LATER_BYTES_MAX = 64 << 20
-"""Maximum size of these rows on disk, which is at most a tenth of their size in memory."""
+"""Maximum size of these rows on disk; in memory, they may take ten times as much, or more."""
 
 
 def split_base(files: Sequence[RunFile]) -> tuple[list[RunFile], list[RunFile]]:
     """Split files into those of the base and all others.
 
-    The base is empty unless all other files are later than its files, and small enough for every task to hold.
+    The first list is empty unless the base files belong to one run, all other files are later, and those are few and
+    small enough for every task to hold.
     """
     base = [file for file in files if _FOLDER in f"/{file.path}"]
     later = [file for file in files if _FOLDER not in f"/{file.path}"]

@@ -70,7 +70,7 @@ class Published(BaseModel):
     """The collections of its timeline that were brought to this time together; empty if it was published alone."""
 
 
-class Look(NamedTuple):
+class TableState(NamedTuple):
     """The state that a publication's table shows, and whether another engine has written to it since."""
 
     shown: Published | None
@@ -107,21 +107,21 @@ def read_published(table: Location) -> Published | None:
     Cost: the log is listed, and its newest entry read; earlier entries only after a commit that changes no rows, such
     as a VACUUM.
     """
-    return look_at(table).shown
+    return read_table_state(table).shown
 
 
-def look_at(table: Location) -> Look:
+def read_table_state(table: Location) -> TableState:
     """Return the state that a publication's table shows, and which engine has written to it since, if any.
 
     Raises, cost: as for `read_published`.
     """
     try:
-        return _look_at(table)
+        return _read_table_state(table)
     except DamagedTable as error:
         raise DamagedPublication(error.table, error.detail) from error
 
 
-def _look_at(table: Location) -> Look:
+def _read_table_state(table: Location) -> TableState:
     newest = newest_version(table)
     changed_by = None
     for version in range(newest, max(-1, newest - _NOTE_VERSIONS_MAX), -1):
@@ -138,8 +138,8 @@ def _look_at(table: Location) -> Look:
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise DamagedTable(str(table), f"the log entry of version {version} is not a Delta entry") from error
         if note is not None or changes_rows:
-            return Look(note, changed_by)
-    return Look(None, changed_by)
+            return TableState(note, changed_by)
+    return TableState(None, changed_by)
 
 
 def _engine_of(entry: Entry) -> str:

@@ -79,7 +79,7 @@ def write_updates(
     split_by: Sequence[str] = (),
     weighted: Sequence[str] = (),
 ) -> WrittenUpdates:
-    """Write a frame as one run of `updates/`, with the sum of its rows' hashes, computed in the same pass.
+    """Write a DataFrame as one run of `updates/`, with the sum of its rows' hashes, computed in the same pass.
 
     Args:
         frame: see `write_frame`.
@@ -174,7 +174,7 @@ def _sums(schema: pa.Schema, weighted: Sequence[str]) -> list[Column]:
 def write_frame(
     frame: DataFrame, table: Location, run: str, schema: pa.Schema, split_by: Sequence[str] = ()
 ) -> list[RunFile]:
-    """Write a frame as one run and describe its files. Files without rows are deleted.
+    """Write a DataFrame as one run and describe its files. Files without rows are deleted.
 
     Args:
         frame: has the table's columns, and those in `split_by`.

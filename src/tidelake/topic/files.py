@@ -1,4 +1,4 @@
-"""File topics: their offsets, the gaps, and a bounded range of messages as a frame.
+"""File topics: their offsets, the gaps, and a bounded range of messages as a DataFrame.
 
 A topic is a folder on a disk or in an object store. It holds Parquet files with the schema of Spark's Kafka source, or
 hand-written files named `<partition>.jsonl[.gz]`. Files may appear at any time. Names that start with `.` or `_` are

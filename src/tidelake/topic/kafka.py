@@ -1,4 +1,4 @@
-"""Kafka topics: the offsets to read next, the gaps, and a bounded range of messages as a frame.
+"""Kafka topics: the offsets to read next, the gaps, and a bounded range of messages as a DataFrame.
 
 Only a collection's own commits say how far it has read. An offset between the first and the end may have no record:
 compaction removed the record, its transaction was aborted, or the offset marks the end of a transaction. Such offsets

@@ -1,4 +1,4 @@
-"""The protocol of a topic: its offsets, and a bounded range of its messages as a frame."""
+"""The protocol of a topic: its offsets, and a bounded range of its messages as a DataFrame."""
 
 from __future__ import annotations
 

@@ -86,6 +86,9 @@ def _contains_key(event: Column, shape: ChangeShape) -> Column:
 
 
 def _holds_infinity(event: Column, shape: ChangeShape) -> Column:
-    """Return whether a number is beyond a double's range, and was therefore read as infinite; never null."""
+    """Return whether a number is beyond a double's range, and was therefore read as infinite.
+
+    The result is never null.
+    """
     names = [name for name, wire in shape.columns if wire.name == "double" and not is_read_as_text(wire, _PLAIN)]
     return F.coalesce(any_of(F.abs(cell) == float("inf") for cell in cells_of(event, names, shape)), F.lit(False))

@@ -1,4 +1,4 @@
-"""Reads change events from JSON, with or without an embedded schema, and reports everything that does not fit.
+"""Reads change events from JSON, with or without an embedded schema, and reports everything that cannot be decoded.
 
 Values are read as text, and converted by `tidelake.decode.debezium.events`.
 """
@@ -84,7 +84,7 @@ def embedded_schema_hash(parsed: Column, shape: ChangeShape, value: Column) -> C
 
 
 def _is_wrapped_null(text: Column, parsed: Column) -> Column:
-    """Return whether a value is null with an embedded schema; never null.
+    """Return whether a value has an embedded schema, and null as its payload; the result is never null.
 
     Some converters write tombstones in this form.
     """
@@ -100,7 +100,7 @@ def event_ddl(shape: ChangeShape, plain: Mapping[str, str] | None = None) -> str
 
     Args:
         shape: the shape of the events.
-        plain: the types to read, by wire type; every other value is read as text.
+        plain: the Spark type for each wire type that is not read as text; by default, everything is read as text.
     """
     types_of_plain = plain or {}
 
@@ -127,21 +127,21 @@ def _struct(fields: Sequence[tuple[str, str]]) -> str:
 
 
 def event_of(parsed: Column, shape: ChangeShape) -> Column:
-    """Return the event from a value read as `event_ddl`: its payload, if it has one."""
+    """Return the event from a value parsed with `event_ddl`: its payload, if it has one."""
     parts = (*_PARTS, "transaction") if shape.transactions else _PARTS
     bare = F.struct(*(parsed[name].alias(name) for name in parts))
     return F.when(parsed["payload"].isNotNull(), parsed["payload"]).otherwise(bare)
 
 
 def has_lone_surrogates(event: Column, shape: ChangeShape, text: Column, not_text: Collection[str] = ()) -> Column:
-    """Return whether a string in an event may hold a lone surrogate; never null.
+    """Return whether a string in an event may hold a lone surrogate; the result is never null.
 
     A lone surrogate was read as a question mark; in lists and records, which are read later, it is still an escape.
     Searching the columns costs a fraction of searching the whole text, so the text is searched only if a column
     contains a question mark or an escape.
 
     Args:
-        event: the event, as `event_ddl` reads it.
+        event: the event, parsed with `event_ddl`.
         shape: the shape of the event.
         text: the whole text of the value.
         not_text: the wire types that were not read as text.

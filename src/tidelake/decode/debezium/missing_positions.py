@@ -33,7 +33,7 @@ def with_positions(
 ) -> DataFrame:
     """Assign a position to each error that has none.
 
-    In:  the frame that `read_events` returns, with _position array<bigint>.
+    In:  the DataFrame that `read_events` returns, with _position array<bigint>.
     Out: the same; _position is not null if there is an _error and no _reason.
 
     Args:

@@ -107,18 +107,21 @@ def _is_of_snapshot(shape: ChangeShape) -> Column:
 
 
 def is_snapshot_row(snapshot: Column, op: Column, lsn: Column) -> Column:
-    """Return whether an event states a row of a snapshot with a place in the log; never null."""
+    """Return whether an event states a row of a snapshot with a place in the log; the result is never null."""
     is_row = snapshot.isin(*_IN_SNAPSHOT) & (op == "r") & lsn.try_cast("bigint").isNotNull()
     return F.coalesce(is_row, F.lit(False))
 
 
 def ends_snapshot(snapshot: Column) -> Column:
-    """Return whether an event is the last of a snapshot of a table, or of all tables; never null."""
+    """Return whether an event is the last of a snapshot of a table, or of all tables; the result is never null."""
     return F.coalesce(snapshot.isin(*_SNAPSHOT_ENDS), F.lit(False))
 
 
 def begins_snapshot(snapshot: Column) -> Column:
-    """Return whether an event is marked as the first of a snapshot of a table, or of all tables; never null."""
+    """Return whether an event is marked as the first of a snapshot of a table, or of all tables.
+
+    The result is never null.
+    """
     return F.coalesce(snapshot.isin(*_SNAPSHOT_BEGINS), F.lit(False))
 
 

@@ -15,13 +15,13 @@ from tidelake.store.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
 def change_rows(changes: DataFrame, shape: ChangeShape, time: Column, place: Sequence[str] = ()) -> DataFrame:
     """Convert change events to rows of the positioned form.
 
-    In:  the frame that `read_events` returns, with _position, and _marks (not null).
+    In:  the DataFrame that `read_events` returns, with _position, and _marks (not null).
     Out: the table's columns, and _marks. A change of a row's key (without a key, every change of a row) becomes a
          delete, without marks, and a value. A tombstone, or a record with a reason or without a position, becomes a row
          without a time, which is not stored.
 
     Args:
-        changes: the frame.
+        changes: the DataFrame.
         shape: the shape of the events.
         time: the time of an event's rows.
         place: columns to carry along.

@@ -42,7 +42,7 @@ class Landed:
 
     value: Column
     bad: Column
-    """Whether there was a value that could not be converted; never null."""
+    """Whether there was a value that could not be converted; the result is never null."""
 
 
 def land_text(text: Column, wire: WireType) -> Landed:
@@ -80,14 +80,14 @@ def land_raw(raw: Column, wire: WireType) -> Landed:
 
 
 def is_infinite(value: Column, wire: WireType) -> Column:
-    """Return whether a value is one of PostgreSQL's infinite dates and times; never null."""
+    """Return whether a value is one of PostgreSQL's infinite dates and times; the result is never null."""
     if wire.conversion not in _INFINITE:
         return F.lit(False)
     return F.coalesce(value.cast("string").isin(*_INFINITE[wire.conversion]), F.lit(False))
 
 
 def is_unavailable_text(text: Column, wire: WireType, placeholder: str) -> Column:
-    """Return whether a JSON value is the placeholder, in the form of its type; never null."""
+    """Return whether a JSON value is the placeholder, in the form of its type; the result is never null."""
     forms = _placeholder_forms(wire, placeholder)
     if not forms:
         return F.lit(False)
@@ -97,7 +97,7 @@ def is_unavailable_text(text: Column, wire: WireType, placeholder: str) -> Colum
 
 
 def is_unavailable_raw(raw: Column, wire: WireType, placeholder: str) -> Column:
-    """Return whether a value decoded from Avro is the placeholder; never null."""
+    """Return whether a value decoded from Avro is the placeholder; the result is never null."""
     if wire.name in ("bytes", "hex"):  # only JSON encodes them as text
         return F.coalesce(raw == F.lit(placeholder.encode()), F.lit(False))
     if wire.name == "array" and wire.item is not None:
@@ -190,7 +190,10 @@ def _struct_of(record: Column, wire: WireType, land: Callable[[Column, WireType]
 
 
 def _is_bad(inner: Landed, wire: WireType) -> Column:
-    """Return whether a value in a list or a record failed to convert, or is missing but required; never null."""
+    """Return whether a value in a list or a record failed to convert, or is missing but required.
+
+    The result is never null.
+    """
     return inner.bad if wire.nullable else inner.bad | inner.value.isNull()
 
 
