@@ -34,7 +34,7 @@ from tidelake.store.decision import AcceptGap, Decision
 from tidelake.store.failpoints import on_reach
 from tidelake.store.late_notes import LateNotes
 from tidelake.store.layout import Store
-from tidelake.store.transactions import read_transactions
+from tidelake.store.transactions import STATED, read_transactions
 from tidelake.topic.open import open_topics
 
 pytestmark = pytest.mark.spark
@@ -137,6 +137,27 @@ def test_an_end_that_never_arrives_is_reported_and_its_transaction_can_be_parked
     assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (3, 30), (4, 40)])
     assert lake.quarantined() == [(1, "parked_transaction")]
     decide(lake, Acknowledge(offsets=Offsets(EVENTS, 0, 1, 2), reason="lost in a restore"))
+
+
+def test_times_are_sealed_while_a_table_is_behind_its_topic(lake: TransactionLake) -> None:
+    """A tick reads two events and two ENDs. The END of transaction 60 is lost, which holds back what follows it."""
+    lake.configure(messages_per_tick_max=2)
+    commits = range(10, 90, 10)
+    lake.events(*(event(str(at), 1, None, (at, 1), at - 10) for at in commits))
+    lake.marks(*(end(str(at), at, 1) for at in commits if at != 60))
+    stated = []
+
+    def note(name: str) -> None:
+        if name == "ingest.after_commit":
+            stated.append(lake.table.value(STATED))
+
+    on_reach(note)
+    try:
+        lake.ingest()
+    finally:
+        on_reach(None)
+    assert stated == [11, 31, 51, 51]
+    assert (lake.seal().upper, lake.pairs()) == (51, [(at, 1) for at in (10, 20, 30, 40, 50)])
 
 
 def test_an_event_without_a_transaction_stops_its_partition_only(lake: TransactionLake) -> None:

@@ -115,9 +115,10 @@ class _Reader:
         self.ends |= {end.lsn: end for end in found.new}
         self.last = max(self.ends, default=-1)
         ranges = commit_ranges((end.id, end.lsn) for end in self.ends.values())
-        blocked, is_through = [], True
+        blocked, behind = [], []
         for partition, events in enumerate(history.partitions):
             bound = min(ends[partition], self.read[partition] + messages_max)
+            positions = []
             while self.read[partition] < bound:
                 event = events[self.read[partition]]
                 times = [lsn for id, lower, lsn in ranges if id == event.transaction and lower <= event.after < lsn]
@@ -127,13 +128,16 @@ class _Reader:
                     break
                 self.read[partition] += 1
                 self._store(event, times)
-            is_through &= self.read[partition] >= ends[partition] or any(b.partition == partition for b in blocked)
+                positions += [] if event.transaction is None else [event.after]
+            else:
+                if self.read[partition] < ends[partition]:
+                    behind.append(Blocked(partition, self.read[partition], "", None, max(positions, default=None)))
         snapshots = sorted(self.snapshots.values(), key=lambda snapshot: snapshot.lsn)
         has_nothing_new = self.marks >= later[2] and all(self.read[each] >= later[each] for each in (0, 1))
-        if is_through and not blocked and has_nothing_new:
+        if not behind and not blocked and has_nothing_new:
             snapshots = find_abandoned(snapshots, list(self.ends))
             self.snapshots = {snapshot.lsn: snapshot for snapshot in snapshots}
-        end = first_uncovered(self.stated, self.last, snapshots, blocked, is_through, list(self.ends))
+        end = first_uncovered(self.stated, self.last, snapshots, [*blocked, *behind], list(self.ends))
         counts = [(lsn, end.events) for lsn, end in self.ends.items()]
         progress = statement(self.stated, end, counts, snapshots)
         if progress is not None:
@@ -211,15 +215,15 @@ def test_an_unknown_transaction_before_others_is_an_error_and_a_known_one_is_rep
 def test_a_lost_end_covers_nothing_after_the_previous_position() -> None:
     """The event states that its transaction follows position 40; ENDs after 40 do not cover it."""
     lost = Blocked(0, 7, "", "9", 40)
-    assert first_uncovered(20, 90, [], [lost], is_read_through=True) == 41
-    assert first_uncovered(60, 90, [], [lost], is_read_through=True) == 60
+    assert first_uncovered(20, 90, [], [lost]) == 41
+    assert first_uncovered(60, 90, [], [lost]) == 60
 
 
 def test_a_snapshot_that_was_started_again_is_covered_only_with_the_second() -> None:
     first, second = Snapshot(30, 4, False), Snapshot(45, 9, False)
 
     def uncovered(last: int, *snapshots: Snapshot) -> int:
-        return first_uncovered(0, last, find_abandoned(snapshots, [last]), [], is_read_through=True)
+        return first_uncovered(0, last, find_abandoned(snapshots, [last]), [])
 
     assert uncovered(-1, first, second) == 0
     assert uncovered(-1, first, Snapshot(45, 9, True)) == 46
@@ -229,8 +233,8 @@ def test_a_snapshot_that_was_started_again_is_covered_only_with_the_second() -> 
 def test_no_commit_ends_a_snapshot_whose_last_row_would_be_marked() -> None:
     """Otherwise a snapshot that was abandoned would be complete once a later one found the table empty."""
     marked = Snapshot(30, 4, False, is_first_marked=True)
-    assert first_uncovered(0, 50, [marked], [], is_read_through=True) == 30
-    assert first_uncovered(0, 50, [Snapshot(30, 1, False, True)], [], is_read_through=True) == 51
+    assert first_uncovered(0, 50, [marked], []) == 30
+    assert first_uncovered(0, 50, [Snapshot(30, 1, False, True)], []) == 51
     assert [each.is_abandoned for each in find_abandoned([marked, Snapshot(60, 2, True)], [50])] == [True, False]
     assert statement(0, 61, [(50, 1)], [replace(marked, is_abandoned=True), Snapshot(60, 2, True)]) == Progress(
         [0], [61], [(50, 1), (60, 2)]

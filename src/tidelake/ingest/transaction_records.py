@@ -49,6 +49,8 @@ NO_SNAPSHOT = "is a row of an incremental snapshot, which transactions do not an
 PARKED = "parked_transaction"
 """The quarantine reason of an event whose transaction was parked by a decision."""
 _END_TIME = "_end_time"
+_BEFORE = "_before"
+"""The column with the commit position before the transaction of an event whose END was read."""
 _MARKS = MARKS | {"foreign": 64, "elsewhere": 128, "snapshot_ends": 256, "snapshot_begins": 512}
 
 
@@ -76,10 +78,15 @@ class TransactionRecords(ChangeRecords):
     """Number of events at sealed times, after `write`."""
     blocked: list[Blocked] = field(default_factory=list)
     """The first event of each partition that cannot be read yet, after `write`; everything after it was left out."""
+    before_rest: dict[int, int] = field(default_factory=dict)
+    """By partition, a commit position before the transactions of all later events, after `write`.
+
+    Events come in the order of their commits; those that a connector repeats were read before.
+    """
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     """The snapshots with rows in the range, by their places in the log, after `write`."""
     marks: ClassVar[Mapping[str, int]] = _MARKS
-    carried: ClassVar[Sequence[str]] = ("partition", "offset", WAITING, SNAPSHOT_PLACE)
+    carried: ClassVar[Sequence[str]] = ("partition", "offset", WAITING, SNAPSHOT_PLACE, _BEFORE)
 
     @property
     def shape(self) -> ChangeShape:
@@ -87,7 +94,10 @@ class TransactionRecords(ChangeRecords):
         return replace(super().shape, transactions=True)
 
     def decoded(self) -> DataFrame:
-        """Return the result of `events.read_events`, with _position, _end_time bigint, _waiting and _snapshot_place."""
+        """Return the result of `events.read_events`, with the columns that transactions add.
+
+        These are _position, _end_time bigint, _waiting, _snapshot_place bigint and _before bigint.
+        """
         assert self.ends is not None
         read = with_ends(self._read(), self.ends)
         in_snapshot, end = F.col(IN_SNAPSHOT), F.col(END)
@@ -106,6 +116,7 @@ class TransactionRecords(ChangeRecords):
                 _END_TIME: F.when(in_snapshot, F.col(LSN)).otherwise(end),
                 WAITING: F.when(waits, waiting),
                 SNAPSHOT_PLACE: F.when(in_snapshot, F.col(LSN)),
+                _BEFORE: F.when(end.isNotNull() & ~in_snapshot, F.col(COMMITTED)),
             }
         )
         lacks = F.col(POSITION).isNull() & F.col("_kind").isin("value", "delete", "barrier")
@@ -149,6 +160,8 @@ class TransactionRecords(ChangeRecords):
                 break
             discard_runs(self.batch.table.path, files)
             files, seen = self._write_known()
+        found = {partition: seen[f"before_{partition}"] for partition in self.partitions}
+        self.before_rest = {partition: position for partition, position in found.items() if position is not None}
         self.snapshots = self._snapshots_in(seen)
         rare = self._count_noted() if seen["noted"] else dict.fromkeys(("quarantined", "errors", "late"), 0)
         self.late = rare["late"]
@@ -256,6 +269,7 @@ class TransactionRecords(ChangeRecords):
             here, is_stored = F.col("partition") == partition, F.col(TIME).isNotNull()
             facts[f"waiting_{partition}"] = F.to_json(F.min(F.when(here, F.col(WAITING))))
             facts[f"stored_{partition}"] = F.max(F.when(here & is_stored, F.col("offset")))
+            facts[f"before_{partition}"] = F.max(F.when(here, F.col(_BEFORE)))
         return facts
 
     def _count_rare(self, any_noted: bool) -> dict[str, Any]:

@@ -220,14 +220,16 @@ class TransactionTick(RecordTick):
         read = next_offsets(self.table, self.events.name)
         read |= {partition: end for _, offsets in self.ranges for partition, (_, end) in offsets.intervals.items()}
         waiting = {place.partition for place in self.blocked}
-        is_through = all(read.get(partition, 0) >= end or partition in waiting for partition, end in topic_ends.items())
+        behind = [each for each, end in topic_ends.items() if read.get(each, 0) < end and each not in waiting]
+        after = {} if self.records is None else self.records.before_rest
+        unread = [Blocked(each, read.get(each, 0), "", None, after.get(each)) for each in behind]
         known = [found for found in self.unsealed if found.time >= self.stated and not found.is_snapshot]
         ends = [(transaction.time, transaction.events) for transaction in known]
         ends += [(end.lsn, end.events) for end in self.sorted.new]
         if self.snapshots:
-            self._judge_snapshots([lsn for lsn, _ in ends], read, is_through and not waiting)
+            self._judge_snapshots([lsn for lsn, _ in ends], read, not behind and not waiting)
         commits, last = [lsn for lsn, _ in ends], self._newest_lsn()
-        self.end = first_uncovered(self.stated, last, self.snapshots, self.blocked, is_through, commits)
+        self.end = first_uncovered(self.stated, last, self.snapshots, [*self.blocked, *unread], commits)
         self.first_event = min((lsn for lsn, events in ends if events), default=INT64_MAX)
         if not self.collection.entry.key:
             self._stop_at_repeated_snapshot()

@@ -168,14 +168,14 @@ def commit_ranges(ends: Iterable[tuple[str, int]]) -> list[tuple[str, int, int]]
 
 @dataclass(frozen=True)
 class Blocked:
-    """The first event of a partition that cannot be read yet."""
+    """The first event of a partition that cannot be read yet, or that a tick leaves for the next one."""
 
     partition: int
     offset: int
     reason: str
     transaction: str | None
     after: int | None
-    """The commit position before the event's transaction; None if the event does not state it."""
+    """A commit position before the event's transaction; None if none is known."""
     at_ms: int | None = None
     """When the connector processed the event."""
 
@@ -247,7 +247,6 @@ def first_uncovered(
     last: int,
     snapshots: Iterable[Snapshot],
     blocked: Iterable[Blocked],
-    is_read_through: bool,
     commits: Sequence[int] = (),
 ) -> int:
     """Return the first time about which nothing can be stated yet; everything before it is covered.
@@ -256,27 +255,23 @@ def first_uncovered(
         stated: everything before this time was stated earlier.
         last: the greatest commit position that was read; -1 if there is none.
         snapshots: the snapshots at or after `stated`, oldest first; abandoned ones do not matter.
-        blocked: the first unread event of each partition with a blocked event. Its transaction committed after the
-            position that it states, perhaps at any later one.
-        is_read_through: whether each partition was read to a blocked event, or to the end that it had after `last` was
-            read.
+        blocked: the first unread event of each partition that was not read to the end that it had after `last` was
+            read. Its transaction committed after the position that is stated, perhaps at any later one.
         commits: the commit positions that were read at or after `stated`: one of them may have ended a snapshot.
 
-    >>> first_uncovered(0, 50, [], [], True), first_uncovered(0, 50, [], [], False)
-    (51, 0)
-    >>> first_uncovered(0, 50, [], [Blocked(0, 7, "no_end", "9", 40)], True)
-    41
-    >>> first_uncovered(0, -1, [Snapshot(30, 8, False)], [], True)
+    >>> first_uncovered(0, 50, [], [])
+    51
+    >>> [first_uncovered(0, 50, [], [Blocked(0, 7, "", "9", after)]) for after in (40, None)]
+    [41, 0]
+    >>> first_uncovered(0, -1, [Snapshot(30, 8, False)], [])
     0
-    >>> first_uncovered(0, -1, [Snapshot(30, 8, True)], [], True)
+    >>> first_uncovered(0, -1, [Snapshot(30, 8, True)], [])
     31
-    >>> first_uncovered(0, 50, [Snapshot(30, 8, False, is_first_marked=True)], [], True)
+    >>> first_uncovered(0, 50, [Snapshot(30, 8, False, is_first_marked=True)], [])
     30
-    >>> first_uncovered(0, 50, [Snapshot(30, 8, False), Snapshot(40, 8, True)], [], True)  # or an END at 35 is missing
+    >>> first_uncovered(0, 50, [Snapshot(30, 8, False), Snapshot(40, 8, True)], [])  # or an END at 35 is missing
     30
     """
-    if not is_read_through:
-        return stated
     snapshots = [snapshot for snapshot in snapshots if not snapshot.is_abandoned]
     end = max([last, *(snapshot.lsn for snapshot in snapshots if snapshot.is_ended)]) + 1
     following = [*(snapshot.lsn for snapshot in snapshots[1:]), end]
