@@ -43,6 +43,7 @@ from tidelake.store.files import DIGEST, HEADERS_DIGEST, ROWS_HASH, WHOLE_DIGEST
 from tidelake.store.followed import Followed, forget, known, newest, remember
 from tidelake.store.format import FORMAT, FORMAT_VERSION, NEWEST_VERSION, REFUSED_PROPERTY, REFUSED_VALUE
 from tidelake.store.layout import RUN, TIME, begun_at
+from tidelake.store.loaded import keep, take
 from tidelake.store.log_copy import new_checkpoint, next_entry
 from tidelake.store.log_state import LogState
 from tidelake.store.notices import warn
@@ -361,7 +362,7 @@ class OpenTable:
             return Committed(self.version + 1, self.seq + 1, nonce)
         if read_markers(self.path).newest > self.version:  # not decided by the log: its newest entries may be lost
             raise Conflict(str(self.path), self.version + 1, "another commit was already acknowledged")
-        table = _load_at(self.path, self.version)
+        table = _load_at(self.path, self.version, take(self.path, self._tip))
         if removes:  # delta-rs finds out itself which files it removes
             self._check_same_files(table)
         try:
@@ -373,6 +374,8 @@ class OpenTable:
         reach("commit.after_call", self.path.name)
         self._acknowledge()
         reach("commit.after_marker", self.path.name)
+        if table.version() == self.version and self._tip.digest is not None:  # a change of the schema moves it on
+            keep(self.path, self._tip.digest, table, len(self._state.files))
         return Committed(self.version + 1, self.seq + 1, nonce)
 
     def _acknowledge(self) -> None:
@@ -584,14 +587,19 @@ def _load_newest(path: Location) -> DeltaTable:
             return _load_at(path, settle(path).version)
 
 
-def _load_at(path: Location, version: int) -> DeltaTable:
+def _load_at(path: Location, version: int, kept: DeltaTable | None = None) -> DeltaTable:
     """Load the table that a commit builds on; its version is that of the state that the commit was planned from.
+
+    Args:
+        path: the table's folder.
+        version: the version of that state.
+        kept: the table, if an earlier commit has loaded it.
 
     Raises:
         Conflict: another commit came first.
         DamagedLog: delta-rs does not see an acknowledged version.
     """
-    table = load_table(path)
+    table = kept or load_table(path)
     if table.version() > version:
         raise Conflict(str(path), version + 1, "another commit came first")
     if table.version() < version:
