@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from tidelake.catalog.catalog import Catalog
-from tidelake.catalog.handles import change_handles, read_handles
+from tidelake.catalog.handles import change_handles
 from tidelake.errors import ArgumentRefused, CapabilityForeign, SinceError, UnknownCollection
 from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.iso_times import iso_to_the_second
@@ -21,13 +21,14 @@ from tidelake.read.words import duration
 from tidelake.storage.arrow import integers
 from tidelake.storage.location import Location
 from tidelake.store import holds
-from tidelake.store.commit import OpenTable, is_table
+from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Capability, Collection, Entry
 from tidelake.store.files import RunFile, read_file
 from tidelake.store.holds import Token
 from tidelake.store.layout import COLLECTION_ID, TIME, CollectionPaths, Store
 from tidelake.store.state import SINCE, UPPER
 from tidelake.store.sweep import pinned_bytes
+from tidelake.store.table_log import newest_version
 
 
 class ReadCapability:
@@ -179,38 +180,40 @@ def acquire(catalog: Catalog, collection: Collection, at: int | None, lease: tim
 def take_over(store: Store, name: str, text: str) -> ReadCapability:
     """Take over a capability by its token; the earlier holder's token is invalid from now on."""
     token = Token.parse(text)
-    fresh, paths = token.passed_on, _held_collection(store, name, token)
-    entry = change_handles(paths, lambda entry: holds.take_over(entry, token, fresh, _now_ms()))
-    return ReadCapability(paths, entry, fresh)
+    fresh = token.passed_on
+    entry = _change_held(store, name, token, lambda entry: holds.take_over(entry, token, fresh, _now_ms()))
+    return ReadCapability(store.collection(token.collection_id), entry, fresh)
 
 
 def renew(store: Store, name: str, text: str) -> None:
     """Renew the lease of a capability by its token."""
     token = Token.parse(text)
-    change_handles(_held_collection(store, name, token), lambda entry: holds.renew(entry, token, _now_ms()))
+    _change_held(store, name, token, lambda entry: holds.renew(entry, token, _now_ms()))
 
 
 def release(store: Store, name: str, text: str) -> None:
     """Drop a capability by its token."""
     token = Token.parse(text)
-    change_handles(_held_collection(store, name, token), lambda entry: holds.drop(entry, token))
+    _change_held(store, name, token, lambda entry: holds.drop(entry, token))
 
 
-def _held_collection(store: Store, name: str, token: Token) -> CollectionPaths:
-    """Return the location of the collection of a token, which may have been dropped since.
+def _change_held(store: Store, name: str, token: Token, change: Callable[[Entry], Entry]) -> Entry:
+    """Change the entry of the collection of a token, which may have been dropped since.
 
     Raises:
         CapabilityForeign: the store has no such collection, or the collection has another name.
     """
     id = token.collection_id
-    if not COLLECTION_ID.fullmatch(id) or not is_table(store.collection(id).handles):
+    if not COLLECTION_ID.fullmatch(id) or newest_version(store.collection(id).handles) < 0:
         raise CapabilityForeign(token.id, f"its token belongs to a collection other than '{name}'")
-    paths = store.collection(id)
-    found = read_handles(paths).name
-    if found != name:
-        fact = f"its token belongs to the collection '{found}', and not to '{name}'"
-        raise CapabilityForeign(token.id, fact)
-    return paths
+
+    def checked(entry: Entry) -> Entry:
+        if entry.name != name:
+            fact = f"its token belongs to the collection '{entry.name}', and not to '{name}'"
+            raise CapabilityForeign(token.id, fact)
+        return change(entry)
+
+    return change_handles(store.collection(id), checked)
 
 
 @dataclass(frozen=True)
