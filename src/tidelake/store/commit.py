@@ -64,6 +64,7 @@ from tidelake.store.table_log import (
     newest_version,
     nonce_of,
     read_entry,
+    read_or_none,
     readable_checkpoint,
     seq_of,
     settle,
@@ -371,17 +372,26 @@ class OpenTable:
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
             self._settle(nonce, error)
+            may_be_kept = False
+        else:
+            may_be_kept = table.version() == self.version  # a change of the schema moves it on
         reach("commit.after_call", self.path.name)
-        self._acknowledge()
+        self._acknowledge(nonce)
         reach("commit.after_marker", self.path.name)
-        if table.version() == self.version and self._tip.digest is not None:  # a change of the schema moves it on
+        if may_be_kept and self._tip.digest is not None:
             keep(self.path, self._tip.digest, table, len(self._state.files))
         return Committed(self.version + 1, self.seq + 1, nonce)
 
-    def _acknowledge(self) -> None:
-        """Make the entry that was just written durable, and then its marker."""
+    def _acknowledge(self, nonce: str) -> None:
+        """Make the entry that was just written durable, and then its marker.
+
+        Raises:
+            DamagedLog: the entry is not in the log, or another one has its name.
+        """
         entry = entry_path(self.path, self.version + 1)
-        text = blobs.read(entry)
+        text = read_or_none(entry)
+        if text is None or nonce.encode() not in text:
+            raise DamagedLog(str(self.path), f"the entry of version {self.version + 1} is not the one that was written")
         blobs.make_durable([entry])
         blobs.make_names_durable([self.path / LOG])
         reach("commit.after_sync", self.path.name)

@@ -9,6 +9,8 @@ that entry, the table is loaded from scratch.
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 
 from deltalake import DeltaTable
@@ -21,11 +23,20 @@ from tidelake.store.table_log import Tip
 
 _TABLES_MAX = 64
 """The number of tables that are kept. The least recently used ones are dropped."""
-_FILES_MAX = 10_000
-"""A table with more live files is not kept, because delta-rs holds a description of each in memory."""
+_FILES_MAX = 20_000
+"""The number of live files that all kept tables have together: delta-rs holds about 700 bytes for each in memory."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    table: DeltaTable
+    digest: str
+    files: int
+
 
 _lock = Lock()
-_kept: OrderedDict[Location, tuple[str, DeltaTable]] = OrderedDict()
+_kept: OrderedDict[Path, _Kept] = OrderedDict()
+"""By the real path: a loaded table stays with its folder, even if a link or the working directory changes."""
 
 
 def take(path: Location, tip: Tip) -> DeltaTable | None:
@@ -38,19 +49,19 @@ def take(path: Location, tip: Tip) -> DeltaTable | None:
         tip: the verified log. The table's version may be a later one, if another process has committed since.
     """
     with _lock:
-        digest, table = _kept.pop(path, (None, None))
-    if table is None:
-        return None
-    text = tip.numbered().get(table.version())
-    if text is None or digest_of(text) != digest:
+        kept = _kept.pop(_key_of(path), None)
+    if kept is None:
         return None
     try:
-        table.update_incremental()
+        text = tip.numbered().get(kept.table.version())
+        if text is None or digest_of(text) != kept.digest:
+            return None
+        kept.table.update_incremental()
+        return kept.table if kept.table.version() >= tip.version else None
     except BaseException as error:  # loading the table from scratch says what is wrong
         if not isinstance(error, (DeltaError, OSError)) and not is_panic(error):
             raise
         return None
-    return table if table.version() >= tip.version else None
 
 
 def keep(path: Location, digest: str, table: DeltaTable, files: int) -> None:
@@ -62,10 +73,12 @@ def keep(path: Location, digest: str, table: DeltaTable, files: int) -> None:
         table: the table, which nobody else uses.
         files: the number of its live files.
     """
-    if files > _FILES_MAX:
-        return
     with _lock:
-        _kept[path] = digest, table
-        _kept.move_to_end(path)
-        while len(_kept) > _TABLES_MAX:
+        _kept.pop(_key_of(path), None)
+        _kept[_key_of(path)] = _Kept(table, digest, files)
+        while len(_kept) > _TABLES_MAX or sum(each.files for each in _kept.values()) > _FILES_MAX:
             _kept.popitem(last=False)
+
+
+def _key_of(path: Location) -> Path:
+    return path.local.resolve()
