@@ -27,6 +27,8 @@ from tidelake.errors import (
     TransactionTopicDivided,
     TransactionWentBack,
 )
+from tidelake.ingest import transactions
+from tidelake.ingest.position import plan_next
 from tidelake.read.changes import changes
 from tidelake.read.explain import explain
 from tidelake.read.status import read_status
@@ -320,6 +322,37 @@ def test_a_snapshot_is_asserted_at_its_last_row_and_a_repeated_one_becomes_the_d
     assert sorted((row["id"], row["price"], row["_diff"]) for row in updates) == [(2, 20, -1), (3, 30, -1), (3, 31, 1)]
     assert [report.mismatches for report in [lake.validate(full=True)]] == [[]]
     assert [found.kind for found in read_transactions(lake.collection)] == ["snapshot", "end", "snapshot", "end"]
+
+
+def test_a_snapshot_whose_rows_come_while_a_tick_is_planned_is_complete_when_it_is_sealed(
+    lake: TransactionLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last row is in another partition, and is read before earlier rows."""
+    lake.configure(messages_per_tick_max=2)
+    lake.events(snapshot_row((1, 10), 30, "first"))
+    rest = [(id, 10 * id) for id in range(2, 6)]
+    stated: list[int | None] = []
+
+    def plan(*args: Any) -> Any:
+        if not stated:
+            lake.events(*(snapshot_row(pair, 30) for pair in rest))
+            lake.events(snapshot_row((9, 90), 30, "last"), partition=1)
+        return plan_next(*args)
+
+    def note(name: str) -> None:
+        if name == "ingest.after_commit":
+            stated.append(lake.table.value(STATED))
+
+    monkeypatch.setattr(transactions, "plan_next", plan)
+    on_reach(note)
+    try:
+        lake.ingest()
+        assert stated == [0]
+        lake.ingest()
+    finally:
+        on_reach(None)
+    assert stated == [0, 0, 31]
+    assert (lake.seal().upper, lake.pairs()) == (31, [(1, 10), *rest, (9, 90)])
 
 
 def test_a_snapshot_that_was_abandoned_is_never_shown(lake: TransactionLake) -> None:

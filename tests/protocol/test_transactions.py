@@ -115,10 +115,10 @@ class _Reader:
         self.ends |= {end.lsn: end for end in found.new}
         self.last = max(self.ends, default=-1)
         ranges = commit_ranges((end.id, end.lsn) for end in self.ends.values())
-        blocked, behind = [], []
+        blocked, positions = [], {}
         for partition, events in enumerate(history.partitions):
-            bound = min(ends[partition], self.read[partition] + messages_max)
-            positions = []
+            bound = min(later[partition], self.read[partition] + messages_max)  # the ends are looked up again
+            here: list[int] = []
             while self.read[partition] < bound:
                 event = events[self.read[partition]]
                 times = [lsn for id, lower, lsn in ranges if id == event.transaction and lower <= event.after < lsn]
@@ -128,11 +128,16 @@ class _Reader:
                     break
                 self.read[partition] += 1
                 self._store(event, times)
-                positions += [] if event.transaction is None else [event.after]
-            else:
-                if self.read[partition] < ends[partition]:
-                    behind.append(Blocked(partition, self.read[partition], "", None, max(positions, default=None)))
+                here += [] if event.transaction is None else [event.after]
+            positions[partition] = max(here, default=None)
         snapshots = sorted(self.snapshots.values(), key=lambda snapshot: snapshot.lsn)
+        due = later if any(snapshot.lsn >= self.stated for snapshot in snapshots) else ends
+        waiting = {place.partition for place in blocked}
+        behind = [
+            Blocked(partition, self.read[partition], "", None, positions[partition])
+            for partition in positions
+            if self.read[partition] < due[partition] and partition not in waiting
+        ]
         has_nothing_new = self.marks >= later[2] and all(self.read[each] >= later[each] for each in (0, 1))
         if not behind and not blocked and has_nothing_new:
             snapshots = find_abandoned(snapshots, list(self.ends))

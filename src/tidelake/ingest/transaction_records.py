@@ -79,9 +79,9 @@ class TransactionRecords(ChangeRecords):
     blocked: list[Blocked] = field(default_factory=list)
     """The first event of each partition that cannot be read yet, after `write`; everything after it was left out."""
     before_rest: dict[int, int] = field(default_factory=dict)
-    """By partition, a commit position before the transactions of all later events, after `write`.
+    """By partition without a blocked event, a commit position before the transactions of all later events.
 
-    Events come in the order of their commits; those that a connector repeats were read before.
+    It is known after `write`. Events come in the order of their commits; those that are repeated were read before.
     """
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     """The snapshots with rows in the range, by their places in the log, after `write`."""
@@ -160,7 +160,8 @@ class TransactionRecords(ChangeRecords):
                 break
             discard_runs(self.batch.table.path, files)
             files, seen = self._write_known()
-        found = {partition: seen[f"before_{partition}"] for partition in self.partitions}
+        waiting = {place.partition for place in self.blocked}
+        found = {partition: seen[f"before_{partition}"] for partition in self.partitions if partition not in waiting}
         self.before_rest = {partition: position for partition, position in found.items() if position is not None}
         self.snapshots = self._snapshots_in(seen)
         rare = self._count_noted() if seen["noted"] else dict.fromkeys(("quarantined", "errors", "late"), 0)

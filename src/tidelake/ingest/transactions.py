@@ -116,6 +116,8 @@ class TransactionTick(RecordTick):
         if self.ranges:
             self._read_events(planned)
         self._merge_snapshots()
+        if self.snapshots:  # its last row may have been read in one partition, and rows before it not in another
+            topic_ends = self.events.end_offsets()
         self._state(topic_ends)
         if not self.newly_abandoned.isdisjoint(self.scanned) and self.ranges:
             self._write_events()  # without the rows of a snapshot that is only now known to be abandoned
