@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -56,6 +58,22 @@ def sentence(lake: TransactionLake) -> str:
     settings = lake.settings.collections[0]
     topics = open_topics(settings, lake.collection.entry.decisions)
     return read_status(lake.collection, topics, settings=settings).sentence
+
+
+@contextmanager
+def stated_by_ticks(lake: TransactionLake) -> Iterator[list[int | None]]:
+    """Note the time before which everything is stated, after each tick."""
+    stated: list[int | None] = []
+
+    def note(name: str) -> None:
+        if name == "ingest.after_commit":
+            stated.append(lake.table.value(STATED))
+
+    on_reach(note)
+    try:
+        yield stated
+    finally:
+        on_reach(None)
 
 
 def test_at_every_marker_the_tables_equal_the_database(tmp_path: Path, spark: SparkSession) -> None:
@@ -147,17 +165,8 @@ def test_times_are_sealed_while_a_table_is_behind_its_topic(lake: TransactionLak
     commits = range(10, 90, 10)
     lake.events(*(event(str(at), 1, None, (at, 1), at - 10) for at in commits))
     lake.marks(*(end(str(at), at, 1) for at in commits if at != 60))
-    stated = []
-
-    def note(name: str) -> None:
-        if name == "ingest.after_commit":
-            stated.append(lake.table.value(STATED))
-
-    on_reach(note)
-    try:
+    with stated_by_ticks(lake) as stated:
         lake.ingest()
-    finally:
-        on_reach(None)
     assert stated == [11, 31, 51, 51]
     assert (lake.seal().upper, lake.pairs()) == (51, [(at, 1) for at in (10, 20, 30, 40, 50)])
 
@@ -331,7 +340,6 @@ def test_a_snapshot_whose_rows_come_while_a_tick_is_planned_is_complete_when_it_
     lake.configure(messages_per_tick_max=2)
     lake.events(snapshot_row((1, 10), 30, "first"))
     rest = [(id, 10 * id) for id in range(2, 6)]
-    stated: list[int | None] = []
 
     def plan(*args: Any) -> Any:
         if not stated:
@@ -339,18 +347,11 @@ def test_a_snapshot_whose_rows_come_while_a_tick_is_planned_is_complete_when_it_
             lake.events(snapshot_row((9, 90), 30, "last"), partition=1)
         return plan_next(*args)
 
-    def note(name: str) -> None:
-        if name == "ingest.after_commit":
-            stated.append(lake.table.value(STATED))
-
     monkeypatch.setattr(transactions, "plan_next", plan)
-    on_reach(note)
-    try:
+    with stated_by_ticks(lake) as stated:
         lake.ingest()
         assert stated == [0]
         lake.ingest()
-    finally:
-        on_reach(None)
     assert stated == [0, 0, 31]
     assert (lake.seal().upper, lake.pairs()) == (31, [(1, 10), *rest, (9, 90)])
 

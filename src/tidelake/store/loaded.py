@@ -73,9 +73,10 @@ def keep(path: Location, digest: str, table: DeltaTable, files: int) -> None:
         table: the table, which nobody else uses.
         files: the number of its live files.
     """
+    key = _key_of(path)
     with _lock:
-        _kept.pop(_key_of(path), None)
-        _kept[_key_of(path)] = _Kept(table, digest, files)
+        _kept.pop(key, None)
+        _kept[key] = _Kept(table, digest, files)
         while len(_kept) > _TABLES_MAX or sum(each.files for each in _kept.values()) > _FILES_MAX:
             _kept.popitem(last=False)
 
