@@ -71,6 +71,10 @@ class BankLake:
                 with (self.topics / topic / f"{partition}.jsonl").open("a", encoding="utf-8") as file:
                     file.writelines(f"{line}\n" for line in some)
 
+    def line(self, offset: int, value: dict[str, Any]) -> str:
+        """Return the line of a message."""
+        return json.dumps({"offset": offset, "key": {}, "value": value})
+
     def ingest(self) -> Any:
         """Read all topics to their ends, and return the report."""
         return ingest.run(self.spark, self.settings)

@@ -236,6 +236,121 @@ def test_a_connector_that_resumed_within_a_transaction_is_noticed_and_its_time_w
     assert sealed.upper == 50
 
 
+@pytest.mark.parametrize("messages_max", [1, 100], ids=["one message a tick", "one tick"])
+def test_a_transaction_whose_first_change_was_not_sent_waits_for_a_decision(
+    lake: TransactionLake, messages_max: int
+) -> None:
+    """The connector was restarted after the END at 50, and resumed within the transaction that was open then."""
+    lake.configure(messages_per_tick_max=messages_max)
+    lake.events(event("7", 1, None, (1, 10), 40), event("8", 1, None, (2, 20), 50), event("9", 1, None, (3, 30), 60))
+    lake.marks(begin("7", 41), end("7", 50, 1), begin("8", 45), end("8", 60, 1), begin("9", 61), end("9", 70, 1))
+    sealed = lake.run()
+    assert [(type(error).__name__, error.time) for error in sealed.contradictions] == [("TransactionCut", 60)]
+    assert (sealed.upper, lake.pairs()) == (60, [(1, 10)])
+    fact = (
+        "transaction 8 at time 60 lacks its first change, which is at 45: its first event, in topic "
+        f"'{EVENTS}', partition 0, offset 1, is at 51"
+    )
+    assert fact in sentence(lake)
+    assert fact in " ".join(explain(lake.collection).facts)
+    assert lake.run().upper == 60  # the tick that read the event has noted it for later seals
+    decide(lake, Count(time=60, count=1, reason="a new snapshot follows"))
+    assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (2, 20), (3, 30)])
+    assert lake.validate(full=True).mismatches == []
+
+
+def test_all_tables_of_a_connector_wait_if_one_of_them_shows_that_a_transaction_is_cut(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """The change of the account was not sent. Only the wallet's event, which comes first now, shows that."""
+    lake = BankLake(tmp_path, spark)
+
+    def wallet(transaction: str, order: int, before: int) -> dict[str, Any]:
+        row = {"id": order, "account": 1, "balance": 10}
+        source = {"schema": "public", "table": "wallets"}
+        return event(transaction, 1, None, (1, 1), before, source=source) | {"after": row}
+
+    def sent(*values: dict[str, Any]) -> dict[int, list[str]]:
+        return {0: [lake.line(place, value) for place, value in enumerate(values)]}
+
+    first = end("7", 50, 0, **{"public.wallets": 1})
+    second = end("8", 60, 0, **{"public.wallets": 1})
+    marks = sent(begin("7", 41), first, begin("8", 45), second)
+    lake.send({BANK_MARKS: marks, "shop.public.wallets": sent(wallet("7", 1, 40), wallet("8", 2, 50))})
+    sealed = lake.run()
+    assert [report.upper for report in sealed.values()] == [60, 60]
+    kinds = [type(error).__name__ for report in sealed.values() for error in report.contradictions]
+    assert kinds == ["TransactionCut", "TransactionCut"]
+    settings, collection = lake.settings.collections[0], lake.collection("accounts")
+    accepted = check_decision(collection, settings, Count(time=60, count=0, reason="the account is corrected"))
+    Catalog(Store(lake.settings.store)).decide("accounts", accepted)
+    assert [report.upper for report in lake.run().values()] == [61, 60]
+    facts = " ".join(explain(lake.collection("accounts"), 60).facts)
+    assert "transaction 8 at time 60 lacks its first change, which is at 45: its first event" in facts
+
+
+def test_a_cut_transaction_is_noticed_if_its_end_was_read_before_its_events(lake: TransactionLake) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40))
+    lake.marks(begin("7", 41), end("7", 50, 1), begin("8", 50), end("8", 60, 2))
+    assert lake.run().upper == 60
+    lake.events(event("8", 1, None, (2, 20), 50), event("8", 2, None, (3, 30), 50))
+    assert [type(error).__name__ for error in lake.run().contradictions] == ["TransactionCut"]
+    lake.events(event("8", 1, None, (2, 20), 50))
+    sealed = lake.run()
+    assert ([type(error).__name__ for error in sealed.contradictions], sealed.upper) == (["TransactionCut"], 60)
+
+
+def test_a_copy_that_is_numbered_from_1_does_not_cut_its_transaction(lake: TransactionLake) -> None:
+    """The connector was killed after it had sent all of 8, whose first event is of another table, and resumed in it."""
+    whole = event("8", 1, None, (2, 20), 50)
+    whole["transaction"]["total_order"] = 2
+    lake.events(event("7", 1, None, (1, 10), 40), whole)
+    other = {"public.other": 1}
+    lake.marks(begin("7", 41), end("7", 50, 1), begin("8", 45), end("8", 60, 1, **other), begin("9", 61))
+    lake.marks(end("9", 70, 1, **other))
+    lake.events(event("8", 1, None, (2, 20), 50))
+    lake.ingest()
+    lake.events(event("8", 1, None, (2, 20), 50))  # and once more, in a later tick
+    assert (lake.run().upper, lake.pairs()) == (70, [(1, 10), (2, 20)])
+
+
+@pytest.mark.parametrize("events", [1, 0], ids=["within", "before its END"])
+def test_a_begin_that_is_repeated_before_its_end_says_nothing(lake: TransactionLake, events: int) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40), *[event("8", 1, None, (2, 20), 50)] * events)
+    lake.marks(begin("7", 41), end("7", 50, 1), begin("8", 45), begin("8", 45), end("8", 60, events))
+    assert lake.run().upper == 61
+
+
+def test_a_transaction_that_overlaps_another_one_is_whole_if_its_first_change_was_sent(lake: TransactionLake) -> None:
+    early = {"lsn": 45, "sequence": '["50","45"]'}
+    lake.events(event("7", 1, None, (1, 10), 40), event("8", 1, None, (2, 20), 50, source=early))
+    lake.events(event("9", 2, None, (3, 30), 60))  # the event of total_order 1 is of another table
+    lake.marks(begin("7", 41), end("7", 50, 1), begin("8", 45), end("8", 60, 1), begin("9", 55), end("9", 70, 1))
+    assert lake.run().upper == 71
+
+
+def test_an_overlapping_transaction_without_any_event_was_lost_as_a_whole(lake: TransactionLake) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40))
+    lake.marks(begin("7", 41), end("7", 50, 1), begin("8", 51), end("8", 60, 0), begin("9", 55), end("9", 70, 0))
+    sealed = lake.run()
+    assert (sealed.upper, [type(error).__name__ for error in sealed.contradictions]) == (70, ["TransactionCut"])
+    assert f"its END, in topic '{MARKS}', partition 0, offset 5, counts no event" in sentence(lake)
+    decide(lake, Count(time=70, count=0, reason="it only locked rows"))
+    assert lake.run().upper == 71
+
+
+def test_if_a_publication_has_further_tables_a_begin_says_nothing(tmp_path: Path, spark: SparkSession) -> None:
+    lake = TransactionLake(tmp_path, spark)
+    lake.events(event("7", 1, None, (1, 10), 40), event("8", 1, None, (2, 20), 50))
+    lake.marks(begin("7", 41), end("7", 50, 1), begin("8", 45), end("8", 60, 1))
+    assert lake.run().upper == 60
+    lake.configure(captures_publication=False)
+    assert lake.run().upper == 61  # what was noted before does not matter any more
+    lake.events(event("9", 1, None, (3, 30), 60))
+    lake.marks(begin("9", 55), end("9", 70, 1))
+    assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (2, 20), (3, 30)])
+
+
 def test_an_event_that_is_repeated_with_other_contents_is_a_breach_until_one_is_discarded(
     lake: TransactionLake,
 ) -> None:

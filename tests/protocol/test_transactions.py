@@ -13,14 +13,17 @@ from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.ledger.ledger import Ledger
 from tidelake.protocol.message import Progress
 from tidelake.protocol.transactions import (
+    Begin,
     Blocked,
     End,
     NotATransaction,
     Snapshot,
     commit_ranges,
+    ends_of,
     find_abandoned,
     first_uncovered,
-    read_end,
+    is_cut,
+    read_mark,
     sort_ends,
     statement,
 )
@@ -193,6 +196,47 @@ def test_no_time_is_sealed_before_all_of_its_events_are_read(history: _History, 
     assert reader.ledger.frontier == Antichain.of(max(newest, -1 if history.snapshot is None else history.snapshot) + 1)
 
 
+@st.composite
+def _interleaved(draw: st.DrawFn) -> list[tuple[str, int | None]]:
+    """A log: the transaction of each record, in the order of the records, and whether it commits there."""
+    names = [str(number) for number in range(draw(st.integers(1, 4)))]
+    records: list[tuple[str, int | None]] = []
+    for name in draw(st.lists(st.sampled_from(names), min_size=len(names), max_size=12)):
+        records.append((name, None))
+    written = sorted({name for name, _ in records}, key=lambda name: draw(st.integers()))
+    for name in written:
+        last = max(place for place, record in enumerate(records) if record[0] == name)
+        records.insert(draw(st.integers(last + 1, len(records))), (name, 1))
+    return records
+
+
+@settings(max_examples=300, deadline=None)
+@given(_interleaved(), st.integers(0, 5))
+def test_a_transaction_is_cut_if_and_only_if_a_restarted_connector_skipped_its_first_change(
+    records: list[tuple[str, int | None]], restart: int
+) -> None:
+    """A model of Debezium: restarted after an END, it skips an open transaction up to the record that follows this END.
+
+    The position of an END is that of the record after the commit.
+    """
+    changes: dict[str, list[int]] = {}
+    commits: list[tuple[str, int]] = []
+    for place, (name, commit) in enumerate(records):
+        if commit is None:
+            changes.setdefault(name, []).append(place)
+        else:
+            commits.append((name, place + 1))
+    for number, (name, end) in enumerate(commits):
+        after = commits[number - 1][1] if number else -1
+        sent = changes[name]
+        # It resumes after the END of the transaction before, whose position is that of a change of this one.
+        if number == restart and number and after in sent:
+            sent = [place for place in sent if place > after]
+        marks = ends_of([Begin(name, changes[name][0]), End(name, end, len(sent), len(sent), None, number)])
+        first = min(sent, default=None)
+        assert is_cut(marks[0].begins_at, after, first) == (sent != changes[name])
+
+
 @pytest.mark.parametrize(
     ("message", "why"),
     [
@@ -206,7 +250,7 @@ def test_no_time_is_sealed_before_all_of_its_events_are_read(history: _History, 
 )
 def test_a_message_that_is_not_a_transaction_is_refused_with_the_reason(message: object, why: str) -> None:
     with pytest.raises(NotATransaction, match=why):
-        read_end(message, "public.orders", 0)
+        read_mark(message, "public.orders", 0)
 
 
 def test_an_unknown_transaction_before_others_is_an_error_and_a_known_one_is_repeated() -> None:

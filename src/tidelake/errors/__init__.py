@@ -70,6 +70,7 @@ from tidelake.errors.messages import (
     MalformedMessage,
     OverCount,
     ProtocolError,
+    TransactionCut,
 )
 from tidelake.errors.publishing import (
     PublishedTopicBehind,
@@ -276,6 +277,7 @@ __all__ = [
     "TopicMissing",
     "TopicUnreachable",
     "TopicUnwritable",
+    "TransactionCut",
     "TransactionTopicDivided",
     "TransactionWentBack",
     "UnknownCollection",

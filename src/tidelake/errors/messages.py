@@ -101,6 +101,22 @@ class EnvelopeBreach(Contradiction):
     fact = "time {time} breaks the envelope: {detail}"
 
 
+class TransactionCut(Contradiction):
+    """The first change of a transaction was not sent: a connector that was restarted has skipped it."""
+
+    kind = "cut_transaction"
+    transaction: str
+    begins_at: int
+    sent: str
+    """What was sent of it first."""
+    fact = "transaction {transaction} at time {time} lacks its first change, which is at {begins_at}: {sent}"
+    hint = (
+        "changes of any of its tables may be missing: let the connector take a new snapshot, and accept the events "
+        "that were sent, with `tidelake resolve count NAME --time {time:line} --count N --reason …`; if the connector "
+        "leaves out some of what PostgreSQL publishes, write `captures_publication: false`"
+    )
+
+
 class CodecError(TidelakeError):
     """Bytes that are not a message: they are quarantined, and ingest continues."""
 

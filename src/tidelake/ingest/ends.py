@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from tidelake.errors import TopicGap, TransactionTopicDivided, TransactionWentBack
 from tidelake.ingest.position import plan_next
-from tidelake.ingest.source_messages import message_reader
+from tidelake.ingest.source_messages import ReadMessage, message_reader
 from tidelake.protocol.message import Progress
-from tidelake.protocol.transactions import End, NotATransaction, Sorted, read_end, sort_ends
+from tidelake.protocol.transactions import Begin, End, NotATransaction, Sorted, ends_of, read_mark, sort_ends
 from tidelake.settings.transactions import TransactionSettings
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
@@ -24,6 +24,8 @@ from tidelake.store.transactions import read_transactions
 from tidelake.topic.topic import OffsetRange, Topic
 
 _MALFORMED = "malformed_transaction"
+_BACK_MAX = 3
+"""How many offsets before a range may have its first END's BEGIN: an exactly-once producer's markers take offsets."""
 
 
 @dataclass
@@ -68,15 +70,18 @@ def read_ends(
     read = ReadEnds(offsets, gaps=gaps)
     if not offsets.intervals:
         return read
-    found: list[End] = []
+    marks: list[Begin | End] = []
     value_of = message_reader(settings, settings.transaction_topic)
     for row in _messages(spark, topic, offsets):
         try:
-            end = read_end(value_of(row["value"]), settings.table, row["offset"])
+            marks.append(read_mark(value_of(row["value"]), settings.table, row["offset"]))
         except NotATransaction as error:
             read.malformed.append(row | {"detail": str(error)})
-            continue
-        found += [] if end is None else [end]
+    begun = None
+    if marks and isinstance(marks[0], End):
+        (start, _), *_ = offsets.intervals.values()
+        begun = _begin_before(topic, start, value_of, settings.table)
+    found = ends_of(marks, begun)
     low = [end.lsn for end in found if end.lsn <= last]
     known = read_transactions(collection, min(low), max(low) + 1) if low else []
     ids = {transaction.time: transaction.id for transaction in known if transaction.id is not None}
@@ -145,6 +150,18 @@ def _messages(spark: SparkSession, topic: Topic, offsets: OffsetRange) -> list[d
         batches = iter([topic.read(spark, offsets).select(*columns).toArrow()])
     rows = [row for batch in batches for row in batch.to_pylist()]
     return sorted(rows, key=lambda row: int(row["offset"]))
+
+
+def _begin_before(topic: Topic, start: int, value_of: ReadMessage, table: str) -> Begin | None:
+    """Return the BEGIN that was read before a range; None if the message there is another one, or was deleted."""
+    for offset in range(start - 1, max(-1, start - 1 - _BACK_MAX), -1):
+        if (record := topic.record_at(0, offset)) is not None:
+            try:
+                mark = read_mark(value_of(record.value), table, offset)
+            except NotATransaction:
+                return None
+            return mark if isinstance(mark, Begin) else None
+    return None
 
 
 def _stop_at(read: ReadEnds, topic: Topic, end: End, last: int) -> None:

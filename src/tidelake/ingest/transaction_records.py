@@ -9,16 +9,19 @@ from functools import reduce
 from operator import add
 from typing import Any, ClassVar, NoReturn
 
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelake.decode.debezium.columns import (
+    BEGINS_AT,
     BEGINS_SNAPSHOT,
     COMMITTED,
     CONNECTOR,
     END,
     ENDS_SNAPSHOT,
     IN_SNAPSHOT,
+    IS_FIRST,
     LSN,
     OPERATION,
     ORDER,
@@ -35,12 +38,12 @@ from tidelake.decode.debezium.transaction_parts import with_ends
 from tidelake.errors import ConfigurationError
 from tidelake.ingest.debezium import MARKS, ChangeRecords
 from tidelake.plugins.envelope import WrittenRecords
-from tidelake.protocol.transactions import Blocked, Snapshot
+from tidelake.protocol.transactions import Blocked, Cut, Snapshot
 from tidelake.settings.transactions import TransactionSettings
 from tidelake.spark.conditions import any_of
 from tidelake.spark.runtime_constant import parameter
 from tidelake.store.decision import Offsets
-from tidelake.store.files import discard_runs
+from tidelake.store.files import discard_runs, meets, read_file
 from tidelake.store.layout import POSITION, TIME
 from tidelake.store.table_schema import data_fields
 
@@ -51,7 +54,7 @@ PARKED = "parked_transaction"
 _END_TIME = "_end_time"
 _BEFORE = "_before"
 """The column with the commit position before the transaction of an event whose END was read."""
-_MARKS = MARKS | {"foreign": 64, "elsewhere": 128, "snapshot_ends": 256, "snapshot_begins": 512}
+_MARKS = MARKS | {"foreign": 64, "elsewhere": 128, "snapshot_ends": 256, "snapshot_begins": 512, "cut": 1024}
 
 
 @dataclass
@@ -85,6 +88,11 @@ class TransactionRecords(ChangeRecords):
     """
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     """The snapshots with rows in the range, by their places in the log, after `write`."""
+    cuts: list[Cut] = field(default_factory=list)
+    """The transactions at unsealed times whose first event is in the range, but not their first change; after `write`.
+
+    It is the table of the first event that shows it; the changes that were not sent may be of any table.
+    """
     marks: ClassVar[Mapping[str, int]] = _MARKS
     carried: ClassVar[Sequence[str]] = ("partition", "offset", WAITING, SNAPSHOT_PLACE, _BEFORE)
 
@@ -164,6 +172,7 @@ class TransactionRecords(ChangeRecords):
         found = {partition: seen[f"before_{partition}"] for partition in self.partitions if partition not in waiting}
         self.before_rest = {partition: position for partition, position in found.items() if position is not None}
         self.snapshots = self._snapshots_in(seen)
+        self.cuts = self._find_cuts() if seen["cut"] else []
         rare = self._count_noted() if seen["noted"] else dict.fromkeys(("quarantined", "errors", "late"), 0)
         self.late = rare["late"]
         return WrittenRecords(
@@ -204,6 +213,43 @@ class TransactionRecords(ChangeRecords):
         rows = self.decoded().where(IN_SNAPSHOT).groupBy(SNAPSHOT_PLACE)
         found = rows.agg(*(column.alias(name) for name, column in facts.items())).collect()
         return {row[0]: Snapshot(row[0], row["rows"], row["ended"], row["first_marked"]) for row in found}
+
+    def _is_cut(self) -> Column:
+        """Return whether an event is the first of a transaction at an unsealed time that is cut; null means no.
+
+        See `protocol.transactions.is_cut`.
+        """
+        begins_at, after = F.col(BEGINS_AT), F.col(COMMITTED)
+        is_first = F.col(IS_FIRST) & ~self._is_late(F.col(_END_TIME))
+        return is_first & (begins_at <= after) & (after < F.col(LSN)) & F.lit(self._settings.captures_publication)
+
+    def _find_cuts(self) -> list[Cut]:
+        """Return the transactions that are cut; a handful at most.
+
+        A connector that was killed within a transaction numbers the events that it repeats from 1. So a copy says
+        nothing: only an event counts that comes first with its number, in this range and in the table.
+        """
+        events = self.decoded()
+        times = [row[0] for row in events.where(self._is_cut()).select(_END_TIME).distinct().collect()]
+        facts = ("offset", "topic", "partition", TRANSACTION, LSN, BEGINS_AT)
+        first = F.min(F.struct(*facts, self._is_cut().alias("is_cut"))).alias("first")
+        copies = events.where(F.col(_END_TIME).isin(times)).groupBy(_END_TIME, ORDER).agg(first)
+        found = [(row[ORDER], row[_END_TIME], row["first"]) for row in copies.where("first.is_cut").collect()]
+        return [
+            Cut(time, at[TRANSACTION], at[BEGINS_AT], at["topic"], at["partition"], at["offset"], at[LSN])
+            for order, time, at in found
+            if not self._has_event(time, order)
+        ]
+
+    def _has_event(self, time: int, order: int) -> bool:
+        """Return whether the table has the event of the transaction at a time with this number."""
+        table, columns = self.batch.table, [TIME, POSITION]
+        rows = (
+            read_file(table.path, file, columns, pc.field(TIME) == time)
+            for file in table.files()
+            if meets(file, [time])
+        )
+        return any(place[:2] == [time, order] for part in rows for place in part[POSITION].to_pylist())
 
     def _refuse(self) -> NoReturn:
         """Refuse the events of another connector, or of another table."""
@@ -259,6 +305,7 @@ class TransactionRecords(ChangeRecords):
             "elsewhere": self._is_elsewhere(),
             "snapshot_ends": F.col(IN_SNAPSHOT) & F.col(ENDS_SNAPSHOT),
             "snapshot_begins": F.col(IN_SNAPSHOT) & F.col(BEGINS_SNAPSHOT),
+            "cut": self._is_cut(),
         }
         marks = [F.when(is_there, F.lit(_MARKS[name])).otherwise(0) for name, is_there in conditions.items()]
         return reduce(add, marks)

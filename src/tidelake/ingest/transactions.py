@@ -24,39 +24,41 @@ from tidelake.plugins.tick import PastTick
 from tidelake.protocol.order import INT64_MAX
 from tidelake.protocol.transactions import (
     Blocked,
+    Cut,
     Snapshot,
     Sorted,
     commit_ranges,
     find_abandoned,
     first_uncovered,
+    is_cut,
     statement,
 )
 from tidelake.settings.transactions import TransactionSettings
 from tidelake.store.commit import OpenTable
+from tidelake.store.cuts import note_cuts
 from tidelake.store.decision import AcceptGap, counts_in, parked_in
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
-from tidelake.store.files import RunFile, discard_runs, write_run
+from tidelake.store.files import RunFile, discard_runs
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import append_run, write_frame
-from tidelake.store.state import HAS_BARRIERS, HAS_LATE, HAS_QUARANTINE, UPPER, next_offsets
+from tidelake.store.state import HAS_BARRIERS, HAS_LATE, HAS_QUARANTINE, UPPER, next_offsets, topic_identity_value
 from tidelake.store.table_schema import late_schema
 from tidelake.store.transactions import (
     LAST,
     STATED,
     Transaction,
     abandoned_in,
+    append_transactions,
     end_rows,
     read_snapshots,
     read_transactions,
     snapshot_row,
     snapshot_values,
-    transactions_table,
 )
 from tidelake.topic.topic import OffsetRange, Topic
 
-_ENDS = pa.schema([("id", pa.string()), ("lower", pa.int64()), ("lsn", pa.int64())])
-_MALFORMED = "malformed_transaction"
+_ENDS = pa.schema([("id", pa.string()), ("lower", pa.int64()), ("lsn", pa.int64()), ("begins_at", pa.int64())])
 
 
 class TransactionTick(RecordTick):
@@ -205,7 +207,9 @@ class TransactionTick(RecordTick):
         pairs = [(transaction.id, transaction.time) for transaction in self.ended if transaction.id is not None]
         pairs += [(end.id, end.lsn) for end in self.sorted.new]
         names = _ENDS.names
-        rows = [dict(zip(names, row, strict=True)) for row in commit_ranges(pairs)]
+        begins = {found.time: found.begins_at for found in self.ended if not found.is_snapshot}
+        begins |= {end.lsn: end.begins_at for end in self.sorted.new}
+        rows = [dict(zip(names, (*row, begins.get(row[-1])), strict=True)) for row in commit_ranges(pairs)]
         return self.spark.createDataFrame(pa.Table.from_pylist(rows, schema=_ENDS))
 
     def _merge_snapshots(self) -> None:
@@ -317,6 +321,8 @@ class TransactionTick(RecordTick):
             self.report.count_reasons(quarantine_malformed(self.collection, self.marks.name, self.malformed))
             self.report.quarantined += len(self.malformed)
         reach("ingest.after_quarantine")
+        identity = self.read_marks.identity or self.table.value(topic_identity_value(self.marks.name))
+        note_cuts(self.collection, self.marks.name, identity, self._find_cuts())
         self._append_transactions()
         self._append_progress()
         reach("ingest.after_progress")
@@ -325,13 +331,21 @@ class TransactionTick(RecordTick):
         self.report.updates_read = self.report.updates_stored + self.report.updates_late
         reach("ingest.after_late")
 
+    def _find_cuts(self) -> list[Cut]:
+        """Return the cut transactions: those that have no event, and those whose first event is in this table."""
+        if not self.settings.captures_publication:
+            return []
+        cuts, after = [] if self.records is None else list(self.records.cuts), self.last
+        for end in self.sorted.new:
+            if end.begins_at is not None and not end.events_in_all and is_cut(end.begins_at, after, None):
+                cuts.append(Cut(end.lsn, end.id, end.begins_at, self.marks.name, 0, end.offset, None))
+            after = end.lsn
+        return cuts
+
     def _append_transactions(self) -> None:
         rows = end_rows(self.sorted.new, self.marks.name)
         rows += [snapshot_row(snapshot, self.events.name) for snapshot in self.stated_snapshots]
-        if rows:
-            path = self.collection.paths.transactions
-            table = transactions_table(rows)
-            append_run(path, "transactions", lambda run: write_run(path, run, table), self.collection.entry.epoch)
+        append_transactions(self.collection, rows)
 
     def _append_progress(self) -> None:
         """Append the statement of the tick, and those of repeated ENDs that contradict the first ones."""

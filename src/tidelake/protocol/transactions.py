@@ -30,6 +30,8 @@ class End:
         events_in_all: the number of events in all tables.
         ended_at_ms: when the transaction ended, in milliseconds since 1970.
         offset: the END's offset in the topic of transactions.
+        begins_at: where its first change is in the log, as its BEGIN states; None if no BEGIN, or more than one, came
+            directly before.
     """
 
     id: str
@@ -38,6 +40,20 @@ class End:
     events_in_all: int
     ended_at_ms: int | None
     offset: int
+    begins_at: int | None = None
+
+
+@dataclass(frozen=True)
+class Begin:
+    """The beginning of a transaction.
+
+    Args:
+        id: the id that the database gave the transaction.
+        lsn: the place of its first change in the log, whether or not the connector sent an event for it.
+    """
+
+    id: str
+    lsn: int
 
 
 class NotATransaction(ValueError):
@@ -60,8 +76,8 @@ def payload_of(value: bytes | None) -> Any:
     return message["payload"] if isinstance(message, dict) and "payload" in message else message
 
 
-def read_end(message: Any, table: str, offset: int) -> End | None:
-    """Read a message of the topic of transactions; None if it is a BEGIN.
+def read_mark(message: Any, table: str, offset: int) -> Begin | End:
+    """Read a message of the topic of transactions.
 
     Args:
         message: the JSON value, without an embedded schema.
@@ -73,9 +89,10 @@ def read_end(message: Any, table: str, offset: int) -> End | None:
 
     >>> counts = [{"data_collection": "public.orders", "event_count": 2}]
     >>> end = {"status": "END", "id": "753:8040", "event_count": 2, "data_collections": counts, "ts_ms": 7}
-    >>> read_end(end, "public.orders", 1)
-    End(id='753', lsn=8040, events=2, events_in_all=2, ended_at_ms=7, offset=1)
-    >>> read_end({"status": "BEGIN", "id": "753:8000"}, "public.orders", 0)
+    >>> read_mark(end, "public.orders", 1)
+    End(id='753', lsn=8040, events=2, events_in_all=2, ended_at_ms=7, offset=1, begins_at=None)
+    >>> read_mark({"status": "BEGIN", "id": "753:8000"}, "public.orders", 0)
+    Begin(id='753', lsn=8000)
     """
     if not isinstance(message, Mapping) or message.get("status") not in ("BEGIN", "END"):
         raise NotATransaction("its status is neither BEGIN nor END")
@@ -85,7 +102,7 @@ def read_end(message: Any, table: str, offset: int) -> End | None:
             f"its id is {message.get('id')!r}, not TRANSACTION:LSN as PostgreSQL's connector writes it"
         )
     if message["status"] == "BEGIN":
-        return None
+        return Begin(match[1], int(match[2]))
     counts: dict[str, int] = {}
     for part in message.get("data_collections") or ():
         name, count = (part.get("data_collection"), part.get("event_count")) if isinstance(part, Mapping) else (0, 0)
@@ -98,6 +115,76 @@ def read_end(message: Any, table: str, offset: int) -> End | None:
     stamp = message.get("ts_ms")
     ended_at_ms = stamp if type(stamp) is int else None
     return End(match[1], int(match[2]), counts.get(table, 0), in_all, ended_at_ms, offset)
+
+
+def ends_of(marks: Iterable[Begin | End], begun: Begin | None = None) -> list[End]:
+    """Return the ENDs, each with the position of its BEGIN.
+
+    The connector writes a transaction's BEGIN directly before its END. If it was killed in between, it writes the BEGIN
+    again; what it sent before is then unknown, and so is the position of the transaction.
+
+    Args:
+        marks: the messages of the topic of transactions, in the order of their offsets.
+        begun: the message before them, if it is a BEGIN.
+
+    >>> end, other = (End(id, lsn, 1, 1, None, lsn) for id, lsn in (("7", 50), ("9", 60)))
+    >>> [end.begins_at for end in ends_of([end, Begin("8", 48), other], Begin("7", 44))]
+    [44, None]
+    >>> [end.begins_at for end in ends_of([Begin("7", 44), Begin("7", 44), end])]
+    [None]
+    """
+    ends, is_repeated = [], False
+    for mark in marks:
+        is_same = begun is not None and begun.id == mark.id
+        if isinstance(mark, End):
+            ends.append(replace(mark, begins_at=begun.lsn) if begun and is_same and not is_repeated else mark)
+            begun, is_repeated = None, False
+        else:
+            begun, is_repeated = mark, is_same
+    return ends
+
+
+def is_cut(begins_at: int | None, after: int | None, first: int | None) -> bool:
+    """Return whether a connector may have skipped the first changes of a transaction.
+
+    A connector that was restarted after the END at `after` may skip the changes of a transaction that was open then,
+    up to the one that directly follows this END in the log. The transaction then begins at or before `after`, and all
+    that was sent of it comes later.
+
+    Args:
+        begins_at: where its first change is in the log, as its BEGIN states; None if that is unknown.
+        after: the commit position before the transaction; None if that is unknown.
+        first: where the first change that was sent is in the log; None if none was sent.
+
+    >>> [is_cut(40, 44, first) for first in (40, 44, 47, None)]
+    [False, False, True, True]
+    >>> is_cut(45, 44, 47), is_cut(None, 44, 47)
+    (False, False)
+    """
+    return begins_at is not None and after is not None and begins_at <= after and (first is None or first > after)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A transaction whose first changes the connector may not have sent.
+
+    Args:
+        lsn: its commit position.
+        id: the id that the database gave it.
+        begins_at: where its first change is in the log, as its BEGIN states.
+        topic: the topic of its first event or, if it has none, of its END.
+        partition: the partition there.
+        offset: the offset there.
+        first: where its first event is in the log; None if it has none.
+    """
+
+    lsn: int
+    id: str
+    begins_at: int
+    topic: str
+    partition: int
+    offset: int
+    first: int | None
 
 
 def transaction_of(text: str | None) -> str | None:

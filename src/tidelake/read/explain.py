@@ -14,6 +14,7 @@ from tidelake.read.moment import AS_READ
 from tidelake.read.transactions import facts_about, missing_events
 from tidelake.read.waiting import read_waiting, stored_counts
 from tidelake.read.words import counted, fact_of
+from tidelake.seal.cut_transactions import cut_transactions
 from tidelake.seal.pending import Pending
 from tidelake.store.bindings import read_bindings
 from tidelake.store.commit import OpenTable
@@ -123,6 +124,12 @@ def _explain_proof(collection: Collection, found: Explanation) -> None:
         found.facts.append("sealed without updates: progress statements cover it, and announce none")
     if collection.entry.counts_positions:
         found.facts += facts_about(collection, time)
+        table = OpenTable(collection.paths.updates, may_be_stale=True)
+        found.facts += [
+            f"a table of its connector has noted: {error.fact}"
+            for error in cut_transactions(collection, table, time)
+            if error.time == time
+        ]
     _add_validations(collection, found)
     late = LateNotes(collection).at(time)
     for contradiction in late[:_SHOWN_MAX]:

@@ -53,6 +53,16 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "Ask the owner of the source. Decide on the greater count, or discard the surplus update.",
         (_STATUS, _COUNT, _DISCARD),
     ),
+    errors.TransactionCut: Entry(
+        "The connector was restarted while the transaction was open, and resumed after its first changes. In Debezium "
+        "3.3.1, this happens if the last saved offset is the END before it. Or the connector leaves out some of what "
+        "PostgreSQL publishes, such as a table or truncates, and the transaction began with such a change.",
+        "Let the connector take a new snapshot of all its tables: changes of any of them may be missing. Then accept "
+        "the events that were sent, with the announced count. The snapshot corrects tables with a key; read others "
+        "into new collections. If the connector leaves something out, write `captures_publication: false`, or let it "
+        "create a publication with `publication.autocreate.mode=filtered`.",
+        (_STATUS, "tidelake explain NAME --time T", _COUNT),
+    ),
     errors.EnvelopeBreach: Entry(
         "The topic has statements that the family of the collection does not allow, such as a negative diff in an "
         "append-only collection, or two rows for one key.",

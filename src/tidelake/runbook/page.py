@@ -123,6 +123,11 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "SnapshotRepeated": {"from_offset": 0, "to_offset": 0, "why": "", "lsn": 8_040, "rows": 120},
     "PublishedTopicColumns": {"columns": ("price",), "problem": "its messages are in bare Avro"},
     "PublishedTopicRecreated": {"problem": "was deleted and recreated"},
+    "TransactionCut": {
+        "transaction": "753",
+        "begins_at": 8_040,
+        "sent": "its first event, in topic 'shop.public.orders', partition 0, offset 120, is at 8104",
+    },
     "TransactionWentBack": {"transaction": "753", "lsn": 8_040, "last": 9_120},
     "TransactionTopicDivided": {"topic": "shop.transaction", "partitions": 2},
     "DecisionRefused": {"problem": "time 3 of 'orders' is already sealed", "fix": "decide about an open time"},

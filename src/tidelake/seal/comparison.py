@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelake.errors import REPEATED, TWO_VALUES, ConflictingDiff, Contradiction, EnvelopeBreach
+from tidelake.errors import REPEATED, TWO_VALUES, ConflictingDiff, Contradiction, EnvelopeBreach, TransactionCut
 from tidelake.forms.form import Form
 from tidelake.plugins.envelope import refusals_of
 from tidelake.protocol.antichain import Antichain
@@ -39,6 +40,7 @@ def compare(
     counts: OpenCounts,
     upper: int,
     end: int | None,
+    cut: Sequence[TransactionCut] = (),
 ) -> Comparison:
     """Enter the announced and the counted updates into a new ledger, and advance it.
 
@@ -50,6 +52,7 @@ def compare(
         counts: what is stored at or after `upper`, and before `end` if that is not None.
         upper: the first time that is not sealed.
         end: the first time that was not counted; None if every time was counted.
+        cut: the transactions at open times whose first changes were not sent.
     """
     ledger = Ledger(Antichain.of(upper))
     for statement in pending.statements():
@@ -63,6 +66,9 @@ def compare(
     for time, reason in _refused(collection, upper).items():
         if time not in rulings.counts:
             ledger.contradict(EnvelopeBreach(time, f"{reason}; the statement is in the quarantine"))
+    for error in cut:
+        if error.time not in rulings.counts:
+            ledger.contradict(error)
     for time, number in rulings.counts.items():
         if time >= upper:
             ledger.decide(time, number)

@@ -17,6 +17,7 @@ from tidelake.protocol.order import INT64_MAX
 from tidelake.seal.changes import Changes, cancel, cancel_repeated, leave_out
 from tidelake.seal.comparison import Comparison, compare
 from tidelake.seal.counts import OpenCounts
+from tidelake.seal.cut_transactions import cut_transactions
 from tidelake.seal.open_rows import OpenRows
 from tidelake.seal.pending import Pending
 from tidelake.seal.proof import record_contradictions, record_proof
@@ -27,6 +28,7 @@ from tidelake.seal.rulings import Rulings
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.reclock import ReclockSettings
 from tidelake.settings.row_retention import RowRetention
+from tidelake.settings.transactions import TransactionSettings
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
@@ -41,13 +43,15 @@ def seal(spark: SparkSession, collection: Collection, settings: CollectionSettin
     Args:
         spark: the session.
         collection: the collection.
-        settings: its settings, which say how long rows are kept; without them, all rows stay.
+        settings: its settings, which say how long rows are kept, and what its connector captures; without them, all
+            rows stay, and the connector captures its whole publication.
 
     Raises:
         Conflict: other writers won every attempt; nothing was sealed.
         Fenced: the epoch was raised in the meantime.
     """
     rule = None if settings is None else settings.keep_rows
+    sees_cuts = not isinstance(settings, TransactionSettings) or settings.captures_publication
     if collection.entry.mints_times:
         report = _nothing_to_seal(collection)
         if rule is not None and isinstance(settings, ReclockSettings):
@@ -57,7 +61,7 @@ def seal(spark: SparkSession, collection: Collection, settings: CollectionSettin
 
     def attempt() -> SealReport:
         nonlocal end
-        current = _Seal(spark, collection, end, rule)
+        current = _Seal(spark, collection, end, rule, sees_cuts)
         try:
             return current.run()
         except LostRace:
@@ -78,7 +82,12 @@ class _Seal:
     """One attempt, from one state of the table. If `end` is given, only times before `end` are counted and sealed."""
 
     def __init__(
-        self, spark: SparkSession, collection: Collection, end: int | None, rule: RowRetention | None = None
+        self,
+        spark: SparkSession,
+        collection: Collection,
+        end: int | None,
+        rule: RowRetention | None = None,
+        sees_cuts: bool = True,
     ) -> None:
         self.spark, self.collection, self.paths = spark, collection, collection.paths
         self.table = OpenTable(self.paths.updates, may_be_stale=True)
@@ -89,7 +98,7 @@ class _Seal:
         self.report = SealReport(self.upper, self.upper, bool(self.table.value(CLOSED)))
         self.settled: list[int] = []
         """The times with updates that this seal proves, and those that a decision covers."""
-        self.rule = rule
+        self.rule, self.sees_cuts = rule, sees_cuts
         self.left = Written([], None, {})
         """The rows that retention removes, at the last time that this seal proves."""
         self.overtaken = False
@@ -110,7 +119,8 @@ class _Seal:
         with rows.count(files) as counts:
             self.report.files_opened, self.report.unsealed_rows = len(files), counts.rows
             reach("seal.after_count")
-            comparison = compare(self.collection, self.form, self.rulings, pending, counts, self.upper, end=self.end)
+            cut = cut_transactions(self.collection, self.table, self.upper) if self.sees_cuts else []
+            comparison = compare(self.collection, self.form, self.rulings, pending, counts, self.upper, self.end, cut)
             self._claim(comparison, counts)
             if comparison.frontier == Antichain.of(self.upper):
                 record_contradictions(self.collection, self.report, counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar, Literal, NoReturn
@@ -192,6 +193,13 @@ class CollectionSettings(Frozen):
             ConfigurationError: a name is missing or invalid.
         """
         return read_topics(block.child("topic"))
+
+    def check_beside(self, block: Block, others: Sequence[CollectionSettings]) -> None:
+        """Refuse settings that contradict those of the collections before it in the file.
+
+        Raises:
+            ConfigurationError: a field does.
+        """
 
     @field_validator("owners", mode="before")
     @classmethod

@@ -156,6 +156,7 @@ def _read_valid_settings(document: Block) -> LoadedSettings:
             collection = read_collection(str(name), blocks.child(name), sources)
             _check_timeline(blocks.child(name).child("timeline"), collection, collections)
             _check_bag(blocks.child(name).child("bag"), collection)
+            collection.check_beside(blocks.child(name), collections)
             _check_publish(blocks.child(name).child("publish").child("to"), collection, collections)
             collections.append(collection)
         except ConfigurationError as error:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NoReturn
 
 from tidelake.settings.block import Block
+from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.reclock import Format, ReclockSettings
 from tidelake.settings.source import read_topics
 from tidelake.settings.terms import EnvelopeTerms
@@ -24,6 +26,9 @@ class TransactionSettings(ReclockSettings):
     table: str
     """With `transactions`: the table's name in END events, such as `public.orders`; by default, it is taken from the
     topic's name."""
+    captures_publication: bool = True
+    """With `transactions`: whether the connector sends an event for every change that PostgreSQL publishes to it. If
+    so, ingest notices when a restarted connector skips the first changes of a transaction."""
 
     KEY_IS_OPTIONAL: ClassVar = True
 
@@ -38,6 +43,18 @@ class TransactionSettings(ReclockSettings):
     def statement_topics(self) -> tuple[str, ...]:
         """The topic of the table, without the topic of transactions."""
         return self.topics[:-1]
+
+    def check_beside(self, block: Block, others: Sequence[CollectionSettings]) -> None:
+        """Refuse tables of one connector that do not agree on what it captures; see the base class."""
+        for other in others:
+            if not isinstance(other, TransactionSettings) or other.transaction_topic != self.transaction_topic:
+                continue
+            if other.captures_publication != self.captures_publication:
+                block.child("captures_publication").fail(
+                    f"is {str(self.captures_publication).lower()}, but not for '{other.name}', whose events come from "
+                    "the same connector",
+                    "write the same for all tables of a connector; the default is true",
+                )
 
     @classmethod
     def written_keys(cls) -> set[str]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 
 import pyarrow as pa
@@ -231,7 +232,7 @@ def read_rows(
 
     Args:
         table: the table's folder.
-        files: the files to read.
+        files: the files to read; columns that one of them lacks are null.
         schema: the table's schema.
         columns: the columns to read; None means all.
         where: which rows to read; a row group is not decoded if its statistics show that it has none of them.
@@ -245,14 +246,17 @@ def read_rows(
     parts = []
     for file in files:
         part = read_file(table, file, stored, where)
-        parts.append(part.append_column(pa.field(RUN, pa.string()), repeated(file.run, part.num_rows)))
-    if not parts:
-        return pa.Table.from_batches([], schema=schema)
-    return pa.concat_tables([part.select(schema.names).cast(schema) for part in parts])
+        for name in schema.names:
+            if name == RUN:
+                part = part.append_column(pa.field(RUN, pa.string()), repeated(file.run, part.num_rows))
+            elif name not in part.column_names:
+                part = part.append_column(schema.field(name), pa.nulls(part.num_rows, schema.field(name).type))
+        parts.append(part.select(schema.names).cast(schema))
+    return pa.concat_tables(parts) if parts else pa.Table.from_batches([], schema=schema)
 
 
 def read_file(table: Location, file: RunFile, columns: list[str], where: pc.Expression | None = None) -> pa.Table:
-    """Read columns of one file, as it stores them.
+    """Read columns of one file, as it stores them, without those that it lacks.
 
     Raises:
         DamagedTable: the file is not the committed one, or cannot be read.
@@ -262,7 +266,14 @@ def read_file(table: Location, file: RunFile, columns: list[str], where: pc.Expr
             # For a small file, handing the work to other threads takes longer than the work.
             return _pages_verified(source).read(columns=columns, use_threads=file.bytes > HASHED_BYTES_MAX)
         # Partitioning would read `_run` from the path.
-        return pq.read_table(source, columns=columns, filters=where, partitioning=None, page_checksum_verification=True)
+        read = partial(pq.read_table, source, filters=where, partitioning=None, page_checksum_verification=True)
+        try:
+            return read(columns=columns)
+        except pa.ArrowInvalid:  # unlike above, a column that the file lacks is an error
+            held = set(pq.read_schema(source).names)
+            if held.issuperset(columns):
+                raise
+            return read(columns=[name for name in columns if name in held])
 
 
 def open_parquet(table: Location, file: RunFile, may_be_remembered: bool = False) -> pq.ParquetFile:

@@ -4,6 +4,7 @@
     _names/<name>                  which names were ever bound, so that a lost name is noticed
 <store>/names/<name>/              a log: which collection has the name, and where its contents are published
 <store>/head_starts/<name>.zip     object stores only: what a new process begins with; can be deleted at any time
+<store>/cuts/<time>-….json         transactions whose first changes were not sent; see `store.cuts`
 <store>/tables/<name>/             the contents just before upper, as a plain Delta table with a writer of its own
 <store>/c/<collection_id>/
     handles/                       one row: schema, `since`, capabilities, epoch, decisions
@@ -122,11 +123,13 @@ TRANSACTIONS_SCHEMA = pa.schema(
         pa.field("events_in_all", pa.int64()),
         pa.field("ended_at_ms", pa.int64()),
         pa.field(RUN, pa.string()),
+        pa.field("begins_at", pa.int64()),
     ]
 )
 """`kind` is `end` (the end of a transaction: its commit position, id, place in the topic, its number of events in the
-collection's table and in all tables, and when it ended) or `snapshot` (a snapshot of the table: its place in the log,
-and its number of rows). A row may be repeated."""
+collection's table and in all tables, when it ended, and where in the log it begins) or `snapshot` (a snapshot of the
+table: its place in the log, and its number of rows). A row may be repeated. Files of earlier releases lack `begins_at`,
+and `carry_columns` adds it to their tables."""
 
 QUARANTINE_SCHEMA = pa.schema(
     [
@@ -271,6 +274,11 @@ class Store:
     def head_starts(self) -> Location:
         """The folder of what new processes begin with, in object stores; it can be deleted at any time."""
         return self.root / "head_starts"
+
+    @property
+    def cuts(self) -> Location:
+        """The folder of notes about transactions whose first changes were not sent; see `store.cuts`."""
+        return self.root / "cuts"
 
     def log_of_name(self, name: str) -> Location:
         """Return the folder of the log that binds a name to a collection."""

@@ -10,10 +10,12 @@ import pyarrow.compute as pc
 
 from tidelake.protocol.iso_times import iso_of
 from tidelake.protocol.transactions import End, Snapshot
+from tidelake.store.columns import carry_columns
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
-from tidelake.store.files import read_rows
+from tidelake.store.files import read_rows, write_run
 from tidelake.store.layout import RUN, TIME, TRANSACTIONS_SCHEMA
+from tidelake.store.runs import append_run
 
 STATED = "transactions/stated"
 """A value of `updates/`: everything before this time was stated."""
@@ -42,6 +44,8 @@ class Transaction(NamedTuple):
     events_in_all: int
     """Number of events in all tables of the connector."""
     ended_at_ms: int | None
+    begins_at: int | None = None
+    """Where its first change is in the log, as its BEGIN states; None if that is unknown."""
 
     @property
     def is_snapshot(self) -> bool:
@@ -67,6 +71,7 @@ def end_rows(ends: Iterable[End], topic: str) -> list[dict[str, Any]]:
             "events": end.events,
             "events_in_all": end.events_in_all,
             "ended_at_ms": end.ended_at_ms,
+            "begins_at": end.begins_at,
         }
         for end in ends
     ]
@@ -78,9 +83,16 @@ def snapshot_row(snapshot: Snapshot, topic: str) -> dict[str, Any]:
     return {TIME: snapshot.lsn, "kind": _SNAPSHOT, "topic": topic, **numbers}
 
 
-def transactions_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
-    """Return rows as a table that `write_run` accepts."""
-    return pa.Table.from_pylist(list(rows), pa.schema([field for field in TRANSACTIONS_SCHEMA if field.name != RUN]))
+def append_transactions(collection: Collection, rows: Sequence[dict[str, Any]]) -> None:
+    """Append rows, if there are any, to `transactions/`; a table that an earlier release has made gets all columns."""
+    if not rows:
+        return
+    path, epoch = collection.paths.transactions, collection.entry.epoch
+    if OpenTable(path, may_be_stale=True).schema().names != TRANSACTIONS_SCHEMA.names:
+        carry_columns(path, TRANSACTIONS_SCHEMA, epoch)
+    schema = pa.schema([field for field in TRANSACTIONS_SCHEMA if field.name != RUN])
+    table = pa.Table.from_pylist(list(rows), schema)
+    append_run(path, "transactions", lambda run: write_run(path, run, table), epoch)
 
 
 def read_transactions(collection: Collection, lower: int = 0, upper: int | None = None) -> list[Transaction]:

@@ -105,7 +105,7 @@ def _transaction(parsed: Column, record: Mapping[str, Any]) -> Column:
     names = {field["name"] for field in _record_in(_field(record, "transaction")).get("fields", ())}
     parts = {
         name: parsed["transaction"][name].cast("string") if name in names else F.lit(None).cast("string")
-        for name in ("id", "data_collection_order")
+        for name in ("id", "total_order", "data_collection_order")
     }
     return F.struct(*(part.alias(name) for name, part in parts.items()))
 

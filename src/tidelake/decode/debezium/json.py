@@ -26,7 +26,7 @@ from tidelake.decode.json import (
 
 _JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
 _PARTS = ("before", "after", "source", "op", "ts_ms")
-_TRANSACTION = (("id", "string"), ("data_collection_order", "string"))
+_TRANSACTION = (("id", "string"), ("total_order", "string"), ("data_collection_order", "string"))
 
 
 def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:

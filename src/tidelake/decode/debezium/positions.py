@@ -23,6 +23,7 @@ from tidelake.decode.debezium.columns import (
     ENDS_SNAPSHOT,
     EVENT,
     IN_SNAPSHOT,
+    IS_FIRST,
     LSN,
     OPERATION,
     ORDER,
@@ -90,6 +91,7 @@ def _transaction_columns() -> list[Column]:
     return [
         F.substring_index(transaction["id"], ":", 1).alias(TRANSACTION),
         transaction["data_collection_order"].try_cast("bigint").alias(ORDER),
+        (transaction["total_order"] == "1").alias(IS_FIRST),
         begins_snapshot(source["snapshot"]).alias(BEGINS_SNAPSHOT),
         F.concat(source["schema"], F.lit("."), source["table"]).alias(TABLE),
         F.when(is_broken & transaction["id"].isNotNull(), F.lit("broken"))

@@ -5,18 +5,17 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidelake.decode.debezium.columns import COMMITTED, END, END_ID, END_LOWER, TRANSACTION
+from tidelake.decode.debezium.columns import BEGINS_AT, COMMITTED, END, END_ID, END_LOWER, TRANSACTION
 
 
 def with_ends(events: DataFrame, ends: DataFrame) -> DataFrame:
-    """Add the commit position of each event's transaction as _end; null if its END was not read.
+    """Add the commit position of each event's transaction as _end, null if its END was not read, and _begins_at.
 
     In:  events with _transaction and _committed; `ends` has id string, lower bigint, lsn bigint, as `commit_ranges`
-         returns them: at most one row fits an event.
+         returns them: at most one row fits an event. Its begins_at bigint is what the BEGIN states, or null.
     """
-    renamed = F.broadcast(
-        ends.select(F.col("id").alias(END_ID), F.col("lower").alias(END_LOWER), F.col("lsn").alias(END))
-    )
+    names = {"id": END_ID, "lower": END_LOWER, "lsn": END, "begins_at": BEGINS_AT}
+    renamed = F.broadcast(ends.select(*(F.col(name).alias(alias) for name, alias in names.items())))
     after: Column = F.coalesce(F.col(COMMITTED), F.lit(-1).cast("bigint"))
     fits = (F.col(TRANSACTION) == F.col(END_ID)) & (after >= F.col(END_LOWER)) & (after < F.col(END))
     return events.join(renamed, fits, "left").drop(END_ID, END_LOWER)

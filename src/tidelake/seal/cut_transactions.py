@@ -1,0 +1,33 @@
+"""Finds the transactions at open times whose first changes a connector has not sent."""
+
+from __future__ import annotations
+
+from tidelake.errors import TransactionCut
+from tidelake.protocol.transactions import Cut
+from tidelake.store.commit import OpenTable
+from tidelake.store.cuts import read_cuts
+from tidelake.store.entry import Collection
+
+
+def cut_transactions(collection: Collection, table: OpenTable, lower: int) -> list[TransactionCut]:
+    """Return a contradiction for each cut transaction that a table of the same connector has found.
+
+    Args:
+        collection: the collection.
+        table: its updates table.
+        lower: the first time; earlier transactions are left out.
+
+    Cost: for a table with transactions, one listing.
+    """
+    if not collection.entry.counts_positions:
+        return []
+    cuts = read_cuts(collection, table, lower)
+    return [TransactionCut(cut.lsn, cut.id, cut.begins_at, _sent(cut)) for cut in cuts]
+
+
+def _sent(cut: Cut) -> str:
+    """Say what was sent of a transaction first."""
+    place = f"topic '{cut.topic}', partition {cut.partition}, offset {cut.offset}"
+    if cut.first is None:
+        return f"its END, in {place}, counts no event"
+    return f"its first event, in {place}, is at {cut.first}"
