@@ -225,8 +225,13 @@ def _check_gap(collection: Collection, settings: CollectionSettings, decision: A
     open_gaps = [Offsets(topic.name, gap.partition, gap.from_offset, gap.to_offset) for gap in gaps]
     if collection.entry.counts_positions:
         blocked = waiting_events(settings, OpenTable(collection.paths.updates), topic)
-        offsets = [(event.partition, event.offset) for event in blocked if event.transaction is None]
-        open_gaps += [Offsets(topic.name, partition, offset, offset + 1) for partition, offset in offsets]
+        ends = topic.end_offsets()
+        # Of a longer range, only the events without a transaction are left out: a snapshot may have any number of rows.
+        open_gaps += [
+            Offsets(topic.name, event.partition, event.offset, ends[event.partition])
+            for event in blocked
+            if event.transaction is None
+        ]
     if not any(
         gap.partition == asked.partition and gap.start <= asked.start < asked.end <= gap.end for gap in open_gaps
     ):

@@ -183,13 +183,26 @@ def test_an_event_without_a_transaction_stops_its_partition_only(lake: Transacti
     assert lake.quarantined() == [(1, "no_position")]
 
 
-def test_the_rows_of_an_incremental_snapshot_stop_their_partition_and_are_reported(lake: TransactionLake) -> None:
-    source = {"snapshot": "incremental", "lsn": 45, "sequence": '["50","55"]'}
-    lake.events(event("7", 1, None, (1, 10), 40), event(None, 0, None, (2, 20), 0, op="r", source=source))
-    lake.marks(end("7", 50, 1), end("8", 60, 0, **{"public.other": 1}))
-    with pytest.raises(EventBlocked, match="offset 1 is a row of an incremental snapshot, which transactions do not"):
+@pytest.mark.parametrize("marks", [("incremental", "incremental"), ("first", "last_in_data_collection")])
+def test_the_rows_of_a_snapshot_by_signal_stop_their_partition_until_a_decision_leaves_them_out(
+    lake: TransactionLake, marks: tuple[str, str]
+) -> None:
+    """They are read later than their place in the log: the row of 8, which commits after them, is among them."""
+    first, last = (
+        event(None, 0, None, pair, 0, op="r", source={"snapshot": mark, "lsn": 55, "sequence": '["50","55"]'})
+        for mark, pair in zip(marks, ((1, 10), (3, 30)), strict=True)
+    )
+    lake.events(event("7", 1, None, (1, 10), 40), first, last, event("8", 1, None, (3, 30), 50), first)
+    lake.marks(end("7", 50, 1), end("8", 60, 1), end("9", 70, 0, **{"public.other": 1}))
+    with pytest.raises(EventBlocked, match="offset 1 is a row of a snapshot that a signal asked for, whose place in"):
         lake.ingest()
     assert (lake.seal().upper, lake.pairs()) == (51, [(1, 10)])
+    assert "offset 1: the event is a row of a snapshot that a signal asked for" in sentence(lake)
+    with pytest.raises(DecisionRefused, match="is not within a gap that ingest stops at now"):
+        decide(lake, AcceptGap(offsets=Offsets(EVENTS, 0, 1, 6), reason="too far"))
+    decide(lake, AcceptGap(offsets=Offsets(EVENTS, 0, 1, 5), reason="nothing was missing"))
+    assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (3, 30)])
+    assert lake.quarantined() == [(1, "no_position"), (2, "no_position"), (4, "no_position")]
 
 
 def test_counts_that_are_not_met_name_the_transaction_and_the_missing_events(lake: TransactionLake) -> None:

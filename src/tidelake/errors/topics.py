@@ -51,7 +51,8 @@ class EventBlocked(TopicGap):
     fact = "topic '{topic}', partition {partition}: the event at offset {from_offset} {why}"
     hint = (
         "correct the connector, or continue without the event: `tidelake resolve gap NAME --offsets "
-        "{topic}:{partition}:{from_offset} --reason …`; it then goes to the quarantine"
+        "{topic}:{partition}:{from_offset} --reason …`; it then goes to the quarantine; with TOPIC:PARTITION:FROM-TO, "
+        "all events without a transaction in this range do"
     )
 
 

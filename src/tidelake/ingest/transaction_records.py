@@ -48,7 +48,7 @@ from tidelake.store.layout import POSITION, TIME
 from tidelake.store.table_schema import data_fields
 
 NO_TRANSACTION = "belongs to no transaction: the connector did not have `provide.transaction.metadata=true`"
-NO_SNAPSHOT = "is a row of an incremental snapshot, which transactions do not announce"
+NO_SNAPSHOT = "is a row of a snapshot that a signal asked for, whose place in the log is not exact"
 PARKED = "parked_transaction"
 """The quarantine reason of an event whose transaction was parked by a decision."""
 _END_TIME = "_end_time"
@@ -107,7 +107,9 @@ class TransactionRecords(ChangeRecords):
         These are _position, _end_time bigint, _waiting, _snapshot_place bigint and _before bigint.
         """
         assert self.ends is not None
-        read = with_ends(self._read(), self.ends)
+        # A snapshot that a signal asks for is taken later than the place that it states, and continues a position.
+        is_exact = F.col(IN_SNAPSHOT) & F.col(COMMITTED).isNull()
+        read = with_ends(self._read().withColumn(IN_SNAPSHOT, is_exact), self.ends)
         in_snapshot, end = F.col(IN_SNAPSHOT), F.col(END)
         zero, partition = F.lit(0).cast("bigint"), F.col("partition").cast("bigint")
         snapshot_row = F.array(F.col(LSN), zero, partition, F.col("offset"))

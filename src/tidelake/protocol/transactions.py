@@ -196,6 +196,22 @@ def transaction_of(text: str | None) -> str | None:
     return None if text is None else text.partition(":")[0]
 
 
+def is_by_signal(source: Any) -> bool:
+    """Return whether a row of a snapshot belongs to one that a signal asked for, by its `source`.
+
+    Such a snapshot is taken later than the place in the log that its rows state. An incremental one says what it is; in
+    a blocking one, as the connector continues afterwards, `sequence` also has the commit position that it has reached.
+
+    >>> is_by_signal({"snapshot": "true", "sequence": '[null,"30"]'}), is_by_signal({"snapshot": "incremental"})
+    (False, True)
+    >>> is_by_signal({"snapshot": "first", "sequence": '["24","30"]'})
+    True
+    """
+    if not isinstance(source, Mapping):
+        return False
+    return source.get("snapshot") == "incremental" or str(source.get("sequence")).startswith('["')
+
+
 @dataclass(frozen=True)
 class Sorted:
     """The ENDs of a range of the topic of transactions, by what they mean for a table."""

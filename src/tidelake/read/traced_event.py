@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from tidelake.ingest.source_messages import ReadMessage
-from tidelake.protocol.transactions import NotATransaction, commit_ranges, payload_of, transaction_of
+from tidelake.protocol.transactions import NotATransaction, commit_ranges, is_by_signal, payload_of, transaction_of
 from tidelake.read.fates import NULL, RECORD
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
@@ -39,6 +39,8 @@ def describe_message(
         return RECORD, f"read: the END of transaction {transaction}, {_when(time, upper)}", facts | {"time": time}
     source, named = _part(message, "source"), _part(message, "transaction")
     transaction_id, order = transaction_of(named.get("id")), named.get("data_collection_order")
+    if transaction_id is None and is_by_signal(source):
+        return RECORD, "read: a row of a snapshot that a signal asked for: a decision has left it out", {}
     if transaction_id is None:
         lsn = int(source.get("lsn") or 0)
         if any(snapshot.lsn == lsn and snapshot.is_abandoned for snapshot in read_snapshots(table, lsn)):

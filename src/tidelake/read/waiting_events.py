@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tidelake.ingest.source_messages import ReadMessage, message_reader
-from tidelake.protocol.transactions import NotATransaction, payload_of, transaction_of
+from tidelake.protocol.transactions import NotATransaction, is_by_signal, payload_of, transaction_of
 from tidelake.read.words import duration
 from tidelake.settings.collection import CollectionSettings
 from tidelake.store.commit import OpenTable
@@ -26,12 +26,16 @@ class WaitingEvent:
     """The id of its transaction; None if it belongs to no transaction."""
     age_s: int | None
     """How long ago the connector processed the event; None if that is unknown."""
+    is_by_signal: bool = False
+    """Whether it is a row of a snapshot that a signal asked for."""
 
     @property
     def sentence(self) -> str:
         """Why the event waits."""
         age = "" if self.age_s is None else f", for {duration(self.age_s)}"
         place = f"topic '{self.topic}', partition {self.partition}, offset {self.offset}"
+        if self.is_by_signal:
+            return f"{place}: the event is a row of a snapshot that a signal asked for{age}"
         if self.transaction is None:
             return f"{place}: the event belongs to no transaction{age}"
         return f"{place}: the event waits for the END of transaction {self.transaction}{age}"
@@ -60,13 +64,16 @@ def waiting_events(settings: CollectionSettings | None, table: OpenTable, topic:
         offset = read.get(partition, 0)
         record = topic.record_at(partition, offset) if offset < end else None
         event = None if record is None or record.value is None else _event_of(record.value, read_message)
-        if record is None or event is None or event.get("op") not in ("c", "u", "d", "t"):
+        if record is None or event is None:
+            continue
+        by_signal = event.get("op") == "r" and is_by_signal(event.get("source"))
+        if event.get("op") not in ("c", "u", "d", "t") and not by_signal:
             continue
         transaction, stamp = event.get("transaction"), event.get("ts_ms")
         named = transaction_of(transaction.get("id")) if isinstance(transaction, dict) else None
         at_ms = stamp if type(stamp) is int else record.timestamp_ms
         age_s = None if at_ms is None else max(0, int(clock.time() - at_ms / 1000))
-        events.append(WaitingEvent(topic.name, partition, offset, named, age_s))
+        events.append(WaitingEvent(topic.name, partition, offset, named, age_s, by_signal))
     return events
 
 

@@ -93,11 +93,13 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake resolve topic NAME --topic TOPIC --reason …"),
     ),
     errors.EventBlocked: Entry(
-        "The connector ran without `provide.transaction.metadata=true` for a while, or somebody started an incremental "
-        "snapshot. It is unknown which transaction the event belongs to.",
+        "The connector ran without `provide.transaction.metadata=true` for a while, so it is unknown which transaction "
+        "the event belongs to. Or a signal asked for a snapshot, incremental or blocking: its rows have changes of "
+        "transactions that come after it.",
         "Correct the connector. To continue without the event, accept its offset as a gap: it goes to the quarantine, "
-        "and the collection lacks its change. If there are many such events, read the topic into a new collection.",
-        (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:OFFSET --reason …"),
+        "and the collection lacks its change. With a range of offsets, all events without a transaction are left out, "
+        "such as the rows of a snapshot. For another snapshot, delete the connector's offsets.",
+        (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:FROM-TO --reason …"),
     ),
     errors.SnapshotUnfinished: Entry(
         "The connector was killed in the middle of a snapshot. When it began another one, the table no longer had "
