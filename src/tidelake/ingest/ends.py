@@ -15,10 +15,11 @@ from tidelake.ingest.source_messages import ReadMessage, message_reader
 from tidelake.protocol.message import Progress
 from tidelake.protocol.transactions import Begin, End, NotATransaction, Sorted, ends_of, read_mark, sort_ends
 from tidelake.settings.transactions import TransactionSettings
+from tidelake.store.columns import carry_columns
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import write_run
-from tidelake.store.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN
+from tidelake.store.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TRANSACTIONS_SCHEMA
 from tidelake.store.runs import append_run
 from tidelake.store.transactions import read_transactions
 from tidelake.topic.topic import OffsetRange, Topic
@@ -127,6 +128,18 @@ def append_statements(collection: Collection, topic: str, offset: int, statement
     schema = pa.schema([field for field in PROGRESS_SCHEMA if field.name != RUN])
     table, path = pa.Table.from_pylist(rows, schema=schema), collection.paths.progress
     append_run(path, "progress", lambda run: write_run(path, run, table), collection.entry.epoch)
+
+
+def append_transactions(collection: Collection, rows: Sequence[dict[str, Any]]) -> None:
+    """Append rows, if there are any, to `transactions/`; a table that an earlier release has made gets all columns."""
+    if not rows:
+        return
+    path, epoch = collection.paths.transactions, collection.entry.epoch
+    if OpenTable(path, may_be_stale=True).schema().names != TRANSACTIONS_SCHEMA.names:
+        carry_columns(path, TRANSACTIONS_SCHEMA, epoch)
+    schema = pa.schema([field for field in TRANSACTIONS_SCHEMA if field.name != RUN])
+    table = pa.Table.from_pylist(list(rows), schema)
+    append_run(path, "transactions", lambda run: write_run(path, run, table), epoch)
 
 
 def quarantine_malformed(collection: Collection, topic: str, malformed: Sequence[dict[str, Any]]) -> dict[str, int]:

@@ -14,7 +14,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tidelake.errors import EventBlocked, NotRewritable, SnapshotRepeated, SnapshotUnfinished
-from tidelake.ingest.ends import append_statements, contradicting_statements, quarantine_malformed, read_ends
+from tidelake.ingest.ends import (
+    append_statements,
+    append_transactions,
+    contradicting_statements,
+    quarantine_malformed,
+    read_ends,
+)
 from tidelake.ingest.position import plan_next, range_read_by, values_after
 from tidelake.ingest.reclock import MESSAGES_PER_TASK_MIN, RecordTick
 from tidelake.ingest.snapshots import rewrite_without, write_barriers
@@ -49,7 +55,6 @@ from tidelake.store.transactions import (
     STATED,
     Transaction,
     abandoned_in,
-    append_transactions,
     end_rows,
     read_snapshots,
     read_transactions,

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.protocol.iso_times import iso_of
 from tidelake.protocol.transactions import End, Snapshot
-from tidelake.store.columns import carry_columns
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
-from tidelake.store.files import read_rows, write_run
-from tidelake.store.layout import RUN, TIME, TRANSACTIONS_SCHEMA
-from tidelake.store.runs import append_run
+from tidelake.store.files import read_rows
+from tidelake.store.layout import TIME, TRANSACTIONS_SCHEMA
 
 STATED = "transactions/stated"
 """A value of `updates/`: everything before this time was stated."""
@@ -81,18 +78,6 @@ def snapshot_row(snapshot: Snapshot, topic: str) -> dict[str, Any]:
     """Return the row of a snapshot, whose rows are in this topic."""
     numbers = {"events": snapshot.rows, "events_in_all": snapshot.rows}
     return {TIME: snapshot.lsn, "kind": _SNAPSHOT, "topic": topic, **numbers}
-
-
-def append_transactions(collection: Collection, rows: Sequence[dict[str, Any]]) -> None:
-    """Append rows, if there are any, to `transactions/`; a table that an earlier release has made gets all columns."""
-    if not rows:
-        return
-    path, epoch = collection.paths.transactions, collection.entry.epoch
-    if OpenTable(path, may_be_stale=True).schema().names != TRANSACTIONS_SCHEMA.names:
-        carry_columns(path, TRANSACTIONS_SCHEMA, epoch)
-    schema = pa.schema([field for field in TRANSACTIONS_SCHEMA if field.name != RUN])
-    table = pa.Table.from_pylist(list(rows), schema)
-    append_run(path, "transactions", lambda run: write_run(path, run, table), epoch)
 
 
 def read_transactions(collection: Collection, lower: int = 0, upper: int | None = None) -> list[Transaction]:
