@@ -229,6 +229,21 @@ def test_an_end_that_is_repeated_is_a_copy_and_one_that_contradicts_is_reported(
     assert sealed.upper == 60
 
 
+@pytest.mark.parametrize("seals", [False, True], ids=["unsealed", "sealed"])
+def test_an_end_that_counts_only_what_was_sent_again_is_no_contradiction(lake: TransactionLake, seals: bool) -> None:
+    """The connector was killed after the END, and resumed before the last event, which is of another table."""
+    lake.events(event("7", 1, None, (1, 10), 40), event("7", 2, None, (2, 20), 40))
+    lake.marks(begin("7", 41), end("7", 50, 2, **{"public.other": 1}))
+    if seals:
+        assert lake.run().upper == 51
+    lake.marks(begin("7", 41), end("7", 50, 0, **{"public.other": 1}))
+    sealed = lake.run()
+    assert (sealed.upper, sealed.contradictions, LateNotes(lake.collection).first(1)) == (51, [], [])
+    lake.marks(end("7", 50, 0, **{"public.other": 1}))  # without a BEGIN, no connector has written it
+    lake.run()
+    assert LateNotes(lake.collection).first(1)[0].fact.startswith("time 50 is said to have 0 updates")
+
+
 @pytest.mark.parametrize(
     ("again", "counted", "contradiction"),
     [

@@ -98,9 +98,9 @@ def contradicting_statements(collection: Collection, ends: Sorted) -> list[Progr
         return []
     times = [end.lsn for end in ends.repeated]
     known = read_transactions(collection, min(times), max(times) + 1)
-    counts = {end.lsn: end.events for end in ends.new}
-    counts |= {transaction.time: transaction.events for transaction in known if not transaction.is_snapshot}
-    differing = [end for end in ends.repeated if counts.get(end.lsn, end.events) != end.events]
+    counts = {end.lsn: (end.events, end.events_in_all) for end in ends.new}
+    counts |= {found.time: (found.events, found.events_in_all) for found in known if not found.is_snapshot}
+    differing = [end for end in ends.repeated if end.lsn in counts and end.contradicts(*counts[end.lsn])]
     return [Progress([end.lsn], [end.lsn + 1], [(end.lsn, end.events)] if end.events else []) for end in differing]
 
 

@@ -42,6 +42,23 @@ class End:
     offset: int
     begins_at: int | None = None
 
+    def contradicts(self, events: int, events_in_all: int) -> bool:
+        """Return whether the END, which is repeated, contradicts the first one of its transaction.
+
+        A connector that was killed after it had sent an END may resume within the transaction: after another BEGIN, it
+        sends the rest, and an END that counts only the rest. The first END counts everything.
+
+        Args:
+            events: the number of events in the collection's table, as the first END states it.
+            events_in_all: the number of events in all tables, as the first END states it.
+
+        >>> rest = End("7", 50, 0, 1, None, 9, begins_at=44)
+        >>> [end.contradicts(2, 3) for end in (rest, replace(rest, begins_at=None), replace(rest, events=4))]
+        [False, True, True]
+        """
+        counts_the_rest = self.begins_at is not None and self.events_in_all < events_in_all
+        return self.events > events or (self.events < events and not counts_the_rest)
+
 
 @dataclass(frozen=True)
 class Begin:
