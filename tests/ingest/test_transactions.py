@@ -19,11 +19,12 @@ from tests.lakes.lake import NAME
 from tests.lakes.transaction_lake import EVENTS, MARKS, TransactionLake, begin, end, event, snapshot_row
 from tidelake import open_lake
 from tidelake.catalog.catalog import Catalog
-from tidelake.decisions import Acknowledge, Count, Discard, Offsets, Park, check_decision
+from tidelake.decisions import Count, Discard, Offsets, Park, check_decision
 from tidelake.errors import (
     ConfigurationError,
     DecisionRefused,
     EventBlocked,
+    SnapshotBySignal,
     SnapshotTorn,
     SnapshotUnfinished,
     TransactionTopicDivided,
@@ -38,6 +39,7 @@ from tidelake.store.decision import AcceptGap, Decision
 from tidelake.store.failpoints import on_reach
 from tidelake.store.late_notes import LateNotes
 from tidelake.store.layout import Store
+from tidelake.store.quarantine import quarantine_reasons
 from tidelake.store.transactions import STATED, read_transactions
 from tidelake.topic.open import open_topics
 
@@ -156,7 +158,7 @@ def test_an_end_that_never_arrives_is_reported_and_its_transaction_can_be_parked
     decide(lake, Park(transaction="8", reason="lost in a restore"))
     assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (3, 30), (4, 40)])
     assert lake.quarantined() == [(1, "parked_transaction")]
-    decide(lake, Acknowledge(offsets=Offsets(EVENTS, 0, 1, 2), reason="lost in a restore"))
+    assert quarantine_reasons(lake.collection, explained=False) == {}
 
 
 def test_times_are_sealed_while_a_table_is_behind_its_topic(lake: TransactionLake) -> None:
@@ -180,7 +182,7 @@ def test_an_event_without_a_transaction_stops_its_partition_only(lake: Transacti
     assert (lake.seal().upper, lake.pairs()) == (51, [(1, 10), (5, 50)])
     decide(lake, AcceptGap(offsets=Offsets(EVENTS, 0, 1, 2), reason="the switch was off"))
     assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (3, 30), (5, 50)])
-    assert lake.quarantined() == [(1, "no_position")]
+    assert lake.quarantined() == [(1, "no_transaction")]
 
 
 @pytest.mark.parametrize("marks", [("incremental", "incremental"), ("first", "last_in_data_collection")])
@@ -194,15 +196,17 @@ def test_the_rows_of_a_snapshot_by_signal_stop_their_partition_until_a_decision_
     )
     lake.events(event("7", 1, None, (1, 10), 40), first, last, event("8", 1, None, (3, 30), 50), first)
     lake.marks(end("7", 50, 1), end("8", 60, 1), end("9", 70, 0, **{"public.other": 1}))
-    with pytest.raises(EventBlocked, match="offset 1 is a row of a snapshot that a signal asked for, whose place in"):
+    with pytest.raises(SnapshotBySignal, match="offset 1 is a row of a snapshot that a signal asked for") as raised:
         lake.ingest()
+    assert f"--offsets {EVENTS}:0:1-5 " in str(raised.value.hint)
     assert (lake.seal().upper, lake.pairs()) == (51, [(1, 10)])
     assert "offset 1: the event is a row of a snapshot that a signal asked for" in sentence(lake)
     with pytest.raises(DecisionRefused, match="is not within a gap that ingest stops at now"):
         decide(lake, AcceptGap(offsets=Offsets(EVENTS, 0, 1, 6), reason="too far"))
     decide(lake, AcceptGap(offsets=Offsets(EVENTS, 0, 1, 5), reason="nothing was missing"))
     assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (3, 30)])
-    assert lake.quarantined() == [(1, "no_position"), (2, "no_position"), (4, "no_position")]
+    assert lake.quarantined() == [(1, "no_transaction"), (2, "no_transaction"), (4, "no_transaction")]
+    assert quarantine_reasons(lake.collection, explained=False) == {}
 
 
 def test_counts_that_are_not_met_name_the_transaction_and_the_missing_events(lake: TransactionLake) -> None:
@@ -427,6 +431,7 @@ def test_a_topic_of_transactions_with_two_partitions_is_refused(lake: Transactio
     lake.marks(end("8", 60, 0), partition=1)
     with pytest.raises(TransactionTopicDivided, match="has 2 partitions"):
         lake.ingest()
+    assert f"topic cannot be read: topic '{MARKS}' has 2 partitions" in sentence(lake)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,17 @@ class EventBlocked(TopicGap):
     )
 
 
+class SnapshotBySignal(TopicGap):
+    """A signal asked for a snapshot, which is read later than the place that its rows state; nothing was skipped."""
+
+    fact = "topic '{topic}', partition {partition}: the event at offset {from_offset} {why}"
+    hint = (
+        "continue without its rows: `tidelake resolve gap NAME --offsets {topic}:{partition}:{from_offset}-{to_offset} "
+        "--reason …` leaves out all events without a transaction in this range; for a new snapshot, stop the "
+        "connector, delete its offsets, and resume it"
+    )
+
+
 class SnapshotUnfinished(TopicGap):
     """The connector stopped in the middle of a snapshot, and reads changes without having repeated it."""
 
@@ -98,8 +109,8 @@ class TransactionWentBack(TopicGap):
     )
     why = "the log positions went back"
     hint = (
-        "if the database was restored from a backup, its log positions begin again: read its topics into new "
-        "collections"
+        "if the database was restored from a backup, its log positions begin again: let the connector write to new "
+        "topics, with another `topic.prefix`, and read these into new collections"
     )
 
 

@@ -42,6 +42,7 @@ from tidelake.protocol.transactions import Blocked, Cut, Snapshot
 from tidelake.settings.transactions import TransactionSettings
 from tidelake.spark.conditions import any_of
 from tidelake.spark.runtime_constant import parameter
+from tidelake.store import quarantine
 from tidelake.store.decision import Offsets
 from tidelake.store.files import discard_runs, meets, read_file
 from tidelake.store.layout import POSITION, TIME
@@ -49,8 +50,6 @@ from tidelake.store.table_schema import data_fields
 
 NO_TRANSACTION = "belongs to no transaction: the connector did not have `provide.transaction.metadata=true`"
 NO_SNAPSHOT = "is a row of a snapshot that a signal asked for, whose place in the log is not exact"
-PARKED = "parked_transaction"
-"""The quarantine reason of an event whose transaction was parked by a decision."""
 _END_TIME = "_end_time"
 _BEFORE = "_before"
 """The column with the commit position before the transaction of an event whose END was read."""
@@ -131,7 +130,12 @@ class TransactionRecords(ChangeRecords):
         )
         lacks = F.col(POSITION).isNull() & F.col("_kind").isin("value", "delete", "barrier")
         # Without a position, it is unknown which transaction lacks the event; its time waits.
-        reason = F.when(unended & is_parked, F.lit(PARKED)).when(lacks, F.lit("no_position"))
+        is_left_out = unended & F.col(OPERATION).isNotNull() & ~is_named
+        reason = (
+            F.when(unended & is_parked, F.lit(quarantine.PARKED))
+            .when(is_left_out, F.lit(quarantine.NO_TRANSACTION))
+            .when(lacks, F.lit("no_position"))
+        )
         return placed.withColumns(
             {
                 "_reason": F.when(F.col(WAITING).isNull(), F.coalesce("_reason", reason)),

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelake.errors import EventBlocked, NotRewritable, SnapshotRepeated, SnapshotUnfinished
+from tidelake.errors import EventBlocked, NotRewritable, SnapshotBySignal, SnapshotRepeated, SnapshotUnfinished
 from tidelake.ingest.ends import (
     append_statements,
     append_transactions,
@@ -24,7 +24,7 @@ from tidelake.ingest.ends import (
 from tidelake.ingest.position import plan_next, range_read_by, values_after
 from tidelake.ingest.reclock import MESSAGES_PER_TASK_MIN, RecordTick
 from tidelake.ingest.snapshots import rewrite_without, write_barriers
-from tidelake.ingest.transaction_records import TransactionRecords
+from tidelake.ingest.transaction_records import NO_SNAPSHOT, TransactionRecords
 from tidelake.plugins.envelope import Envelope, RecordBatch, WrittenRecords
 from tidelake.plugins.tick import PastTick
 from tidelake.protocol.order import INT64_MAX
@@ -173,11 +173,13 @@ class TransactionTick(RecordTick):
                 bounded.intervals, bounded.parquet, bounded.json_lines, planned.identity, bounded.whole_files
             )
             self.ranges = [(self.events, identified)]
-        self.report.gaps += [
-            EventBlocked(self.events.name, place.partition, place.offset, place.offset + 1, place.reason)
-            for place in self.blocked
-            if place.reason
-        ]
+        for place in self.blocked:
+            at = self.events.name, place.partition, place.offset
+            if place.reason == NO_SNAPSHOT:
+                end = planned.intervals[place.partition][1]
+                self.report.gaps.append(SnapshotBySignal(*at, end, place.reason))
+            elif place.reason:
+                self.report.gaps.append(EventBlocked(*at, place.offset + 1, place.reason))
 
     def _write_events(self) -> None:
         """Write the events of the planned range as an uncommitted run, in place of an earlier one."""

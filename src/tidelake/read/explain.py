@@ -208,6 +208,8 @@ def _explain_open(
         found.state = "not announced"
         here = "" if found.counted is None else f"; {counted(found.counted, 'update')} here"
         found.facts.append(f"no progress statement that was read covers it{here}")
+        if collection.entry.counts_positions:  # an event may wait; its topic says so
+            found.next_steps.append(f"tidelake status {collection.name}")
     elif provable is None or found.time < provable:
         found.state = "complete"
         found.facts.append(f"complete, but not sealed yet: {_numbers(found)}")

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.errors import DamagedTable, SourceError, TidelakeError, TopicGap
+from tidelake.errors import DamagedTable, SourceError, TidelakeError, TopicGap, TransactionTopicDivided
 from tidelake.forms.key_errors import KeyErrors, keys_in_error
 from tidelake.ingest.position import unread
 from tidelake.integrity.verification import missing_files
@@ -280,7 +280,10 @@ def _topic_lag(
     gaps: list[TopicGap] = []
     for topic in topics:
         try:
-            left, missing = unread(topic, table, collection, topic.end_offsets())
+            ends = topic.end_offsets()
+            if collection.entry.counts_positions and topic is topics[-1] and sorted(ends) not in ([], [0]):
+                raise TransactionTopicDivided(topic.name, len(ends))
+            left, missing = unread(topic, table, collection, ends)
         except TidelakeError as error:
             return None, gaps, str(error)
         lag, gaps = lag + left, gaps + missing

@@ -94,11 +94,16 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.EventBlocked: Entry(
         "The connector ran without `provide.transaction.metadata=true` for a while, so it is unknown which transaction "
-        "the event belongs to. Or a signal asked for a snapshot, incremental or blocking: its rows have changes of "
-        "transactions that come after it.",
+        "the event belongs to.",
         "Correct the connector. To continue without the event, accept its offset as a gap: it goes to the quarantine, "
-        "and the collection lacks its change. With a range of offsets, all events without a transaction are left out, "
-        "such as the rows of a snapshot. For another snapshot, delete the connector's offsets.",
+        "and the collection lacks its change. If there are many such events, read the topic into a new collection.",
+        (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:OFFSET --reason …"),
+    ),
+    errors.SnapshotBySignal: Entry(
+        "A signal asked for a snapshot, incremental or blocking. Its rows have changes of transactions that come after "
+        "them in the topic, so no time has their contents.",
+        "Continue without the rows: the range of offsets leaves out all events without a transaction. If the table "
+        "needs a snapshot, stop the connector, delete its offsets, and resume it: that snapshot is exact.",
         (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:FROM-TO --reason …"),
     ),
     errors.SnapshotUnfinished: Entry(
@@ -117,7 +122,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.TransactionWentBack: Entry(
         "The database was restored from a backup, or the connector follows another server now, so log positions begin "
         "again; or an END was lost and came later.",
-        "Data already read stays valid. Read the topics into new collections with other names.",
+        "Data already read stays valid. Let the connector write to new topics, with another `topic.prefix`, and read "
+        "these into new collections.",
         (_STATUS, "tidelake times NAME"),
     ),
     errors.TransactionTopicDivided: Entry(

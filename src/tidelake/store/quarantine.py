@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelake.store.commit import OpenTable
-from tidelake.store.decision import Acknowledge, Decision, reasons_in
+from tidelake.store.decision import AcceptGap, Acknowledge, Decision, Park, reasons_in
 from tidelake.store.entry import Collection
 from tidelake.store.files import read_rows
 from tidelake.store.layout import QUARANTINE_SCHEMA
 
 _PLACE = ("topic", "partition", "offset")
+PARKED, NO_TRANSACTION = "parked_transaction", "no_transaction"
+"""With transactions, the reasons of events that a decision has left out: their transaction was parked, or they have
+none."""
 
 
 def quarantine_rows(
@@ -56,18 +59,22 @@ def quarantine_reasons(
 def explanation_of(row: dict[str, Any], decisions: Sequence[Decision]) -> str | None:
     """Return the reason why a quarantined message needs no attention, or None.
 
-    Either the message itself was acknowledged, or decisions settle all times that it is known to hold back. No other
-    message can explain it.
+    Either the message itself was acknowledged, or a decision has left it out, or decisions settle all times that it is
+    known to hold back. No other message can explain it.
 
     >>> from tidelake.store.decision import Count
-    >>> row = {"topic": "orders", "partition": 0, "offset": 7, "times": [3]}
+    >>> row = {"topic": "orders", "partition": 0, "offset": 7, "reason": "undecodable", "times": [3]}
     >>> explanation_of(row, [Count(time=3, count=1, reason="one was lost")])
     'time 3: one was lost'
     >>> explanation_of(row, [Acknowledge(offsets=("orders", 0, 5, 7), reason="a test message")])
     """
     for decision in decisions:
-        if isinstance(decision, Acknowledge) and decision.offsets.holds(*(row[name] for name in _PLACE)):
+        if (
+            isinstance(decision, Acknowledge) or (isinstance(decision, AcceptGap) and row["reason"] == NO_TRANSACTION)
+        ) and decision.offsets.holds(*(row[name] for name in _PLACE)):
             return decision.reason
+    if row["reason"] == PARKED:
+        return "; ".join(dict.fromkeys(decision.reason for decision in decisions if isinstance(decision, Park))) or None
     settled = reasons_in(decisions)
     times = row["times"] or []
     if times and all(time in settled for time in times):
