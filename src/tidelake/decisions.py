@@ -299,7 +299,7 @@ def _check_parking(collection: Collection, settings: CollectionSettings, decisio
 
 
 def _check_acknowledgement(collection: Collection, decision: Acknowledge) -> Acknowledge:
-    rows = quarantine_rows(collection, ["topic", "partition", "offset", "times"])
+    rows = quarantine_rows(collection, ["topic", "partition", "offset", "reason", "times"])
     unexplained = [row for row in rows if explanation_of(row, collection.entry.decisions) is None]
     if not any(explanation_of(row, [decision]) for row in unexplained):
         raise DecisionRefused(
