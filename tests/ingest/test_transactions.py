@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -18,6 +19,7 @@ from tests.captures.bank_lake import BankLake, captured, times_of_marks
 from tests.lakes.lake import NAME
 from tests.lakes.transaction_lake import EVENTS, MARKS, TransactionLake, begin, end, event, snapshot_row
 from tidelake import open_lake
+from tidelake.catalog import collection_tables
 from tidelake.catalog.catalog import Catalog
 from tidelake.decisions import Count, Discard, Offsets, Park, check_decision
 from tidelake.errors import (
@@ -30,15 +32,16 @@ from tidelake.errors import (
     TransactionTopicDivided,
     TransactionWentBack,
 )
-from tidelake.ingest import transactions
+from tidelake.ingest import ends, transactions
 from tidelake.ingest.position import plan_next
 from tidelake.read.changes import changes
 from tidelake.read.explain import explain
 from tidelake.read.status import read_status
+from tidelake.store.commit import OpenTable
 from tidelake.store.decision import AcceptGap, Decision
 from tidelake.store.failpoints import on_reach
 from tidelake.store.late_notes import LateNotes
-from tidelake.store.layout import Store
+from tidelake.store.layout import TRANSACTIONS_SCHEMA, Store
 from tidelake.store.quarantine import quarantine_reasons
 from tidelake.store.transactions import STATED, read_transactions
 from tidelake.topic.open import open_topics
@@ -381,6 +384,26 @@ def test_if_a_publication_has_further_tables_a_begin_says_nothing(tmp_path: Path
     lake.events(event("9", 1, None, (3, 30), 60))
     lake.marks(begin("9", 55), end("9", 70, 1))
     assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (2, 20), (3, 30)])
+
+
+def test_a_table_of_an_earlier_release_gets_the_position_of_begins(
+    lake: TransactionLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What that release has read says nothing about the first changes of its transactions."""
+    earlier = pa.schema([field for field in TRANSACTIONS_SCHEMA if field.name != "begins_at"])
+    for module in (collection_tables, ends):
+        monkeypatch.setattr(module, "TRANSACTIONS_SCHEMA", earlier)
+    lake.events(event("7", 1, None, (1, 10), 40))
+    lake.marks(begin("7", 41), end("7", 50, 1), begin("8", 45), end("8", 60, 1))
+    assert lake.run().upper == 60
+    monkeypatch.undo()
+    path = lake.collection.paths.transactions
+    assert OpenTable(path).schema().names == earlier.names
+    lake.events(event("8", 1, None, (2, 20), 50), event("9", 1, None, (3, 30), 60))
+    lake.marks(begin("9", 55), end("9", 70, 1))
+    assert (lake.run().upper, lake.pairs()) == (70, [(1, 10), (2, 20)])
+    assert OpenTable(path).schema().names == TRANSACTIONS_SCHEMA.names
+    assert [found.begins_at for found in read_transactions(lake.collection)] == [None, None, 55]
 
 
 def test_an_event_that_is_repeated_with_other_contents_is_a_breach_until_one_is_discarded(
