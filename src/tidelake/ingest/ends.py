@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from tidelake.errors import TopicGap, TransactionTopicDivided, TransactionWentBack
-from tidelake.ingest.position import plan_next
+from tidelake.errors import TopicGap, TransactionWentBack
+from tidelake.ingest.position import check_undivided, plan_next
 from tidelake.ingest.source_messages import ReadMessage, message_reader
 from tidelake.protocol.message import Progress
 from tidelake.protocol.transactions import Begin, End, NotATransaction, Sorted, ends_of, read_mark, sort_ends
@@ -64,9 +64,7 @@ def read_ends(
 
     Cost: the driver holds at most `messages_per_tick_max` messages.
     """
-    partitions = sorted(topic.end_offsets())
-    if partitions not in ([], [0]):
-        raise TransactionTopicDivided(topic.name, len(partitions))
+    check_undivided(topic, topic.end_offsets())
     offsets, gaps = plan_next(topic, table, collection, settings.messages_per_tick_max)
     read = ReadEnds(offsets, gaps=gaps)
     if not offsets.intervals:

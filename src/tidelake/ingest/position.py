@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidelake.errors import NotRewritable, TopicChanged, TopicGap
+from tidelake.errors import NotRewritable, TopicChanged, TopicGap, TransactionTopicDivided
 from tidelake.plugins.tick import PastTick
 from tidelake.protocol.order import INT64_MAX
 from tidelake.store.commit import OpenTable
@@ -38,6 +38,16 @@ def plan_next(
         TopicChanged(topic.name, partition, 0, end, RECREATED) for partition, end in sorted((read or {0: 0}).items())
     ]
     return OffsetRange({}, identity=offsets.identity), recreated
+
+
+def check_undivided(topic: Topic, ends: Mapping[int, int]) -> None:
+    """Refuse a topic of transactions that has more than one partition.
+
+    Raises:
+        TransactionTopicDivided: it has.
+    """
+    if sorted(ends) not in ([], [0]):
+        raise TransactionTopicDivided(topic.name, len(ends))
 
 
 def plan_topics(

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.errors import DamagedTable, SourceError, TidelakeError, TopicGap, TransactionTopicDivided
+from tidelake.errors import DamagedTable, SourceError, TidelakeError, TopicGap
 from tidelake.forms.key_errors import KeyErrors, keys_in_error
-from tidelake.ingest.position import unread
+from tidelake.ingest.position import check_undivided, unread
 from tidelake.integrity.verification import missing_files
 from tidelake.read.publication import publication_of
 from tidelake.read.status_facts import StatusFacts
@@ -281,8 +281,8 @@ def _topic_lag(
     for topic in topics:
         try:
             ends = topic.end_offsets()
-            if collection.entry.counts_positions and topic is topics[-1] and sorted(ends) not in ([], [0]):
-                raise TransactionTopicDivided(topic.name, len(ends))
+            if collection.entry.counts_positions and topic is topics[-1]:
+                check_undivided(topic, ends)
             left, missing = unread(topic, table, collection, ends)
         except TidelakeError as error:
             return None, gaps, str(error)
