@@ -467,3 +467,15 @@ def test_evolution_is_for_raw_topics_and_a_schema_may_be_left_out_if_something_e
         ConfigurationError, match=r"subject: makes subjects from record names, but `schema` or `key_schema` is missing"
     ):
         load(tmp_path, f"{registry}{without}    encoding: confluent\n    subject: record\n")
+
+
+def test_the_tables_of_a_connector_agree_on_what_it_captures(tmp_path: Path) -> None:
+    block = "{{framing: transactions, envelope: debezium, format: json, topic: {0}.public.{1}, {2}{3}}}"
+    common = "transaction_topic: {0}.transaction"
+    tables = [("shop", "a", ""), ("shop", "b", ", captures_publication: false"), ("other", "c", "")]
+    lines = [f"  {name}: {block.format(prefix, name, common.format(prefix), more)}" for prefix, name, more in tables]
+    text = "\n".join(["store: store", "topics: topics", "data_docs: docs", "collections:", *lines, ""])
+    with pytest.raises(ConfigurationError, match=r"b\.captures_publication: is false, but not for 'a', whose events"):
+        load(tmp_path, text)
+    agreeing = text.replace(", captures_publication: false", "")
+    load(tmp_path, agreeing)
