@@ -40,6 +40,7 @@ from tidelake.protocol.transactions import (
     statement,
 )
 from tidelake.settings.transactions import TransactionSettings
+from tidelake.spark.fixed_plan import with_fixed_plans
 from tidelake.store.commit import OpenTable
 from tidelake.store.cuts import note_cuts
 from tidelake.store.decision import AcceptGap, counts_in, parked_in
@@ -79,7 +80,7 @@ class TransactionTick(RecordTick):
         topics: Sequence[Topic],
         envelope: Envelope,
     ) -> None:
-        super().__init__(spark, collection, settings, topics[:-1], envelope)
+        super().__init__(with_fixed_plans(spark), collection, settings, topics[:-1], envelope)
         self.events, self.marks = topics[0], topics[-1]
         self.stated, self.last = self.table.value(STATED) or 0, (self.table.value(LAST) or 0) - 1
         self.parked = parked_in(self.collection.entry.decisions)
