@@ -17,6 +17,7 @@ from tidelake.errors import (
     StatementRefused,
     TopicChanged,
     TopicGap,
+    name_in_kafka,
 )
 from tidelake.ingest.position import RECREATED, plan_next
 from tidelake.protocol.json_values import parse, to_text
@@ -259,7 +260,7 @@ def _current_topic(collection: Collection, settings: CollectionSettings, decisio
         ends = topic.end_offsets()
         read = next_offsets(OpenTable(collection.paths.updates), topic.name)
         starts = {partition: min(end, ends[partition]) for partition, end in read.items() if partition in ends}
-    known = {"topic": topic.name.partition("#")[0], "identity": offsets.identity or 0, "starts": starts}
+    known = {"topic": name_in_kafka(topic.name), "identity": offsets.identity or 0, "starts": starts}
     return decision.model_copy(update=known)
 
 

@@ -147,6 +147,7 @@ from tidelake.errors.topics import (
     TransactionTopicDivided,
     TransactionWentBack,
     UnknownTopic,
+    name_in_kafka,
 )
 from tidelake.errors.usage import (
     ArgumentRefused,
@@ -290,6 +291,7 @@ __all__ = [
     "WriterFenced",
     "WrongRegion",
     "hint_for_name",
+    "name_in_kafka",
     "show",
     "show_frontier",
 ]

@@ -7,6 +7,11 @@ from collections.abc import Iterable
 from tidelake.errors.base import InvalidUsage, TidelakeError
 
 
+def name_in_kafka(topic: str) -> str:
+    """Return a topic's name without the number of the recreated topic, as in `orders#1`, which tables count apart."""
+    return topic.partition("#")[0]
+
+
 class SourceError(TidelakeError):
     """A source of a collection cannot be read any further; nothing was skipped, and data already read stays valid."""
 
@@ -42,7 +47,7 @@ class TopicChanged(TopicGap):
     @property
     def name(self) -> str:
         """The topic's name in Kafka, without the number of the recreated topic."""
-        return self.topic.partition("#")[0]
+        return name_in_kafka(self.topic)
 
 
 class EventBlocked(TopicGap):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tidelake.errors import name_in_kafka
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import AcceptTopic, Decision
 from tidelake.store.state import next_offsets, read_topics
@@ -36,8 +37,8 @@ def retired_topics(table: OpenTable, topics: Iterable[str]) -> dict[str, dict[in
         table: the updates table.
         topics: the names of the topics, or names under which they were accepted again.
     """
-    known = {name.partition("#")[0] for name in topics}
-    retired = [name for name in read_topics(table) if name.partition("#")[0] not in known]
+    known = {name_in_kafka(name) for name in topics}
+    retired = [name for name in read_topics(table) if name_in_kafka(name) not in known]
     return {name: next_offsets(table, name) for name in retired}
 
 

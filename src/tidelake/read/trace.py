@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidelake.codec.avro import AvroCodec, ConfluentCodec
-from tidelake.errors import CodecError, MalformedMessage, SourceError, TopicGap
+from tidelake.errors import CodecError, MalformedMessage, SourceError, TopicGap, name_in_kafka
 from tidelake.ingest.position import plan_next
 from tidelake.ingest.source_messages import message_reader
 from tidelake.ingest.stream_schemas import resolve_stream
@@ -69,7 +69,7 @@ def trace_message(
     """
     decisions = () if collection is None else collection.entry.decisions
     table = None if collection is None else OpenTable(collection.paths.updates)
-    retired = () if table is None else {name.partition("#")[0] for name in retired_topics(table, settings.topics)}
+    retired = () if table is None else {name_in_kafka(name) for name in retired_topics(table, settings.topics)}
     settings = settings.model_copy(update={"topics": (*settings.topics, *sorted(retired))})
     names = stored_topics(asked, settings.topics, decisions)
     if not names:
@@ -241,7 +241,7 @@ class _Trace:
         if record is None:
             return self._skipped() or self._fate(RECORD, "read", unknown=f"what was in it: {gone}")
         kind, summary, facts = describe_message(
-            collection, table, record.value, message_reader(self.settings, self.topic.name.partition("#")[0])
+            collection, table, record.value, message_reader(self.settings, name_in_kafka(self.topic.name))
         )
         return self._fate(kind, summary, facts=facts)
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from hashlib import sha256
 
+from tidelake.errors import name_in_kafka
 from tidelake.protocol.transactions import Cut
 from tidelake.storage import blobs
 from tidelake.store.commit import OpenTable
@@ -63,7 +64,7 @@ def read_cuts(collection: Collection, table: OpenTable, lower: int) -> list[Cut]
     folder, found = collection.paths.store.cuts, []
     topics: dict[str, str] = {}
     for name in sorted(read_topics(table), key=len):  # a recreated topic that was accepted has a longer name
-        topics[_base_of(name)] = name
+        topics[name_in_kafka(name)] = name
     digests = {_digest(name, table.value(topic_identity_value(name))) for name in topics.values()}
     for name in sorted(blobs.list_names_after(folder, f"{lower:0{_DIGITS}d}")):
         match = _NAME.fullmatch(name)
@@ -74,10 +75,5 @@ def read_cuts(collection: Collection, table: OpenTable, lower: int) -> list[Cut]
     return found
 
 
-def _base_of(topic: str) -> str:
-    """Return the topic's name in Kafka, without the number of the recreated topic, which collections count apart."""
-    return topic.partition("#")[0]
-
-
 def _digest(topic: str, identity: int | None) -> str:
-    return sha256(f"{_base_of(topic)}#{identity or 0}".encode()).hexdigest()[:16]
+    return sha256(f"{name_in_kafka(topic)}#{identity or 0}".encode()).hexdigest()[:16]
