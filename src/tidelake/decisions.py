@@ -20,10 +20,12 @@ from tidelake.errors import (
     name_in_kafka,
 )
 from tidelake.ingest.position import RECREATED, plan_next
+from tidelake.ingest.went_back import went_back
 from tidelake.protocol.json_values import parse, to_text
 from tidelake.protocol.order import INT64_MAX
 from tidelake.read.waiting_events import waiting_events
 from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.transactions import TransactionSettings
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import (
     AcceptGap,
@@ -280,13 +282,19 @@ def _stops_at(
 
 
 def _check_parking(collection: Collection, settings: CollectionSettings, decision: Park) -> Park:
-    """Check that ingest waits for the END of the transaction."""
-    if not collection.entry.counts_positions:
+    """Check that ingest waits for the END of the transaction, or stops at it because it is too late."""
+    if not isinstance(settings, TransactionSettings):
         raise DecisionRefused(
             f"'{collection.name}' reads no transactions", "only collections with `framing: transactions` do"
         )
-    topics = open_topics(settings, collection.entry.decisions)
-    waiting = waiting_events(settings, OpenTable(collection.paths.updates), topics[0])
+    events, marks = open_topics(settings, collection.entry.decisions)
+    table = OpenTable(collection.paths.updates)
+    back = went_back(marks, table, collection, settings, marks.end_offsets())
+    if back is not None:
+        if back.transaction == decision.transaction:
+            return decision
+        raise DecisionRefused(f"the END of transaction {decision.transaction} may follow: {back.fact}", back.hint)
+    waiting = waiting_events(settings, table, events)
     if decision.transaction not in [event.transaction for event in waiting]:
         named = ", ".join(str(event.transaction) for event in waiting) or "none"
         raise DecisionRefused(

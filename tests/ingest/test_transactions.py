@@ -449,6 +449,43 @@ def test_positions_that_go_back_are_an_error_and_the_events_before_them_stay(lak
     assert (lake.seal().upper, lake.pairs()) == (51, [(1, 10)])
 
 
+def test_status_names_positions_that_went_back_and_no_other_transaction_is_parked(lake: TransactionLake) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40), event("8", 1, None, (2, 20), 50))
+    lake.marks(end("7", 50, 1), end("2", 30, 0, **{"public.other": 1}), end("8", 60, 1))
+    with pytest.raises(TransactionWentBack):
+        lake.ingest()
+    settings = lake.settings.collections[0]
+    status = read_status(lake.collection, open_topics(settings), settings=settings)
+    assert [gap.partition(": ")[2].partition(",")[0] for gap in status.topic_gaps] == ["transaction 2 ends at 30"]
+    with pytest.raises(DecisionRefused, match=r"the END of transaction 8 may follow: .* transaction 2 ends at 30"):
+        decide(lake, Park(transaction="8", reason="it waits"))
+    decide(lake, Park(transaction="2", reason="its END came late"))
+    assert (lake.run().upper, lake.pairs()) == (61, [(1, 10), (2, 20)])
+    assert read_status(lake.collection, open_topics(settings), settings=settings).topic_gaps == []
+
+
+def test_an_end_that_comes_after_its_transaction_was_parked_stops_nothing(lake: TransactionLake) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40), event("8", 1, None, (2, 20), 50))
+    lake.marks(end("8", 60, 1))
+    lake.ingest()
+    decide(lake, Park(transaction="7", reason="lost"))
+    assert (lake.run().upper, lake.pairs()) == (61, [(2, 20)])
+    lake.events(event("7", 1, None, (1, 10), 40), event("9", 1, None, (3, 30), 60))
+    lake.marks(end("7", 50, 1), end("9", 70, 1))
+    assert (lake.run().upper, lake.pairs()) == (71, [(2, 20), (3, 30)])
+    assert lake.quarantined() == [(0, "parked_transaction"), (2, "parked_transaction")]
+
+
+def test_a_contradicting_end_is_named_by_its_offset(lake: TransactionLake) -> None:
+    lake.events(event("7", 1, None, (1, 10), 40))
+    lake.marks(end("7", 50, 1))
+    assert lake.run().upper == 51
+    lake.marks(end("7", 50, 2), end("8", 60, 0))
+    lake.run()
+    (note,) = LateNotes(lake.collection).first(9)
+    assert (note.time, note.topic, note.offset) == (50, MARKS, 1)
+
+
 def test_a_topic_of_transactions_with_two_partitions_is_refused(lake: TransactionLake) -> None:
     lake.marks(end("7", 50, 0))
     lake.marks(end("8", 60, 0), partition=1)

@@ -9,14 +9,16 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from tidelake.errors import TopicGap, TransactionWentBack
+from tidelake.errors import TopicGap
 from tidelake.ingest.position import check_undivided, plan_next
 from tidelake.ingest.source_messages import ReadMessage, message_reader
+from tidelake.ingest.went_back import error_at
 from tidelake.protocol.message import Progress
 from tidelake.protocol.transactions import Begin, End, NotATransaction, Sorted, ends_of, read_mark, sort_ends
 from tidelake.settings.transactions import TransactionSettings
 from tidelake.store.columns import carry_columns
 from tidelake.store.commit import OpenTable
+from tidelake.store.decision import parked_in
 from tidelake.store.entry import Collection
 from tidelake.store.files import write_run
 from tidelake.store.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TRANSACTIONS_SCHEMA
@@ -84,14 +86,14 @@ def read_ends(
     low = [end.lsn for end in found if end.lsn <= last]
     known = read_transactions(collection, min(low), max(low) + 1) if low else []
     ids = {transaction.time: transaction.id for transaction in known if transaction.id is not None}
-    read.sorted = sort_ends(found, last, ids)
+    read.sorted = sort_ends(found, last, ids, parked_in(collection.entry.decisions).keys())
     if read.sorted.went_back is not None:
         _stop_at(read, topic, read.sorted.went_back, last)
     return read
 
 
-def contradicting_statements(collection: Collection, ends: Sorted) -> list[Progress]:
-    """Return the statements of repeated ENDs that contradict the first END of their transaction."""
+def contradicting_statements(collection: Collection, ends: Sorted) -> list[tuple[int, Progress]]:
+    """Return the statements of repeated ENDs that contradict the first END of their transaction, and their offsets."""
     if not ends.repeated:
         return []
     times = [end.lsn for end in ends.repeated]
@@ -99,17 +101,19 @@ def contradicting_statements(collection: Collection, ends: Sorted) -> list[Progr
     counts = {end.lsn: (end.events, end.events_in_all) for end in ends.new}
     counts |= {found.time: (found.events, found.events_in_all) for found in known if not found.is_snapshot}
     differing = [end for end in ends.repeated if end.lsn in counts and end.contradicts(*counts[end.lsn])]
-    return [Progress([end.lsn], [end.lsn + 1], [(end.lsn, end.events)] if end.events else []) for end in differing]
+    return [
+        (end.offset, Progress([end.lsn], [end.lsn + 1], [(end.lsn, end.events)] if end.events else []))
+        for end in differing
+    ]
 
 
-def append_statements(collection: Collection, topic: str, offset: int, statements: Sequence[Progress]) -> None:
+def append_statements(collection: Collection, topic: str, statements: Sequence[tuple[int, Progress]]) -> None:
     """Append progress statements.
 
     Args:
         collection: the collection.
         topic: the topic of transactions.
-        offset: the last offset that was read of it.
-        statements: the statements.
+        statements: the statements, each with the offset of the message that it is from.
     """
     rows = [
         {
@@ -121,7 +125,7 @@ def append_statements(collection: Collection, topic: str, offset: int, statement
             "count_times": list(progress.counts),
             "count_values": list(progress.counts.values()),
         }
-        for progress in statements
+        for offset, progress in statements
     ]
     schema = pa.schema([field for field in PROGRESS_SCHEMA if field.name != RUN])
     table, path = pa.Table.from_pylist(rows, schema=schema), collection.paths.progress
@@ -179,8 +183,7 @@ def _stop_at(read: ReadEnds, topic: Topic, end: End, last: int) -> None:
     """Read the topic only up to this END, which contradicts an earlier END."""
     (partition, (start, _)), *_ = read.offsets.intervals.items()
     newest = read.sorted.new[-1].lsn if read.sorted.new else last
-    place = (topic.name, partition, end.offset, end.offset)
-    read.gaps.append(TransactionWentBack(*place, "positions went back", end.id, end.lsn, newest))
+    read.gaps.append(error_at(topic.name, end, newest))
     read.malformed = [row for row in read.malformed if row["offset"] < end.offset]
     identity = read.offsets.identity
     read.offsets = OffsetRange({})

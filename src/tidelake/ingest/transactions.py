@@ -358,11 +358,11 @@ class TransactionTick(RecordTick):
     def _append_progress(self) -> None:
         """Append the statement of the tick, and those of repeated ENDs that contradict the first ones."""
         contradicting = contradicting_statements(self.collection, self.sorted)
-        statements = [*([] if self.statement is None else [self.statement]), *contradicting]
+        last = max((end for _, end in self.read_marks.intervals.values()), default=1) - 1
+        statements = [*([] if self.statement is None else [(last, self.statement)]), *contradicting]
         if statements:
             self.report.progress_statements = len(statements)
-            last = max((end for _, end in self.read_marks.intervals.values()), default=1) - 1
-            append_statements(self.collection, self.marks.name, last, statements)
+            append_statements(self.collection, self.marks.name, statements)
 
     def _set_late_aside(self, records: TransactionRecords) -> None:
         """Store the events of sealed transactions in `late/`, with their places."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -241,13 +241,14 @@ class Sorted:
     """An END of an unknown transaction at or before an END that was read; it and all that follow are not used."""
 
 
-def sort_ends(ends: Iterable[End], last: int, known: Mapping[int, str]) -> Sorted:
+def sort_ends(ends: Iterable[End], last: int, known: Mapping[int, str], parked: Set[str] = frozenset()) -> Sorted:
     """Sort ENDs, in the order of their offsets, into new and repeated ones.
 
     Args:
         ends: the ENDs.
         last: the greatest commit position that was read before; -1 if there is none.
         known: the ids of the transactions that were read before, by commit position, as far as `ends` name them.
+        parked: the ids of the transactions that decisions have parked. An END of one that comes later changes nothing.
 
     >>> first, second = (End(str(lsn), lsn, 1, 1, None, lsn) for lsn in (5, 9))
     >>> sorted = sort_ends([first, second, first], -1, {})
@@ -259,7 +260,7 @@ def sort_ends(ends: Iterable[End], last: int, known: Mapping[int, str]) -> Sorte
         if end.lsn > last:
             new.append(end)
             last = end.lsn
-        elif known.get(end.lsn) == end.id:
+        elif known.get(end.lsn) == end.id or end.id in parked:
             repeated.append(end)
         else:
             return Sorted(new, repeated, end)

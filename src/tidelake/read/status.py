@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from tidelake.errors import DamagedTable, SourceError, TidelakeError, TopicGap
 from tidelake.forms.key_errors import KeyErrors, keys_in_error
 from tidelake.ingest.position import check_undivided, unread
+from tidelake.ingest.went_back import went_back
 from tidelake.integrity.verification import missing_files
 from tidelake.read.publication import publication_of
 from tidelake.read.status_facts import StatusFacts
@@ -22,6 +23,7 @@ from tidelake.read.waiting import read_waiting
 from tidelake.read.waiting_events import waiting_events
 from tidelake.settings.collection import STALLED_AFTER_S, CollectionSettings
 from tidelake.settings.terms import envelope_terms
+from tidelake.settings.transactions import TransactionSettings
 from tidelake.spark.engine_errors import engine_fact
 from tidelake.storage.arrow import integers
 from tidelake.storage.location import Location
@@ -128,7 +130,7 @@ def read_status(
     proofs = read_proof_log(collection)
     reasons = quarantine_reasons(collection) if _may_have(table, HAS_QUARANTINE) else {}
     progress = OpenTable(paths.progress)
-    lag, gaps, problem = _topic_lag(collection, table, topics)
+    lag, gaps, problem = _topic_lag(collection, table, topics, settings)
     sealed_at_ms = table.value(SEALED_AT_MS)
     decisions = collection.entry.decisions
     decided = reasons_in(decisions)
@@ -272,7 +274,7 @@ def _rows_from(table: Location, files: list[RunFile], upper: int) -> int:
 
 
 def _topic_lag(
-    collection: Collection, table: OpenTable, topics: Sequence[Topic]
+    collection: Collection, table: OpenTable, topics: Sequence[Topic], settings: CollectionSettings | None
 ) -> tuple[int | None, list[TopicGap], str | None]:
     if not topics:
         return None, [], None
@@ -283,6 +285,9 @@ def _topic_lag(
             ends = topic.end_offsets()
             if collection.entry.counts_positions and topic is topics[-1]:
                 check_undivided(topic, ends)
+                if isinstance(settings, TransactionSettings):
+                    back = went_back(topic, table, collection, settings, ends)
+                    gaps += [] if back is None else [back]
             left, missing = unread(topic, table, collection, ends)
         except TidelakeError as error:
             return None, gaps, str(error)

@@ -123,8 +123,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "The database was restored from a backup, or the connector follows another server now, so log positions begin "
         "again; or an END was lost and came later.",
         "Data already read stays valid. Let the connector write to new topics, with another `topic.prefix`, and read "
-        "these into new collections.",
-        (_STATUS, "tidelake times NAME"),
+        "these into new collections. If only this END came late, leave out the events of its transaction.",
+        (_STATUS, "tidelake times NAME", "tidelake resolve transaction NAME --transaction ID --reason …"),
     ),
     errors.TransactionTopicDivided: Entry(
         "Kafka created the topic with its default number of partitions.",

@@ -1,0 +1,53 @@
+"""Finds out whether the topic of transactions is read no further because log positions go back. Needs no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelake.errors import TransactionWentBack
+from tidelake.ingest.source_messages import message_reader
+from tidelake.protocol.transactions import End, NotATransaction, read_mark, sort_ends
+from tidelake.settings.transactions import TransactionSettings
+from tidelake.store.commit import OpenTable
+from tidelake.store.decision import parked_in
+from tidelake.store.entry import Collection
+from tidelake.store.state import next_offsets
+from tidelake.store.transactions import LAST, read_transactions
+from tidelake.topic.topic import Topic
+
+
+def went_back(
+    topic: Topic, table: OpenTable, collection: Collection, settings: TransactionSettings, ends: Mapping[int, int]
+) -> TransactionWentBack | None:
+    """Return the error with which ingest stops at the next message of the topic of transactions, if it is such an END.
+
+    Args:
+        topic: the topic of transactions.
+        table: the updates table.
+        collection: the collection.
+        settings: its settings.
+        ends: where the topic's partitions end.
+
+    Raises:
+        SourceError: the topic is missing or malformed, or its brokers or the registry do not answer.
+
+    Cost: one message, if any is unread.
+    """
+    offset, last = next_offsets(table, topic.name).get(0, 0), (table.value(LAST) or 0) - 1
+    record = topic.record_at(0, offset) if offset < ends.get(0, 0) else None
+    if record is None:
+        return None
+    try:
+        mark = read_mark(message_reader(settings, settings.transaction_topic)(record.value), settings.table, offset)
+    except NotATransaction:
+        return None
+    if not isinstance(mark, End) or mark.lsn > last:
+        return None
+    ids = {found.time: found.id for found in read_transactions(collection, mark.lsn, mark.lsn + 1) if found.id}
+    found = sort_ends([mark], last, ids, parked_in(collection.entry.decisions).keys()).went_back
+    return None if found is None else error_at(topic.name, found, last)
+
+
+def error_at(topic: str, end: End, last: int) -> TransactionWentBack:
+    """Return the error about an END that is before `last`, the greatest commit position that was read."""
+    return TransactionWentBack(topic, 0, end.offset, end.offset, "positions went back", end.id, end.lsn, last)
