@@ -9,10 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidelake.errors import (
-    REPEATED,
-    TWO_VALUES,
     CodecError,
-    ConflictingDiff,
     DecisionRefused,
     StatementRefused,
     TopicChanged,
@@ -24,6 +21,7 @@ from tidelake.ingest.went_back import went_back
 from tidelake.protocol.json_values import parse, to_text
 from tidelake.protocol.order import INT64_MAX
 from tidelake.read.waiting_events import waiting_events
+from tidelake.seal.ambiguity import ambiguity_of, discard_command
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.transactions import TransactionSettings
 from tidelake.store.commit import OpenTable
@@ -204,15 +202,10 @@ def _check_count_helps(collection: Collection, time: int) -> None:
     if any(discard.time == time for discard in discards_in(collection.entry.decisions)):
         return
     noted = [note["detail"] for note in read_proof_log(collection).blocked if note["time"] == time]
-    diffs = any(detail.startswith(f"{ConflictingDiff.kind}:") for detail in noted)
-    repeated = any(REPEATED in detail for detail in noted)
-    if diffs or repeated or any(TWO_VALUES in detail for detail in noted):
-        ambiguity = "an event has two contents" if repeated else "a key has two values"
-        ambiguity = "one update has two diffs" if diffs else ambiguity
+    if (ambiguity := ambiguity_of(noted)) is not None:
         raise DecisionRefused(
             f"at time {time}, {ambiguity}, but a count does not say which one is right",
-            f"discard one statement first: `tidelake resolve discard {collection.name} --time {time} "
-            '--statement \'{"data": {…}, "diff": 1}\'`',
+            f"discard one statement first: `{discard_command(collection.name, time)}`",
         )
 
 

@@ -14,6 +14,7 @@ from tidelake.read.moment import AS_READ
 from tidelake.read.transactions import facts_about, missing_events
 from tidelake.read.waiting import read_waiting, stored_counts
 from tidelake.read.words import counted, fact_of
+from tidelake.seal.ambiguity import ambiguity_of, discard_command
 from tidelake.seal.cut_transactions import cut_transactions
 from tidelake.seal.pending import Pending
 from tidelake.store.bindings import read_bindings
@@ -203,7 +204,9 @@ def _explain_open(
         found.state = "contradicted"
         facts = (fact_of(noted["detail"]) for noted in contradictions[:_SHOWN_MAX])
         found.facts += [f"its source contradicts itself: {fact}" for fact in facts]
-        found.next_steps.append(f"tidelake resolve count {collection.name} --time {found.time} --count N --reason …")
+        is_ambiguous = ambiguity_of([noted["detail"] for noted in contradictions]) is not None
+        count_command = f"tidelake resolve count {collection.name} --time {found.time} --count N --reason …"
+        found.next_steps.append(discard_command(collection.name, found.time) if is_ambiguous else count_command)
     elif not found.statements:
         found.state = "not announced"
         here = "" if found.counted is None else f"; {counted(found.counted, 'update')} here"
@@ -221,7 +224,7 @@ def _explain_open(
         found.facts += facts_about(collection, found.time)
         missing = missing_events(collection, table, files, found.time) if found.state == "waiting" else None
         found.facts += [] if missing is None else [missing]
-    _add_statements(found)
+    _add_statements(found, of_transactions=collection.entry.counts_positions)
     _add_quarantine(collection, found)
     if waiting is not None and waiting.times and waiting.times[0].time < found.time:
         found.facts.append(f"an earlier time must be sealed first: {waiting.times[0]}")
@@ -256,11 +259,14 @@ def _statements_about(collection: Collection, time: int) -> list[dict[str, Any]]
     return sorted(statements.values(), key=lambda statement: (statement["partition"], statement["offset"]))
 
 
-def _add_statements(found: Explanation) -> None:
+def _add_statements(found: Explanation, of_transactions: bool) -> None:
+    """Add the statements about the time; one about transactions adds up all ENDs that a tick has read."""
     for statement in found.statements[:_SHOWN_MAX]:
         end = "the end" if statement["upper"] is None else statement["upper"]
+        is_sum = of_transactions and statement["upper"] != statement["lower"] + 1
+        place = "read up to offset" if is_sum else "offset"
         found.facts.append(
-            f"announced by topic '{statement['topic']}', partition {statement['partition']}, offset "
+            f"announced by topic '{statement['topic']}', partition {statement['partition']}, {place} "
             f"{statement['offset']}: {counted(statement['count'], 'update')} at this time, in a statement about "
             f"the times from {statement['lower']} to {end}"
         )
