@@ -21,9 +21,10 @@ from tidelake.errors import SnapshotRepeated
 from tidelake.protocol.message import Updates
 from tidelake.read.changes import changes
 from tidelake.read.current import update_current
+from tidelake.read.explain import explain
 from tidelake.store.decision import Decision
 from tidelake.store.layout import Store
-from tidelake.store.quarantine import quarantine_rows
+from tidelake.store.quarantine import quarantine_reasons, quarantine_rows
 
 pytestmark = pytest.mark.spark
 
@@ -135,9 +136,15 @@ def test_an_event_without_the_row_before_it_is_reported_and_its_transaction_wait
     send_history(lake, without, truncate)
     lake.marks(end("9", 70, 2))
     assert lake.run().upper == 70
-    rows = quarantine_rows(lake.collection, ["topic", "partition", "offset", "reason", "detail"])
+    rows = quarantine_rows(lake.collection, ["topic", "partition", "offset", "reason", "detail", "times"])
     assert [(row["offset"], row["reason"]) for row in rows] == [(13, "no_row_before"), (14, "truncate_without_key")]
     assert "set REPLICA IDENTITY FULL" in rows[0]["detail"]
+    assert [row["times"] for row in rows] == [[70], [70]]
+    facts = explain(lake.collection, 70).facts
+    assert any(fact.startswith("a quarantined message is about it: ") and "no_row_before" in fact for fact in facts)
+    lake.rule(Count(time=70, count=0, reason="the rows were added again"))
+    assert lake.run().upper == 71
+    assert quarantine_reasons(lake.collection, explained=False) == {}
 
 
 def test_another_snapshot_is_refused_by_name_and_may_be_left_out(lake: RowLake) -> None:

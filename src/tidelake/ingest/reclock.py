@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.catalog.evolution import evolve, open_newest
@@ -45,8 +45,8 @@ def _open(collection: Collection, settings: ReclockSettings) -> tuple[Collection
     return collection, OpenTable(collection.paths.updates, may_be_stale=True)
 
 
-def unusable_rows(decoded: DataFrame) -> DataFrame:
-    """Return the rows for the quarantine.
+def unusable_rows(decoded: DataFrame, times: Column) -> DataFrame:
+    """Return the rows for the quarantine; `times` are those that a record holds back, null if they are unknown.
 
     In:  the result of `Records.decoded`.
     Out: the columns of `QUARANTINE_SCHEMA`, one row for each record with a reason.
@@ -61,7 +61,7 @@ def unusable_rows(decoded: DataFrame) -> DataFrame:
         "timestamp_ms",
         F.col("_reason").alias("reason"),
         F.col("_detail").alias("detail"),
-        F.lit(None).cast("array<bigint>").alias("times"),
+        times.alias("times"),
         "key",
         "value",
     )
@@ -249,7 +249,7 @@ class RecordTick(Tick):
 
     def _quarantine(self) -> None:
         """Quarantine unusable records with their place. A repeated tick writes the same rows again."""
-        rows = unusable_rows(self.records.decoded()).coalesce(1)
+        rows = unusable_rows(self.records.decoded(), self._times_held_back()).coalesce(1)
         path = self.collection.paths.quarantine
         files = append_run(
             path,
@@ -259,6 +259,10 @@ class RecordTick(Tick):
         )
         reasons = read_rows(path, files, QUARANTINE_SCHEMA)["reason"].value_counts()
         self.report.count_reasons({row["values"]: row["counts"] for row in reasons.to_pylist()})
+
+    def _times_held_back(self) -> Column:
+        """Return the times that an unusable record holds back: none is known, because the tick mints its time."""
+        return F.lit(None).cast("array<bigint>")
 
     def ends(self) -> dict[Place, int]:
         """Return the next offset after the tick, by place."""

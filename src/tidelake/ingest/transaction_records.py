@@ -50,7 +50,8 @@ from tidelake.store.table_schema import data_fields
 
 NO_TRANSACTION = "belongs to no transaction: the connector did not have `provide.transaction.metadata=true`"
 NO_SNAPSHOT = "is a row of a snapshot that a signal asked for, whose place in the log is not exact"
-_END_TIME = "_end_time"
+END_TIME = "_end_time"
+"""The column with the time of an event whose END was read, or of a row of a snapshot."""
 _BEFORE = "_before"
 """The column with the commit position before the transaction of an event whose END was read."""
 _MARKS = MARKS | {"foreign": 64, "elsewhere": 128, "snapshot_ends": 256, "snapshot_begins": 512, "cut": 1024}
@@ -122,7 +123,7 @@ class TransactionRecords(ChangeRecords):
         placed = read.withColumns(
             {
                 POSITION: position,
-                _END_TIME: F.when(in_snapshot, F.col(LSN)).otherwise(end),
+                END_TIME: F.when(in_snapshot, F.col(LSN)).otherwise(end),
                 WAITING: F.when(waits, waiting),
                 SNAPSHOT_PLACE: F.when(in_snapshot, F.col(LSN)),
                 _BEFORE: F.when(end.isNotNull() & ~in_snapshot, F.col(COMMITTED)),
@@ -226,7 +227,7 @@ class TransactionRecords(ChangeRecords):
         See `protocol.transactions.is_cut`.
         """
         begins_at, after = F.col(BEGINS_AT), F.col(COMMITTED)
-        is_first = F.col(IS_FIRST) & ~self._is_late(F.col(_END_TIME))
+        is_first = F.col(IS_FIRST) & ~self._is_late(F.col(END_TIME))
         return is_first & (begins_at <= after) & (after < F.col(LSN)) & F.lit(self._settings.captures_publication)
 
     def _find_cuts(self) -> list[Cut]:
@@ -236,11 +237,11 @@ class TransactionRecords(ChangeRecords):
         nothing: only an event counts that comes first with its number, in this range and in the table.
         """
         events = self.decoded()
-        times = [row[0] for row in events.where(self._is_cut()).select(_END_TIME).distinct().collect()]
+        times = [row[0] for row in events.where(self._is_cut()).select(END_TIME).distinct().collect()]
         facts = ("offset", "topic", "partition", TRANSACTION, LSN, BEGINS_AT)
         first = F.min(F.struct(*facts, self._is_cut().alias("is_cut"))).alias("first")
-        copies = events.where(F.col(_END_TIME).isin(times)).groupBy(_END_TIME, ORDER).agg(first)
-        found = [(row[ORDER], row[_END_TIME], row["first"]) for row in copies.where("first.is_cut").collect()]
+        copies = events.where(F.col(END_TIME).isin(times)).groupBy(END_TIME, ORDER).agg(first)
+        found = [(row[ORDER], row[END_TIME], row["first"]) for row in copies.where("first.is_cut").collect()]
         return [
             Cut(time, at[TRANSACTION], at[BEGINS_AT], at["topic"], at["partition"], at["offset"], at[LSN])
             for order, time, at in found
@@ -286,7 +287,7 @@ class TransactionRecords(ChangeRecords):
         return rows.where(self._is_late(F.col(TIME))).select(TIME, "_diff", *data, *located)
 
     def _time(self) -> Column:
-        return F.col(_END_TIME)
+        return F.col(END_TIME)
 
     def _is_late(self, time: Column) -> Column:
         return F.coalesce(time < parameter(self.upper, time), F.lit(False))
@@ -298,7 +299,7 @@ class TransactionRecords(ChangeRecords):
     def _marks(self) -> Column:
         """Return the marks of a record, as a sum of `_MARKS`."""
         good, kind = F.col("_reason").isNull(), F.col("_kind")
-        is_late = good & self._is_late(F.col(_END_TIME))
+        is_late = good & self._is_late(F.col(END_TIME))
         is_noted = ~good | F.col("_error").isNotNull() | is_late
         conditions = {
             "noted": is_noted & F.col(WAITING).isNull(),
@@ -332,7 +333,7 @@ class TransactionRecords(ChangeRecords):
 
     def _count_noted(self) -> dict[str, int]:
         """Count the rare facts of noted records."""
-        good, is_late = F.col("_reason").isNull(), self._is_late(F.col(_END_TIME)) & (F.col("_kind") != "tombstone")
+        good, is_late = F.col("_reason").isNull(), self._is_late(F.col(END_TIME)) & (F.col("_kind") != "tombstone")
         counts = {
             "quarantined": F.count_if(~good),
             "errors": F.count_if(good & F.col("_error").isNotNull() & ~is_late),

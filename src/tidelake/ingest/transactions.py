@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tidelake.errors import EventBlocked, NotRewritable, SnapshotBySignal, SnapshotRepeated, SnapshotUnfinished
 from tidelake.ingest.ends import (
@@ -24,7 +25,7 @@ from tidelake.ingest.ends import (
 from tidelake.ingest.position import plan_next, range_read_by, values_after
 from tidelake.ingest.reclock import MESSAGES_PER_TASK_MIN, RecordTick
 from tidelake.ingest.snapshots import rewrite_without, write_barriers
-from tidelake.ingest.transaction_records import NO_SNAPSHOT, TransactionRecords
+from tidelake.ingest.transaction_records import END_TIME, NO_SNAPSHOT, TransactionRecords
 from tidelake.plugins.envelope import Envelope, RecordBatch, WrittenRecords
 from tidelake.plugins.tick import PastTick
 from tidelake.protocol.order import INT64_MAX
@@ -363,6 +364,10 @@ class TransactionTick(RecordTick):
         if statements:
             self.report.progress_statements = len(statements)
             append_statements(self.collection, self.marks.name, statements)
+
+    def _times_held_back(self) -> Column:
+        """Return the time of an unusable event whose END was read."""
+        return F.when(F.col(END_TIME).isNotNull(), F.array(F.col(END_TIME)))
 
     def _set_late_aside(self, records: TransactionRecords) -> None:
         """Store the events of sealed transactions in `late/`, with their places."""
