@@ -12,13 +12,12 @@ from pyspark.sql import SparkSession
 from tidelake.errors import TopicGap
 from tidelake.ingest.position import check_undivided, plan_next
 from tidelake.ingest.source_messages import ReadMessage, message_reader
-from tidelake.ingest.went_back import error_at
+from tidelake.ingest.went_back import error_at, sort_new
 from tidelake.protocol.message import Progress
-from tidelake.protocol.transactions import Begin, End, NotATransaction, Sorted, ends_of, read_mark, sort_ends
+from tidelake.protocol.transactions import Begin, End, NotATransaction, Sorted, ends_of, read_mark
 from tidelake.settings.transactions import TransactionSettings
 from tidelake.store.columns import carry_columns
 from tidelake.store.commit import OpenTable
-from tidelake.store.decision import parked_in
 from tidelake.store.entry import Collection
 from tidelake.store.files import write_run
 from tidelake.store.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TRANSACTIONS_SCHEMA
@@ -83,10 +82,7 @@ def read_ends(
         (start, _), *_ = offsets.intervals.values()
         begun = _begin_before(topic, start, value_of, settings.table)
     found = ends_of(marks, begun)
-    low = [end.lsn for end in found if end.lsn <= last]
-    known = read_transactions(collection, min(low), max(low) + 1) if low else []
-    ids = {transaction.time: transaction.id for transaction in known if transaction.id is not None}
-    read.sorted = sort_ends(found, last, ids, parked_in(collection.entry.decisions).keys())
+    read.sorted = sort_new(collection, found, last)
     if read.sorted.went_back is not None:
         _stop_at(read, topic, read.sorted.went_back, last)
     return read

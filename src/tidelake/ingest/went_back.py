@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tidelake.errors import TransactionWentBack
 from tidelake.ingest.source_messages import message_reader
-from tidelake.protocol.transactions import End, NotATransaction, read_mark, sort_ends
+from tidelake.protocol.transactions import End, NotATransaction, Sorted, read_mark, sort_ends
 from tidelake.settings.transactions import TransactionSettings
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import parked_in
@@ -41,11 +41,19 @@ def went_back(
         mark = read_mark(message_reader(settings, settings.transaction_topic)(record.value), settings.table, offset)
     except NotATransaction:
         return None
-    if not isinstance(mark, End) or mark.lsn > last:
-        return None
-    ids = {found.time: found.id for found in read_transactions(collection, mark.lsn, mark.lsn + 1) if found.id}
-    found = sort_ends([mark], last, ids, parked_in(collection.entry.decisions).keys()).went_back
+    found = sort_new(collection, [mark], last).went_back if isinstance(mark, End) else None
     return None if found is None else error_at(topic.name, found, last)
+
+
+def sort_new(collection: Collection, ends: Sequence[End], last: int) -> Sorted:
+    """Sort ENDs that were just read by what the collection knows of earlier ones; see `sort_ends`.
+
+    Cost: the files of `transactions/` that may have the positions up to `last` among these.
+    """
+    low = [end.lsn for end in ends if end.lsn <= last]
+    known = read_transactions(collection, min(low), max(low) + 1) if low else []
+    ids = {transaction.time: transaction.id for transaction in known if transaction.id is not None}
+    return sort_ends(ends, last, ids, parked_in(collection.entry.decisions).keys())
 
 
 def error_at(topic: str, end: End, last: int) -> TransactionWentBack:
