@@ -198,6 +198,7 @@ def _explain_open(
     found.announced = max((statement["count"] for statement in found.statements), default=None)
     count = next((decision.count for decision in decided if hasattr(decision, "count")), None)
     found.announced = found.announced if count is None else count
+    count_command = f"tidelake resolve count {collection.name} --time {found.time} --count N --reason …"
     contradictions = [noted for noted in read_proof_log(collection).blocked if noted["time"] == found.time]
     provable = upper if waiting is None else waiting.provable_upper
     if contradictions and not decided:
@@ -205,7 +206,6 @@ def _explain_open(
         facts = (fact_of(noted["detail"]) for noted in contradictions[:_SHOWN_MAX])
         found.facts += [f"its source contradicts itself: {fact}" for fact in facts]
         is_ambiguous = ambiguity_of([noted["detail"] for noted in contradictions]) is not None
-        count_command = f"tidelake resolve count {collection.name} --time {found.time} --count N --reason …"
         found.next_steps.append(discard_command(collection.name, found.time) if is_ambiguous else count_command)
     elif not found.statements:
         found.state = "not announced"
@@ -230,7 +230,7 @@ def _explain_open(
         found.facts.append(f"an earlier time must be sealed first: {waiting.times[0]}")
         found.next_steps.append(f"tidelake explain {collection.name} --time {waiting.times[0].time}")
     elif found.state == "waiting":
-        found.next_steps.append(f"tidelake resolve count {collection.name} --time {found.time} --count N --reason …")
+        found.next_steps.append(count_command)
 
 
 def _is_short(found: Explanation) -> bool:
