@@ -221,7 +221,7 @@ def test_the_quarantine_does_not_decode_records_again(spark: SparkSession) -> No
     decoded = decode_json(raw, "value", "_v", RECORD).withColumnsRenamed(
         {"_v_reason": "_reason", "_v_detail": "_detail"}
     )
-    rows = unusable_rows(decoded)
+    rows = unusable_rows(decoded, F.lit(None))
     assert rows.count() == 2
     # Two calls, for records with a schema around them and for others; and two more, for numbers to be read exactly.
     plan = rows._jdf.queryExecution().optimizedPlan().toString()
