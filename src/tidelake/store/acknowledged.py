@@ -22,9 +22,8 @@ from tidelake.storage.location import Location
 
 ACKED = "_acked"
 _NAME = re.compile(r"([0-9]{20})-([0-9a-f]{64})\.(json|checkpoint)")
-
-
-_NAMES = re.compile(f"^{_NAME.pattern}$", re.MULTILINE)
+_NAMES = re.compile(rf"(?:\A|\0){_NAME.pattern}(?=\0|\Z)")
+"""Finds all such names in a text of names with null characters between them."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,7 @@ def _list_names(path: Location, first: int = 0) -> list[str]:
 def _parse_names(listed: Iterable[str]) -> Iterator[tuple[int, str, str]]:
     """Yield the version, the SHA-256 and the kind of each marker."""
     # One search over all names takes a third of the time that one for each name takes.
-    names = "\n".join(name for name in listed if "\n" not in name)
-    for version, digest, kind in _NAMES.findall(names):
+    for version, digest, kind in _NAMES.findall("\0".join(listed)):
         yield int(version), digest, kind
 
 
