@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 
 from tests.store.racing import check_race
 from tidelake.errors import Conflict, DamagedLog, DamagedTable, Fenced, Indeterminate, InvalidUsage, NewerFormat
+from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
 from tidelake.store import commit
 from tidelake.store.commit import OpenTable, create_table, maintain
@@ -26,7 +27,7 @@ from tidelake.store.failpoints import on_reach
 from tidelake.store.files import DIGEST, RunFile, describe_run, read_rows, write_run
 from tidelake.store.layout import RUN
 from tidelake.store.sweep import sweep
-from tidelake.store.table_log import check_log, read_entry
+from tidelake.store.table_log import LOG, check_log, read_entry
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("a", pa.int64()), ("_run", pa.string())])
 
@@ -318,17 +319,17 @@ def _raise(text: str) -> None:
 
 
 def wrap_next_write(monkeypatch: pytest.MonkeyPatch, around: Callable[[Callable[[], None]], object]) -> None:
-    """Run the engine's next write inside `around`, which may raise before or after the write."""
-    original = DeltaTable.create_write_transaction
+    """Create the next entry inside `around`, which may raise before or after it is created."""
+    original = blobs.create
     pending = [around]
 
-    def write(engine: DeltaTable, *args: Any, **more: Any) -> None:
-        if pending:
-            pending.pop()(lambda: original(engine, *args, **more))
+    def create(location: Location, data: bytes) -> None:
+        if pending and location.parent.name == LOG:
+            pending.pop()(lambda: original(location, data))
         else:
-            original(engine, *args, **more)
+            original(location, data)
 
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", write)
+    monkeypatch.setattr(blobs, "create", create)
 
 
 def test_statistics_cover_only_the_time_column(table: Location) -> None:

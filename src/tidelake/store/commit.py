@@ -1,10 +1,9 @@
-"""The only module that commits: it reads what a table's log says, and adds to the log in a single call.
+"""The only module that commits: it reads what a table's log says, and creates the next entry of the log.
 
 Every commit carries a random nonce and, as Delta application transactions, small values: the caller's (`upper`,
 offsets, …) and `seq`, which rises by one with each commit. Two commits from the same state propose the same `seq`, so
-at most one of them succeeds: that is compare-and-append. An `OpenTable` is good for a single attempt: delta-rs would
-rebase a stale append that has no application transaction in common with the other commit, and does not check that
-values rise.
+at most one of them succeeds: that is compare-and-append. An `OpenTable` is good for a single attempt: nothing is
+rebased.
 """
 
 from __future__ import annotations
@@ -17,11 +16,9 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
-from deltalake.transaction import AddAction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
 
 from tidelake.errors import (
     CommitRefused,
@@ -34,23 +31,21 @@ from tidelake.errors import (
     RunSwept,
     StoreUnreachable,
 )
-from tidelake.spark.engine_errors import engine_fact, is_panic
+from tidelake.spark.engine_errors import engine_fact
 from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Location
 from tidelake.store.acknowledged import acknowledge_checkpoint, acknowledge_entry, digest_of, read_markers
+from tidelake.store.entry_text import Stated, entry_of_files
 from tidelake.store.failpoints import reach
 from tidelake.store.files import DIGEST, HEADERS_DIGEST, ROWS_HASH, WHOLE_DIGEST, RunFile, check_file
 from tidelake.store.followed import Followed, forget, known, newest, remember
 from tidelake.store.format import FORMAT, FORMAT_VERSION, NEWEST_VERSION, REFUSED_PROPERTY, REFUSED_VALUE
 from tidelake.store.layout import RUN, TIME, begun_at
-from tidelake.store.loaded import keep, take
 from tidelake.store.log_copy import new_checkpoint, next_entry
 from tidelake.store.log_state import LogState
 from tidelake.store.notices import warn
 from tidelake.store.table_log import (
-    BEFORE,
     HINT,
-    LAST,
     LOG,
     SEQ,
     Tip,
@@ -113,17 +108,14 @@ def create_table(
     blobs.make_folder(log)
     reach("table.after_folder")
     nonce = secrets.token_hex(16)
-    stated = {FORMAT: FORMAT_VERSION, **(values or {}), SEQ: 0}
-    transactions = [Transaction(name, value) for name, value in stated.items()]
+    stated = Stated(nonce, "", {FORMAT: FORMAT_VERSION, **(values or {}), SEQ: 0})
     with _folder_apart(path, nonce) as apart:
         DeltaTable.create(
             str(apart),
             schema=Schema.from_arrow(schema),
             partition_by=[RUN],
             configuration={**_CONFIGURATION, **(configuration or {})},
-            commit_properties=CommitProperties(
-                app_transactions=transactions, custom_metadata={"nonce": nonce, BEFORE: ""} | LAST
-            ),
+            commit_properties=stated.properties(),
             post_commithook_properties=_NO_HOOKS,
         )
         reach("table.after_entry")
@@ -276,20 +268,8 @@ class OpenTable:
             raise
         for run in removes:
             blobs.renew(self.path / f"{RUN}={run}")  # from now on, readers have the retention period to finish with it
-        now_ms = int(time.time() * 1000)
-
-        def call(table: DeltaTable, properties: CommitProperties) -> None:
-            table.create_write_transaction(
-                [AddAction(f.path, f.bytes, {RUN: f.run}, now_ms, True, f.statistics()) for f in adds],
-                mode="overwrite" if removes else "append",
-                schema=table.schema(),
-                partition_by=[RUN],
-                partition_filters=[(RUN, "in", list(removes))] if removes else None,
-                commit_properties=properties,
-                post_commithook_properties=_NO_HOOKS,
-            )
-
-        return self._call(call, values, removes=bool(removes))
+        removed = [file for file in self.files() if file.run in set(removes)] if removes else []
+        return self._append(values, lambda stated: entry_of_files(stated, adds, removed))
 
     def add_columns(self, fields: Sequence[pa.Field], epoch: int | None = None) -> Committed:
         """Add nullable columns at the end, in a separate commit.
@@ -306,10 +286,10 @@ class OpenTable:
         self._check_epoch(epoch)
         added = list(Schema.from_arrow(pa.schema(fields)).fields)
 
-        def call(table: DeltaTable, properties: CommitProperties) -> None:
+        def alter(table: DeltaTable, properties: CommitProperties) -> None:
             table.alter.add_columns(added, commit_properties=properties, post_commithook_properties=_NO_HOOKS)
 
-        return self._call(call, {})
+        return self._append({}, lambda stated: self._entry_of(alter, stated))
 
     def raise_format(self) -> Committed:
         """State the newest format, and set the property that every earlier release refuses. Only for `bring_over`.
@@ -319,7 +299,7 @@ class OpenTable:
         """
         self._spend()
 
-        def call(table: DeltaTable, properties: CommitProperties) -> None:
+        def alter(table: DeltaTable, properties: CommitProperties) -> None:
             table.alter.set_table_properties(
                 {REFUSED_PROPERTY: REFUSED_VALUE},
                 raise_if_not_exists=False,
@@ -327,7 +307,7 @@ class OpenTable:
                 post_commithook_properties=_NO_HOOKS,
             )
 
-        return self._call(call, {FORMAT: FORMAT_VERSION})
+        return self._append({FORMAT: FORMAT_VERSION}, lambda stated: self._entry_of(alter, stated))
 
     def _spend(self) -> None:
         blobs.check_writable(self.path)
@@ -340,47 +320,39 @@ class OpenTable:
             fact = f"{self.path} has the format of an earlier release, which may be writing to it"
             raise CommitRefused(fact, "open the collection for writing: that upgrades its tables")
 
-    def _call(
-        self, call: Callable[[DeltaTable, CommitProperties], None], values: Mapping[str, int], removes: bool = False
-    ) -> Committed:
-        """Make one call that commits, with the next `seq` and these values; return once the commit is durable."""
-        nonce = secrets.token_hex(16)
+    def _entry_of(self, alter: Callable[[DeltaTable, CommitProperties], None], stated: Stated) -> bytes:
+        """Return the entry that delta-rs writes for a change of the schema or the properties."""
+        return next_entry(self._tip, lambda table: alter(table, stated.properties()))
+
+    def _append(self, values: Mapping[str, int], entry_of: Callable[[Stated], bytes]) -> Committed:
+        """Append one entry, with the next `seq` and these values; return once the commit is durable."""
         if self.value(FLAGGED) == self.seq:
             values = {**values, FLAGGED: self.seq + 1}
-        transactions = [*(Transaction(name, value) for name, value in values.items()), Transaction(SEQ, self.seq + 1)]
+        stated = Stated(secrets.token_hex(16), self._tip.digest or "", {**values, SEQ: self.seq + 1})
         reach("commit.before_call", self.path.name)
-        properties = CommitProperties(
-            custom_metadata={"nonce": nonce, BEFORE: self._tip.digest or ""} | LAST,
-            max_commit_retries=0,
-            app_transactions=transactions,
-        )
-        if not self.path.is_local:
+        text = entry_of(stated)
+        if self.path.is_local:
+            self._link(text, stated.nonce)
+        else:
             try:
-                self._put(next_entry(self._tip, lambda table: call(table, properties)), nonce)
+                self._put(text, stated.nonce)
             except BaseException:
                 forget(self.path)  # the log may have an entry that was not acknowledged
                 raise
-            return Committed(self.version + 1, self.seq + 1, nonce)
-        if read_markers(self.path).newest > self.version:  # not decided by the log: its newest entries may be lost
+        return Committed(self.version + 1, self.seq + 1, stated.nonce)
+
+    def _link(self, text: bytes, nonce: str) -> None:
+        """Link an entry into a log on a local disk, and acknowledge it; raises what `_put` raises."""
+        # The markers decide, and not the log: its newest entries may be lost.
+        acknowledged = read_markers(self.path, self.version).newest
+        if acknowledged > self.version:
             raise Conflict(str(self.path), self.version + 1, "another commit was already acknowledged")
-        table = _load_at(self.path, self.version, take(self.path, self._tip))
-        if removes:  # delta-rs finds out itself which files it removes
-            self._check_same_files(table)
-        try:
-            call(table, properties)
-        except BaseException as error:  # whatever it is, only the log knows what happened
-            if not isinstance(error, Exception) and not is_panic(error):
-                raise
-            self._settle(nonce, error)
-            may_be_kept = False
-        else:
-            may_be_kept = table.version() == self.version  # a change of the schema moves it on
+        if acknowledged < self.version:
+            raise DamagedLog(str(self.path), f"version {self.version} was acknowledged, but its marker is gone")
+        self._create(text, nonce)
         reach("commit.after_call", self.path.name)
         self._acknowledge(nonce)
         reach("commit.after_marker", self.path.name)
-        if may_be_kept and self._tip.digest is not None:
-            keep(self.path, self._tip.digest, table, len(self._state.files))
-        return Committed(self.version + 1, self.seq + 1, nonce)
 
     def _acknowledge(self, nonce: str) -> None:
         """Make the entry that was just written durable, and then its marker.
@@ -392,11 +364,10 @@ class OpenTable:
         text = read_or_none(entry)
         if text is None or nonce.encode() not in text:
             raise DamagedLog(str(self.path), f"the entry of version {self.version + 1} is not the one that was written")
-        blobs.make_durable([entry])
         blobs.make_names_durable([self.path / LOG])
         reach("commit.after_sync", self.path.name)
         digest = acknowledge_entry(self.path, self.version + 1, text)
-        if read_markers(self.path).entries.get(self.version + 1) != digest:
+        if read_markers(self.path, self.version).entries.get(self.version + 1) != digest:
             fact = f"version {self.version + 1} was acknowledged before, but its entry was lost"
             raise DamagedLog(str(self.path), fact)
 
@@ -408,12 +379,7 @@ class OpenTable:
             DamagedLog: the version was acknowledged before, but its entry was lost. The new entry was not acknowledged.
         """
         version, digest = self.version + 1, digest_of(text)
-        try:
-            blobs.create(entry_path(self.path, version), text)
-        except FileExistsError as error:
-            raise Conflict(str(self.path), version, "another commit came first") from error
-        except StoreUnreachable as error:
-            self._settle(nonce, error)
+        self._create(text, nonce)
         reach("commit.after_call", self.path.name)
         reach("commit.after_sync", self.path.name)
         try:
@@ -427,15 +393,15 @@ class OpenTable:
         reach("commit.after_marker", self.path.name)
         remember(self.path, self._followed.followed_by(version, digest, text))
 
-    def _check_same_files(self, table: DeltaTable) -> None:
-        """Refuse to commit if delta-rs has read files from the log that were not verified.
-
-        Raises:
-            DamagedLog: a checkpoint or an entry has changed since it was verified.
-        """
-        actions = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
-        if {unquote(path) for path in actions["path"].to_pylist()} != set(self._state.files):
-            raise DamagedLog(str(self.path), f"version {self.version} has changed since it was verified")
+    def _create(self, text: bytes, nonce: str) -> None:
+        """Create the next entry, whose bytes are then durable; return only if it is the one that was created."""
+        version = self.version + 1
+        try:
+            blobs.create(entry_path(self.path, version), text)
+        except FileExistsError as error:
+            raise Conflict(str(self.path), version, "another commit came first") from error
+        except (StoreUnreachable, OSError) as error:  # whatever it is, only the log knows what happened
+            self._settle(nonce, error)
 
     def _settle(self, nonce: str, error: BaseException) -> None:
         """Find out from the log whether a commit call that raised an error has committed; return only if it has."""
@@ -597,19 +563,14 @@ def _load_newest(path: Location) -> DeltaTable:
             return _load_at(path, settle(path).version)
 
 
-def _load_at(path: Location, version: int, kept: DeltaTable | None = None) -> DeltaTable:
-    """Load the table that a commit builds on; its version is that of the state that the commit was planned from.
-
-    Args:
-        path: the table's folder.
-        version: the version of that state.
-        kept: the table, if an earlier commit has loaded it.
+def _load_at(path: Location, version: int) -> DeltaTable:
+    """Load a table, which must be at the version of its prepared log.
 
     Raises:
         Conflict: another commit came first.
         DamagedLog: delta-rs does not see an acknowledged version.
     """
-    table = kept or load_table(path)
+    table = load_table(path)
     if table.version() > version:
         raise Conflict(str(path), version + 1, "another commit came first")
     if table.version() < version:

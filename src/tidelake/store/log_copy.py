@@ -1,7 +1,7 @@
-"""Copies of verified logs on this machine, in which delta-rs writes what is then put into an object store.
+"""Copies of verified logs on this machine, in which delta-rs writes what is then put into the log.
 
-delta-rs would read the whole log from the store for each commit, twice. In a copy it reads exactly the bytes that were
-verified, and the store gets one request: the conditional put of the new entry, or the put of the checkpoint.
+So delta-rs reads exactly the bytes that were verified. An object store gets one request: the conditional put of the new
+entry, or the put of the checkpoint.
 """
 
 from __future__ import annotations
