@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -52,21 +52,23 @@ def read_markers(path: Location, first: int = 0) -> Markers:
 
 def markers_named(path: Location, names: Iterable[str]) -> Markers:
     """Return the markers of a table, given the names in the folder `ACKED`; raises what `read_markers` raises."""
-    markers = Markers()
-    for version, digest, kind in _parse_names(names):
+    found = _find_names(names)
+    entries = {int(version): digest for version, digest, kind in found if kind == "json"}
+    markers = Markers(entries)
+    for version, digest, kind in found if len(entries) < len(found) else ():
         if kind == "checkpoint":
-            markers.checkpoints[version].add(digest)
-        elif markers.entries.setdefault(version, digest) != digest:
-            raise DamagedLog(str(path), f"version {version} was acknowledged twice, with different entries")
+            markers.checkpoints[int(version)].add(digest)
+        elif entries[int(version)] != digest:
+            raise DamagedLog(str(path), f"version {int(version)} was acknowledged twice, with different entries")
     return markers
 
 
 def entry_markers(path: Location) -> dict[int, set[str]]:
     """Return by version the SHA-256 in the name of each entry's marker, whether or not the marker is damaged."""
     digests: dict[int, set[str]] = defaultdict(set)
-    for version, digest, kind in _parse_names(_list_names(path)):
+    for version, digest, kind in _find_names(_list_names(path)):
         if kind == "json":
-            digests[version].add(digest)
+            digests[int(version)].add(digest)
     return dict(digests)
 
 
@@ -109,11 +111,10 @@ def _list_names(path: Location, first: int = 0) -> list[str]:
     return blobs.list_names_after(folder, f"{first:020d}") if first else blobs.list_names(folder)
 
 
-def _parse_names(listed: Iterable[str]) -> Iterator[tuple[int, str, str]]:
-    """Yield the version, the SHA-256 and the kind of each marker."""
+def _find_names(listed: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Return the version, the SHA-256 and the kind of each marker."""
     # One search over all names takes a third of the time that one for each name takes.
-    for version, digest, kind in _NAMES.findall("\0".join(listed)):
-        yield int(version), digest, kind
+    return _NAMES.findall("\0".join(listed))
 
 
 def _mark(path: Location, marker: Location, text: bytes) -> None:

@@ -11,6 +11,7 @@ import errno
 import json
 import re
 import secrets
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -299,21 +300,21 @@ def _settle(path: Location, takes_over: bool, seen: Tip | None = None) -> Tip:
     acknowledged = markers.newest  # once: it is the greatest of all markers
     marks = takes_over if is_earlier else bool(markers.entries)  # nothing is written to a log that lost its markers
     start, checkpoint = _verified_checkpoint(path, written, markers, versions, marks, seen)
-    past = [version for version in versions if version > start]
+    past = versions[bisect_right(versions, start) :]
     gap = next((version for version, due in zip(past, range(start + 1, newest + 1), strict=False) if version != due), 0)
     if gap and _versions(path) != versions:  # a listing may miss a name that was just added, and yet show a later one
         return settle(path, takes_over)
     if gap:
         raise DamagedLog(str(path), f"the entries before version {gap} are missing")
     # Read the newest acknowledged entry even if the checkpoint covers it: the next entry states its SHA-256.
-    read = [version for version in versions if version >= min(start, acknowledged)] or versions[-1:]
+    read = versions[bisect_left(versions, min(start, acknowledged)) :] or versions[-1:]
     tip = Tip(-1, None, checkpoint, checkpoint_version=start)
-    tip = _verify_entries(path, markers, tip, [version for version in read if version <= acknowledged], seen)
+    tip = _verify_entries(path, markers, tip, read[: bisect_right(read, acknowledged)], seen)
     if not markers.entries:
         if is_earlier and takes_over:
             forget_before(path, start)  # delete the markers of an interrupted upgrade, which would leave a gap
         return _take_over(path, tip, past or versions[-1:], takes_over)
-    return _finish_entries(path, markers, tip, [number for number in versions if number > acknowledged])
+    return _finish_entries(path, markers, tip, versions[bisect_right(versions, acknowledged) :])
 
 
 def is_of_earlier_release(path: Location) -> bool:
