@@ -360,3 +360,20 @@ def test_a_pipe_is_not_read(disk: Location) -> None:
     os.mkfifo(str(disk / "pipe"))
     with pytest.raises(OSError, match="not a regular file"):
         blobs.read(disk / "pipe")
+
+
+def test_callers_take_turns_on_a_disk(root: Location, disk: Location) -> None:
+    blobs.make_folder(root)
+    with blobs.turn(root, 0) as first:
+        assert first == blobs.is_turn_taken(root) == (root == disk)
+        with blobs.turn(root, 0.01) as second:
+            assert not second
+    assert not blobs.is_turn_taken(root)
+    with blobs.turn(root, 0) as again:
+        assert again == first
+
+
+def test_nobody_waits_where_no_file_can_be_written(disk: Location) -> None:
+    with blobs.turn(disk / "absent", 1) as is_mine:
+        assert not is_mine
+    assert not blobs.is_turn_taken(disk / "absent")

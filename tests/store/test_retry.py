@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from tidelake.errors import Conflict, Fenced
+from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
+from tidelake.store import retry
 from tidelake.store.commit import OpenTable, create_table
 from tidelake.store.retry import LostRace, retry_commit, retry_work
 
@@ -125,3 +129,41 @@ def test_work_that_always_loses_its_race_ends_with_a_conflict(table: Location) -
     with pytest.raises(Conflict, match=r"of .*: 5 ticks in a row lost"):
         retry_work(work, table, "5 ticks in a row lost", attempts_max=5)
     assert attempts == [0, 1, 2, 3, 4]
+
+
+def test_a_slow_caller_is_not_starved_by_quick_ones(table: Location) -> None:
+    attempts, done = 0, threading.Event()
+
+    def hurry() -> None:
+        while not done.is_set():
+            retry_commit(table, lambda opened: opened.commit({}), "no attempt won")
+
+    def linger(opened: OpenTable) -> None:
+        nonlocal attempts
+        attempts += 1
+        time.sleep(0.2)  # many commits of the others
+        opened.commit({"slow": 1})
+
+    quick = [threading.Thread(target=hurry) for _ in range(3)]
+    for thread in quick:
+        thread.start()
+    try:
+        retry_commit(table, linger, "no attempt won")
+    finally:
+        done.set()
+        for thread in quick:
+            thread.join()
+    assert OpenTable(table).value("slow") == 1
+    # The first attempt loses. In the second, each of the others may finish what it has begun.
+    assert attempts <= 5
+
+
+def test_a_caller_does_not_wait_forever_for_one_that_is_stopped(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "_TURN_S_MAX", 0.05)
+    with blobs.turn(table, 0) as is_mine:
+        assert is_mine
+        assert blobs.is_turn_taken(table)
+        assert retry_commit(table, lambda opened: opened.commit({}).version, "no attempt won") == 1
+    assert not blobs.is_turn_taken(table)

@@ -295,6 +295,29 @@ def make_names_durable(folders: Iterable[Location]) -> None:
         _writable(folder).make_names_durable(folder)
 
 
+@contextmanager
+def turn(folder: Location, wait_s: float) -> Iterator[bool]:
+    """Let callers that compete for the names in a folder take turns: each waits until the block of another one ends.
+
+    This only orders them. It excludes nobody: a caller that has waited in vain goes on, and in an object store nobody
+    waits.
+
+    Args:
+        folder: the folder.
+        wait_s: how long to wait at most.
+
+    Yields:
+        Whether it is this caller's turn.
+    """
+    with _writable(folder).turn(folder, wait_s) as is_mine:
+        yield is_mine
+
+
+def is_turn_taken(folder: Location) -> bool:
+    """Return whether it is somebody's turn; see `turn`."""
+    return _writable(folder).is_turn_taken(folder)
+
+
 def now_s(folder: Location) -> float:
     """Return the time by the store's clock, in seconds since 1970; compare it with `changed_s` and `last_change_s`."""
     return _writable(folder).now_s(folder)

@@ -10,6 +10,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
@@ -19,6 +20,8 @@ import pyarrow as pa
 from tidelake.storage.location import HIDDEN, UNFINISHED, Blob, Listing, Location
 
 _CREATE_ATTEMPTS_MAX = 16
+_LOOK_AGAIN_S = 0.005
+"""How often a caller looks whether it is its turn."""
 
 
 class LocalDisk:
@@ -217,6 +220,29 @@ class LocalDisk:
             for above in folder.local.absolute().parents[:2]:
                 _sync(str(above))
 
+    @contextmanager
+    def turn(self, folder: Location, wait_s: float) -> Iterator[bool]:
+        """Lock a file in the folder; the lock of a killed process is released."""
+        try:
+            lock = os.open(folder.local / ".turn", os.O_CREAT | os.O_WRONLY, 0o666)
+        except OSError:
+            yield False
+            return
+        try:
+            yield _lock(lock, wait_s)
+        finally:
+            os.close(lock)
+
+    def is_turn_taken(self, folder: Location) -> bool:
+        try:
+            with open(folder.local / ".turn") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # nobody has ever lost, or this file system has no locks
+            return False
+        return False
+
     def now_s(self, folder: Location) -> float:
         """Write a file and read its modification time: a shared disk may have a clock of its own."""
         probe = folder.local / f"{UNFINISHED}{secrets.token_hex(16)}"
@@ -240,6 +266,21 @@ class LocalDisk:
 
 def _blob_of(location: Location, status: os.stat_result) -> Blob:
     return Blob(location, status.st_size, status.st_mtime, (status.st_size, status.st_mtime_ns))
+
+
+def _lock(descriptor: int, wait_s: float) -> bool:
+    """Lock a file, which stays locked until it is closed; return whether that succeeded in time."""
+    given_up_at = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= given_up_at:
+                return False
+        except OSError:  # this file system has no locks
+            return False
+        time.sleep(_LOOK_AGAIN_S)
 
 
 def _sync(path: str) -> None:

@@ -314,6 +314,13 @@ class Objects:
     def make_names_durable(self, folder: Location) -> None:
         pass
 
+    @contextmanager
+    def turn(self, folder: Location, wait_s: float) -> Iterator[bool]:
+        yield False
+
+    def is_turn_taken(self, folder: Location) -> bool:
+        return False
+
     def now_s(self, folder: Location) -> float:
         """Write a blob and read its modification time: the store's clock may differ from this machine's."""
         probe = folder / f"{UNFINISHED}{secrets.token_hex(16)}"

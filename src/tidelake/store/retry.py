@@ -12,12 +12,15 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tidelake.errors import Conflict, RunSwept
+from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.followed import refresh
 
 ATTEMPTS_MAX = 64
 _PAUSE_S_MAX = 0.1
+_TURN_S_MAX = 2.0
+"""How long those who lost wait for one that does not go on. By then, a live one has committed."""
 
 T = TypeVar("T")
 
@@ -44,7 +47,7 @@ def retry_commit(
         after_conflict: called with the fresh state after each conflict. It raises `LostRace` if the commit is no longer
             valid.
         attempts_max: maximum number of attempts.
-        pause_s: how much longer to pause after each further conflict, up to 0.1 s.
+        pause_s: how much longer to pause after each further conflict, up to 0.1 s, if callers do not take turns.
 
     Raises:
         Conflict: every attempt lost; its text is `failure`.
@@ -54,17 +57,32 @@ def retry_commit(
     Cost: the log is opened once for each attempt.
     """
     opened = table if isinstance(table, OpenTable) else OpenTable(table)
-    for attempt in range(attempts_max):
+    lost: Conflict | None = None
+    if not blobs.is_turn_taken(opened.path):
         try:
-            return commit(opened)
-        except RunSwept as swept:
-            raise LostRace from swept
+            return _attempt(commit, opened)
         except Conflict as conflict:
-            lost = conflict
-        time.sleep(min(pause_s * attempt, _PAUSE_S_MAX))
-        opened = OpenTable(opened.path)
-        after_conflict(opened)
-    raise Conflict(str(opened.path), opened.version, failure) from lost
+            lost, attempts_max = conflict, attempts_max - 1
+    # Whoever takes longest from reading to committing would lose each time. So those who have lost take turns, and
+    # others wait as long as it is somebody's turn.
+    with blobs.turn(opened.path, _TURN_S_MAX) as is_mine:
+        for attempt in range(attempts_max):
+            if not is_mine:
+                time.sleep(min(pause_s * attempt, _PAUSE_S_MAX))
+            opened = OpenTable(opened.path)
+            after_conflict(opened)
+            try:
+                return _attempt(commit, opened)
+            except Conflict as conflict:
+                lost = conflict
+    raise Conflict(str(opened.path), opened.version + 1, failure) from lost
+
+
+def _attempt(commit: Callable[[OpenTable], T], opened: OpenTable) -> T:
+    try:
+        return commit(opened)
+    except RunSwept as swept:
+        raise LostRace from swept
 
 
 def retry_work(work: Callable[[], T], table: Location, failure: str, *, attempts_max: int = ATTEMPTS_MAX) -> T:
