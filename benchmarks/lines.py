@@ -115,8 +115,8 @@ def _tick_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]
         yield Line(targets.TICK_DELTA_RS, f"{ticks.UPSERT}, {state}", ticks.DELTA_RS, ratio, DELTA_RS_FACTORS.get(rows))
         memory = samples.median(ticks.UPSERT, "peak_mb") / samples.median(ticks.DELTA_RS, "peak_mb")
         yield Line(targets.TICK_DELTA_RS, f"heap, {state}", "memory of delta-rs", memory, 0.5, at_most=True)
-    ours = [name for name in samples.of if name.startswith("tidelake ")]
-    heap = max((sample.peak_mb for name in ours for sample in samples.of[name]), default=math.nan)
+    names = [name for name in samples.of if name.startswith("tidelake ")]
+    heap = max((sample.peak_mb for name in names for sample in samples.of[name]), default=math.nan)
     what = f"peak heap usage, ticks, reads and `current`, {state}"
     yield Line(targets.MEMORY, what, f"{samples.facts.get('heap_mb', HEAP_MB):.0f} MB", heap, HEAP_MB, " MB", True)
 

@@ -61,7 +61,7 @@ class Samples:
         """Return the median over the rounds; NaN for a contestant that was not measured."""
         if name in self.absent:
             return math.nan
-        return statistics.median(getattr(sample, what) for sample in self.of[name])
+        return float(statistics.median(getattr(sample, what) for sample in self.of[name]))
 
     def total(self, name: str, what: str) -> float:
         """Return the sum over the rounds."""
@@ -72,7 +72,7 @@ class Samples:
         if name in self.absent or against in self.absent:
             return math.nan
         pairs = zip(self.of[name], self.of[against], strict=True)
-        return statistics.median(getattr(b, what) / max(getattr(a, what), 1e-9) for a, b in pairs)
+        return float(statistics.median(getattr(b, what) / max(getattr(a, what), 1e-9) for a, b in pairs))
 
     def as_json(self) -> dict[str, Any]:
         """Return the samples as JSON values."""
@@ -86,7 +86,7 @@ class Meter:
     def __init__(self, spark: SparkSession) -> None:
         """Look up the JVM's process and Spark's own counters."""
         self._context = spark.sparkContext._jsc.sc()
-        self._jvm = spark.sparkContext._jvm
+        self._jvm: Any = spark.sparkContext._jvm
         assert self._jvm is not None
         self.jvm_pid = int(self._jvm.java.lang.ProcessHandle.current().pid())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -35,8 +35,8 @@ def show(results: Results, machine: dict[str, Any], left_out: Mapping[str, str])
             why = row.why_not or left_out.get(row.measurement, "it gave no result")
             table.add_row(row.what, "", row.against, "not measured", row.target, why)
     console.print(table)
-    columns = ("seconds", "cpu_s", "jobs", "stages", "tasks", "rows_read", "bytes_read", "bytes_shuffled", "commits")
-    columns += ("bytes_written", "files_written", "peak_mb")
+    columns = ["seconds", "cpu_s", "jobs", "stages", "tasks", "rows_read", "bytes_read", "bytes_shuffled", "commits"]
+    columns += ["bytes_written", "files_written", "peak_mb"]
     counters = Table("measured (medians)", *columns, title="Counters")
     for measurement, by_size in results.items():
         for size, samples in by_size.items():
@@ -78,14 +78,16 @@ def write_charts(results: Results, folder: Path) -> None:
         for name in (many.TICK, many.COMMIT)
         for number, sample in enumerate(samples.of[name], 1)
     ]
-    for file, values, title, x, kind in (
+    charts: list[tuple[str, list[dict[str, Any]], str, str, Literal["log", "linear"]]] = [
         ("ticks", grown, "One standard tick, as the table grows", "rows in the table", "log"),
         ("many", in_sequence, "Ticks and commits, one after the other", "number", "linear"),
-    ):
+    ]
+    for file, values, title, x, kind in charts:
         if not values:
             continue
+        data = altair.Data(values=values)  # type: ignore[no-untyped-call]
         chart = (
-            altair.Chart(altair.Data(values=values), width=560, height=320, title=title)
+            altair.Chart(data, width=560, height=320, title=title)
             .mark_line(point=True)
             .encode(
                 x=altair.X("x:Q", title=x).scale(type=kind),

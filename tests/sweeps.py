@@ -6,12 +6,9 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.lakes.scripts import Case
 
 STARTED = time.monotonic()
 _FIRST = "tests/services/"
@@ -80,13 +77,20 @@ def swept(
     ]
 
 
-def some_of_each_kind(cases: Iterable[Case]) -> list[Any]:
+class Titled(Protocol):
+    """A case with a title."""
+
+    @property
+    def title(self) -> str: ...
+
+
+def some_of_each_kind(cases: Iterable[Titled]) -> list[Any]:
     """Cases to parametrise a test with: the first of each kind and every third case run every day, the rest in sweeps.
 
     The kind of a case is what its title says before the colon.
     """
     cases = list(cases)
-    first: dict[str, Case] = {}
+    first: dict[str, Titled] = {}
     for case in cases:
         first.setdefault(case.title.partition(":")[0], case)
     return swept(cases, [*first.values(), *cases[::3]], ids=lambda case: case.title)

@@ -70,6 +70,7 @@ class MergeTable:
     def tick(self, file: Path) -> None:
         """Decode a tick, select the last row of each key, and merge."""
         before = self.spark.conf.get(SNAPSHOT_PARTITIONS)
+        assert before is not None
         self.spark.conf.set(SNAPSHOT_PARTITIONS, "1" if self.tuned else "50")
         try:
             source = newest_by_key(decode(self.spark, file))
@@ -151,7 +152,8 @@ def fastavro_decode(file: str, messages: int) -> dict[str, Any]:
     cpu, start = time.process_time(), time.perf_counter()
     rows = 0
     for value in values:
-        rows += len(fastavro.schemaless_reader(io.BytesIO(value), schema, None)["m"])
+        message: Any = fastavro.schemaless_reader(io.BytesIO(value), schema, None)
+        rows += len(message["m"])
     return {"seconds": time.perf_counter() - start, "cpu_s": time.process_time() - cpu, "rows_read": rows}
 
 

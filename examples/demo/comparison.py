@@ -65,7 +65,8 @@ def compare_large(spark: SparkSession, catalog: Catalog, folder: Path) -> Iterat
 
 
 def _rows(spark: SparkSession, catalog: Catalog, name: str, as_of: int) -> list[dict[str, Any]]:
-    return snapshot(spark, catalog.find(name), as_of).contents.toArrow().to_pylist()
+    rows: list[dict[str, Any]] = snapshot(spark, catalog.find(name), as_of).contents.toArrow().to_pylist()
+    return rows
 
 
 def _counted(rows: list[dict[str, Any]]) -> Counter[str]:

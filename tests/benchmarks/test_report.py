@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 
 import pytest
 
@@ -29,10 +30,14 @@ def test_a_ratio_compares_neighbours_in_time() -> None:
 def test_contestants_take_turns_and_the_first_round_is_not_kept() -> None:
     order: list[tuple[str, int]] = []
 
-    def turn(name: str) -> object:
-        return lambda number: order.append((name, number)) or Measured(number, number)
+    def turn(name: str) -> Callable[[int], Measured]:
+        def measure(number: int) -> Measured:
+            order.append((name, number))
+            return Measured(number, number)
 
-    samples = interleave({"a": turn("a"), "b": turn("b")}, 2)  # type: ignore[dict-item]
+        return measure
+
+    samples = interleave({"a": turn("a"), "b": turn("b")}, 2)
     assert order == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
     assert [sample.seconds for sample in samples.of["b"]] == [1, 2]
 

@@ -27,6 +27,7 @@ from tidelake.settings.lake import load_settings
 from tidelake.storage import blobs
 from tidelake.storage.local_disk import LocalDisk
 from tidelake.store import commit
+from tidelake.store.bring_over import bring_over
 from tidelake.store.commit import OpenTable
 from tidelake.store.failpoints import BRING_OVER_FAILPOINTS
 from tidelake.store.files import RunFile, read_rows, write_run
@@ -42,7 +43,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of format 3: its catalog has two publications, one of a name without a collection."""
     file = unpack(tmp_path_factory.mktemp("golden"))
     store = Store(load_settings(file).store)
-    undivided.bring_over(store.catalog)
+    bring_over(store.catalog)
     id = Catalog(store).find("plain").entry.id
     for name in ("plain", "Gone"):
         add_publication(store, Publication(name=name, folder=name.lower(), collection_id=id, bound_at_ms=5))

@@ -61,6 +61,7 @@ def test_changes_of_a_reclocked_collection_take_and_show_iso_times(tmp_path: Pat
         lake.put(*records)
         lake.ingest()
     first, last = (iso_of(binding.time) for binding in lake.times)
+    assert first is not None and last is not None
     config = ("--config", str(lake.file), "--json")
     document = json.loads(call("changes", NAME, "--after", first, "--through", last, *config))
     assert (document["after_iso"], document["through_iso"]) == (first, last)

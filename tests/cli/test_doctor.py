@@ -19,7 +19,6 @@ from tests.services.process import free_ports
 from tests.services.registry import Registry
 from tidelake.catalog.catalog import Catalog
 from tidelake.cli.app import app
-from tidelake.cli.doctor import lake as lake_checks
 from tidelake.cli.doctor import machine
 from tidelake.settings.lake import load_settings
 from tidelake.storage import blobs
@@ -152,7 +151,7 @@ def test_a_store_that_cannot_be_written_and_a_clock_that_is_wrong_are_found(
     assert any("/proc" in fact for fact in checks(file)[2])
     now = time.time()
     for ahead_s, level in ((0.0, "ok"), (30.0, "warn"), (3_600.0, "fail")):
-        monkeypatch.setattr(lake_checks.clock, "time", lambda ahead_s=ahead_s: now + ahead_s)
+        monkeypatch.setattr(time, "time", lambda ahead_s=ahead_s: now + ahead_s)
         assert checks(written(tmp_path))[1]["clock"]["level"] == level
 
 

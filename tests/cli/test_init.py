@@ -73,7 +73,7 @@ def test_a_cdcv2_topic_with_its_schema_can_be_sealed(tmp_path: Path, spark: Spar
 
 @pytest.mark.spark
 def test_events_in_json_become_rows(tmp_path: Path, spark: SparkSession) -> None:
-    records = [
+    records: list[dict[str, Any]] = [
         {"value": {"page": "/", "ms": 12, "ok": True, "tags": ["a", None], "geo": {"lat": 1, "lon": 2.5}, "x-y": 1}},
         {"key": "k", "value": {"page": "/b", "ms": 13, "extra": None, "geo": {"lat": 1.5, "lon": 2}}},
         {"value": {"page": None}},

@@ -93,7 +93,7 @@ def wait_for_a_commit(lake: Lake) -> None:
     """Wait until an ingest has committed rows."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
-        if lake.settings.store.exists() and any(lake.settings.store.glob("c/*/updates/_run=*/**/*.parquet")):
+        if lake.store_folder.exists() and any(lake.store_folder.glob("c/*/updates/_run=*/**/*.parquet")):
             return
         time.sleep(0.1)
     raise AssertionError("no ingest has written anything")

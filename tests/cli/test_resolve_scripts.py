@@ -58,7 +58,8 @@ class Stage:
         word, _, rest = line.partition(" ")
         if word == "lake":
             family, *settings = rest.split()
-            self.lake = Lake(self.root, self.spark, family, **dict(setting.split("=") for setting in settings))
+            more: dict[str, Any] = dict(setting.split("=") for setting in settings)
+            self.lake = Lake(self.root, self.spark, family, **more)
             return ""
         lake = self.lake = self.lake or Lake(self.root, self.spark)
         match word:

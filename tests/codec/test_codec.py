@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import struct
+from typing import Any
 
 import fastavro
 import pytest
@@ -15,7 +16,7 @@ from tidelake.codec.avro import AvroCodec, ConfluentCodec
 from tidelake.codec.exact import suspect_pattern
 from tidelake.codec.json import AvroJsonCodec
 from tidelake.errors import CodecError, InvalidUsage, MalformedMessage
-from tidelake.protocol.message import Progress, Updates
+from tidelake.protocol.message import Message, Progress, Updates
 from tidelake.schema.avro import cdcv2_schema, resolved_schema
 
 INNER = {"type": "record", "name": "place", "fields": [{"name": "city", "type": ["null", "string"]}]}
@@ -83,7 +84,7 @@ QUICK = settings(deadline=None, max_examples=300, suppress_health_check=list(Hea
 
 @QUICK
 @given(MESSAGES)
-def test_a_message_survives_each_encoding(message):
+def test_a_message_survives_each_encoding(message: Message) -> None:
     assert CODEC.decode(CODEC.encode(message)) == message
     assert JSON_CODEC.decode(JSON_CODEC.encode(message)) == message
     for schema_id in (7, 2**32 - 1):
@@ -94,8 +95,8 @@ def test_a_message_survives_each_encoding(message):
 
 @QUICK
 @given(DATA)
-def test_another_encoder_writes_the_same_bytes_with_the_given_schema(data):
-    def unwrap(branch):
+def test_another_encoder_writes_the_same_bytes_with_the_given_schema(data: dict[str, Any]) -> None:
+    def unwrap(branch: dict[str, Any] | None) -> tuple[str, Any] | None:
         return None if branch is None else next(iter(branch.items()))
 
     foreign = {**data, "many": unwrap(data["many"]), "two": unwrap(data["two"])}
@@ -109,11 +110,11 @@ def test_another_encoder_writes_the_same_bytes_with_the_given_schema(data):
 
 @QUICK
 @given(DATA, DATA)
-def test_identities_are_equal_exactly_when_the_data_is_equal(first, second):
+def test_identities_are_equal_exactly_when_the_data_is_equal(first: dict[str, Any], second: dict[str, Any]) -> None:
     assert (CODEC.identity(first) == CODEC.identity(second)) == (first == second)
 
 
-def test_all_zeros_are_one_datum_and_all_nans_are_another_but_each_is_written_with_its_own_bits():
+def test_all_zeros_are_one_datum_and_all_nans_are_another_but_each_is_written_with_its_own_bits() -> None:
     fields = [
         {"name": "f", "type": ["null", "float"]},
         {"name": "many", "type": {"type": "array", "items": ["double", "string"]}},
@@ -128,21 +129,28 @@ def test_all_zeros_are_one_datum_and_all_nans_are_another_but_each_is_written_wi
         assert len({codec.identity(data) for data in made}) == 1
         assert len({codec.encode_data(data) for data in made}) == len(same)
         assert len({codec.encode(Updates([(data, 1, 1)])) for data in made}) == len(same)
-    apart = [{"f": x, "many": [], "in": {"d": 0.0}} for x in (None, 0.0, float("nan"), float("inf"), -1.0)]
+    apart: list[dict[str, Any]] = [
+        {"f": x, "many": [], "in": {"d": 0.0}} for x in (None, 0.0, float("nan"), float("inf"), -1.0)
+    ]
     assert len({codec.identity(data) for data in apart}) == len(apart)
 
 
-def test_branches_of_a_union_remain_distinct():
+def test_branches_of_a_union_remain_distinct() -> None:
     codec = AvroCodec({"type": "record", "name": "d", "fields": [{"name": "n", "type": ["int", "long", "string"]}]})
     encoded = {codec.encode(Updates([({"n": {branch: 5}}, 1, 1)])) for branch in ("int", "long")}
     assert len(encoded) == 2
-    assert [codec.decode(value).batch[0].data["n"] for value in sorted(encoded)] == [{"int": 5}, {"long": 5}]
+    assert [first_data(codec.decode(value))["n"] for value in sorted(encoded)] == [{"int": 5}, {"long": 5}]
+
+
+def first_data(message: Message | None) -> Any:
+    assert isinstance(message, Updates)
+    return message.batch[0].data
 
 
 REASONS = {"undecodable", "wrong_magic_byte", "unknown_schema_id", "bytes_left_over"}
 
 
-def outcome(codec, value):
+def outcome(codec: AvroCodec | ConfluentCodec | AvroJsonCodec, value: bytes) -> object:
     """The message, None, or the content of one of the two documented errors; any other error is raised."""
     try:
         return codec.decode(value)
@@ -152,7 +160,7 @@ def outcome(codec, value):
         return error.problems
 
 
-def decode_all_ways(value):
+def decode_all_ways(value: bytes) -> None:
     for codec in (CODEC, CONFLUENT, JSON_CODEC):
         result = outcome(codec, value)
         assert result is None or isinstance(result, (Updates, Progress, tuple)) or result in REASONS
@@ -160,14 +168,16 @@ def decode_all_ways(value):
 
 @settings(QUICK, max_examples=1500)
 @given(st.binary(max_size=60))
-def test_random_bytes_give_a_message_or_a_documented_error(value):
+def test_random_bytes_give_a_message_or_a_documented_error(value: bytes) -> None:
     decode_all_ways(value)
     decode_all_ways(b"\0\0\0\0\7" + value)
 
 
 @settings(QUICK, max_examples=600)
 @given(MESSAGES, st.data())
-def test_a_message_with_some_bytes_changed_gives_a_message_or_a_documented_error(message, data):
+def test_a_message_with_some_bytes_changed_gives_a_message_or_a_documented_error(
+    message: Message, data: st.DataObject
+) -> None:
     for encoded in (CODEC.encode(message), CONFLUENT.encode(message, 7), JSON_CODEC.encode(message)):
         at = data.draw(st.integers(0, len(encoded)))
         cut = data.draw(st.integers(0, 3))
@@ -176,7 +186,7 @@ def test_a_message_with_some_bytes_changed_gives_a_message_or_a_documented_error
 
 @settings(QUICK, max_examples=200)
 @given(MESSAGES)
-def test_a_truncated_message_is_undecodable_and_an_extended_message_has_trailing_bytes(message):
+def test_a_truncated_message_is_undecodable_and_an_extended_message_has_trailing_bytes(message: Message) -> None:
     encoded = CODEC.encode(message)
     for end in range(len(encoded)):
         with pytest.raises(CodecError) as caught:
@@ -204,7 +214,7 @@ LONG = bytes([0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01])  # 2*
     ],
     ids=["nothing", "no end", "long batch", "long string", "many elements", "no such branch", "no number", "blocks"],
 )
-def test_absurd_lengths_are_undecodable(value):
+def test_absurd_lengths_are_undecodable(value: bytes) -> None:
     with pytest.raises(CodecError) as caught:
         CODEC.decode(value)
     assert caught.value.reason == "undecodable"
@@ -222,13 +232,13 @@ def test_absurd_lengths_are_undecodable(value):
         (b"\0\0\0\0\7\0\0\0", "bytes_left_over"),
     ],
 )
-def test_framing_errors_say_what_is_wrong(value, reason):
+def test_framing_errors_say_what_is_wrong(value: bytes, reason: str) -> None:
     with pytest.raises(CodecError) as caught:
         CONFLUENT.decode(value)
     assert caught.value.reason == reason
 
 
-def number(value):
+def number(value: int) -> bytes:
     """The bytes that Avro writes for a number, of any size, that is already zigzag-encoded."""
     encoded = b""
     while value > 0x7F:
@@ -239,7 +249,7 @@ def number(value):
 
 @pytest.mark.parametrize("wrapped", [2**64, 2**64 + 10, 2**70 + 10, 2**200])
 @pytest.mark.parametrize("place", ["data", "time", "diff"])
-def test_a_number_out_of_range_for_its_type_is_undecodable_and_never_wraps_around(place, wrapped):
+def test_a_number_out_of_range_for_its_type_is_undecodable_and_never_wraps_around(place: str, wrapped: int) -> None:
     codec = AvroCodec({"type": "record", "name": "d", "fields": [{"name": "n", "type": "int"}]})
     for beyond in (wrapped, 2**33 if place == "data" else wrapped):
         numbers = {"data": 2, "time": 4, "diff": 6, place: beyond}
@@ -277,17 +287,19 @@ MANY = {
         (b"\0\2\4\4\xc3\x28\0\1\2\2\0\0", "bytes_left_over"),
     ],
 )
-def test_bytes_that_no_encoder_writes_are_read_or_refused_with_the_right_reason(value, reason):
+def test_bytes_that_no_encoder_writes_are_read_or_refused_with_the_right_reason(
+    value: bytes, reason: str | None
+) -> None:
     result = outcome(AvroCodec(MANY), value)
     assert result == (reason or Updates([({"n": {"long": 2}, "e": "a", "ok": True}, 1, 1)]))
 
 
-def test_only_the_byte_1_is_true():
-    decoded = [AvroCodec(MANY).decode(b"\0\2\0\0" + bytes([byte]) + b"\2\2\0").batch[0].data for byte in (0, 1, 2, 255)]
+def test_only_the_byte_1_is_true() -> None:
+    decoded = [first_data(AvroCodec(MANY).decode(b"\0\2\0\0" + bytes([byte]) + b"\2\2\0")) for byte in (0, 1, 2, 255)]
     assert [data["ok"] for data in decoded] == [False, True, False, False]
 
 
-def test_decimals_and_timestamps_that_no_table_can_hold_are_undecodable_and_cannot_be_encoded():
+def test_decimals_and_timestamps_that_no_table_can_hold_are_undecodable_and_cannot_be_encoded() -> None:
     fields = [
         {"name": "d", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 1}]},
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
@@ -311,7 +323,9 @@ def test_decimals_and_timestamps_that_no_table_can_hold_are_undecodable_and_cann
         st.sampled_from([b"\x00", b"\x01", b"\x0f", b"\x10", b"\x7f", b"\x80", b"\xff", b"\x80\x80"]), max_size=24
     ),
 )
-def test_the_pattern_of_suspect_bytes_finds_each_kind_of_number_that_is_out_of_range(holds_int, parts):
+def test_the_pattern_of_suspect_bytes_finds_each_kind_of_number_that_is_out_of_range(
+    holds_int: bool, parts: list[bytes]
+) -> None:
     value = b"".join(parts).decode("latin-1")
     schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "int" if holds_int else "long"}]}
     long = r"[\x80-\xff]{9}[^\x00\x01]"
@@ -320,19 +334,19 @@ def test_the_pattern_of_suspect_bytes_finds_each_kind_of_number_that_is_out_of_r
     assert (match is None) == (re.search(f"{long}|{other}", value) is None)
 
 
-def test_arrays_in_several_blocks_are_read():
+def test_arrays_in_several_blocks_are_read() -> None:
     codec = AvroCodec({"type": "record", "name": "d", "fields": [{"name": "n", "type": "int"}]})
     first, second = b"\2\4\6", b"\4\4\6"
     sized = b"\1\6" + second  # a block with a negative count states its size
     assert codec.decode(b"\0\2" + first + sized + b"\0") == Updates([({"n": 1}, 2, 3), ({"n": 2}, 2, 3)])
 
 
-def test_a_null_value_is_not_a_message():
+def test_a_null_value_is_not_a_message() -> None:
     assert CODEC.decode(None) is None
     assert CONFLUENT.decode(None) is None
 
 
-def test_a_message_that_can_be_decoded_but_has_invalid_contents_is_malformed():
+def test_a_message_that_can_be_decoded_but_has_invalid_contents_is_malformed() -> None:
     buffer = io.BytesIO()
     schema = fastavro.parse_schema(
         cdcv2_schema({"type": "record", "name": "d", "fields": [{"name": "a", "type": "int"}]})
@@ -344,7 +358,7 @@ def test_a_message_that_can_be_decoded_but_has_invalid_contents_is_malformed():
     assert caught.value.problems == (("negative_time", -4), ("zero_diff", -4))
 
 
-def test_big_values_nested_nulls_and_empty_strings_survive():
+def test_big_values_nested_nulls_and_empty_strings_survive() -> None:
     schema = {
         "type": "record",
         "name": "d",
@@ -352,11 +366,11 @@ def test_big_values_nested_nulls_and_empty_strings_survive():
     }
     for data in ({"s": "x" * 2**20, "p": None}, {"s": "", "p": {"city": None}}, {"s": "\0", "p": {"city": ""}}):
         for codec in (AvroCodec(schema), AvroJsonCodec(schema)):
-            assert codec.decode(codec.encode(Updates([(data, 1, 1)]))).batch[0].data == data
+            assert first_data(codec.decode(codec.encode(Updates([(data, 1, 1)])))) == data
 
 
 @pytest.mark.parametrize("data", [{}, {"n": "x"}, {"n": None}, 5, None, {"n": 2**40}, {"n": 1, "other": 2}])
-def test_data_that_does_not_fit_is_refused_when_it_is_written(data):
+def test_data_that_does_not_fit_is_refused_when_it_is_written(data: Any) -> None:
     codec = AvroCodec({"type": "record", "name": "d", "fields": [{"name": "n", "type": "int"}]})
     with pytest.raises(InvalidUsage):
         codec.encode(Updates([(data, 1, 1)]))
@@ -378,7 +392,7 @@ def test_data_that_does_not_fit_is_refused_when_it_is_written(data):
         b"",
     ],
 )
-def test_a_line_that_is_not_a_message_of_the_schema_is_undecodable(line):
+def test_a_line_that_is_not_a_message_of_the_schema_is_undecodable(line: bytes) -> None:
     codec = AvroJsonCodec({"type": "record", "name": "d", "fields": [{"name": "n", "type": "int"}]})
     with pytest.raises(CodecError) as caught:
         codec.decode(line)

@@ -18,13 +18,13 @@ from tidelake.storage.location import Location, locate
 from tidelake.store.acknowledged import ACKED
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.failpoints import TABLES
-from tidelake.store.files import write_run
+from tidelake.store.files import RunFile, write_run
 from tidelake.store.table_log import check_log
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
 
 
-def write_one_row(path: Location, name: str) -> list:
+def write_one_row(path: Location, name: str) -> list[RunFile]:
     return write_run(path, name, pa.table({"_time": [1]}))
 
 
@@ -94,6 +94,11 @@ def _newest(log: Path) -> Path:
     return max(log.glob("*.checkpoint.parquet"))
 
 
+def _tear_and_forget(log: Path) -> None:
+    _newest(log).write_bytes(b"PAR1")
+    _hint(log).unlink()
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -101,7 +106,7 @@ def _newest(log: Path) -> Path:
         lambda log: _newest(log).write_bytes(_newest(log).read_bytes()[:1000]),
         lambda log: _newest(log).write_bytes(b"\0" * _newest(log).stat().st_size),
         lambda log: _newest(log).unlink(),
-        lambda log: (_newest(log).write_bytes(b"PAR1"), _hint(log).unlink()),
+        _tear_and_forget,
         lambda log: (_newest(log).write_bytes(b"PAR1"), _hint(log).write_bytes(b"")),
     ],
     ids=["empty", "truncated", "zeros", "gone", "no hint", "empty hint"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.crash.lives import Lives
@@ -16,9 +18,10 @@ PLACES = ("commit.before_call.updates", "seal.after_proofs", "compact.after_writ
 STEPS = ("ingest", "seal", "compact")
 
 
-def errors_of(step: str, messages: list[dict]) -> dict[str, str]:
+def errors_of(step: str, messages: list[dict[str, Any]]) -> dict[str, str]:
     (report,) = [message["report"] for message in messages if message.get("step") == step]
-    return report["errors"]
+    errors: dict[str, str] = report["errors"]
+    return errors
 
 
 def test_a_process_that_was_fenced_while_it_was_paused_commits_nothing(lives: dict[int, Lives]) -> None:

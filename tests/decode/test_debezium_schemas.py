@@ -59,7 +59,7 @@ class RowChanges(Changes):
 
 def test_the_schema_of_the_first_message_is_used_and_a_new_column_appears(tmp_path: Path, spark: SparkSession) -> None:
     lake = RowChanges(tmp_path, spark, evolution="additive", messages_per_tick_max=4)
-    del lake.document["collections"]["prices"]["schema"]  # type: ignore[attr-defined]
+    del lake.document["collections"]["prices"]["schema"]
     lake.configure()
     lake.put({"key": {"id": 1}, "value": None})
     with pytest.raises(ConfigurationError, match=r"(?s)no message of prices has an embedded schema.*add `schema:`"):
@@ -106,12 +106,12 @@ def test_a_column_that_is_added_to_the_schema_in_the_settings_appears(tmp_path: 
     lake.put(lake.row("c", {"id": 2, "a": "x", "c": "z"}))
     lake.ingest()
     assert lake.shown() == {1: ("x", "y", "None"), 2: ("x", "None", "z")}
-    lake.document["collections"]["prices"].pop("schema")  # type: ignore[attr-defined]
+    lake.document["collections"]["prices"].pop("schema")
     with pytest.raises(ConfigurationError, match=r"(?s)schema: is missing.*from a registry: .* a `registry:` block"):
         lake.configure(format="avro")
 
 
-ROWS = {
+ROWS: dict[int, list[dict[str, Any]]] = {
     1: [{"name": "id", "type": "int"}, {"name": "a", "type": TEXT, "default": None}],
     2: [
         {"name": "id", "type": "int"},
@@ -165,7 +165,7 @@ def test_a_registry_knows_the_schemas_of_events_and_of_their_keys(
     topic = tmp_path.name
     lake = RowChanges(tmp_path, spark, topic=topic, evolution="additive")
     lake.document["registry"] = {"url": registry.url, "cache": "cache"}
-    del lake.document["collections"]["prices"]["schema"]  # type: ignore[attr-defined]
+    del lake.document["collections"]["prices"]["schema"]
     lake.configure(format="avro", encoding="confluent")
     key_id = registry.register(f"{topic}-key", KEY)
 
@@ -301,7 +301,7 @@ def test_a_column_with_a_different_type_in_a_message_is_converted_or_refused_and
 ) -> None:
     lake = RowChanges(tmp_path, spark, evolution=evolution, schema=DECLARED)
     if not declared:
-        del lake.document["collections"]["prices"]["schema"]  # type: ignore[attr-defined]
+        del lake.document["collections"]["prices"]["schema"]
         lake.configure()
     row = {"w": AT_MS * 1000, "d": unscaled(12345), "n": 5, "s": "x"}
     lake.put(*(lake.wrapped(connect_schema(**BEFORE), "c", {"id": number, **row}) for number in (1, 7, 8)))

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from tests.lakes.changes import Changes
@@ -94,8 +94,8 @@ def row_of(values: dict[str, str]) -> str:
 def both(spark: SparkSession, values: list[bytes | None]) -> list[tuple[bool, dict[str, Any], dict[str, Any]]]:
     """For each record: whether the fast path has read it, and the results of the fast and of the careful path."""
     rows = [(0, at, 0, b'{"id": 3}', value, None) for at, value in enumerate(values)]
-    raw = spark.createDataFrame(rows, RAW_SCHEMA).coalesce(1)  # type: ignore[arg-type]
-    names = ["offset", *(F.to_json(F.struct(name)).alias(name) for name in ("_row", "_left"))]
+    raw = spark.createDataFrame(rows, RAW_SCHEMA).coalesce(1)
+    names: list[str | Column] = ["offset", *(F.to_json(F.struct(name)).alias(name) for name in ("_row", "_left"))]
     names += ["_kind", "_error", "_unavailable", "_reason", "_detail", "_committed", "_lsn", "_processed_ms"]
     plain = [
         row.asDict() for row in read_plain_changes(raw, SHAPE).select("_unread", *names).orderBy("offset").collect()
@@ -138,7 +138,7 @@ def test_a_value_that_does_not_fit_is_left_to_the_careful_path_which_names_its_c
 
 def test_events_that_are_not_plain_are_left_to_the_careful_path(spark: SparkSession) -> None:
     good = event('{"id":3}')
-    values = [event(row_of({"id": "3", "whole": value})) for value in NOT_PLAIN_VALUES]
+    values: list[bytes | None] = [event(row_of({"id": "3", "whole": value})) for value in NOT_PLAIN_VALUES]
     halves = [event(row_of({"id": "3", "text": f'"{text}"'})) for text in ("\\ud800", "a\\uDC00b", "\\udc00\\ud800")]
     halves += [event(row_of({"id": "3", "words": f'["{text}"]'})) for text in ("\\ud800", "\\\\\\udc00")]
     values += halves
@@ -164,13 +164,13 @@ def test_damaged_events_are_read_as_the_careful_path_reads_them_or_not_at_all(sp
     values: list[bytes | None] = []
     for _ in range(4_000):
         row = {"id": str(rng.randrange(9)), **{name: _any_value(name, rng) for name in PLAIN_VALUES}}
-        value = bytearray(event(row_of(row), rng.choice("crudt")))
+        damaged = bytearray(event(row_of(row), rng.choice("crudt")))
         for _ in range(rng.randrange(3)):
-            at = rng.randrange(len(value))
-            value[at : at + rng.randrange(3)] = rng.choice(
+            at = rng.randrange(len(damaged))
+            damaged[at : at + rng.randrange(3)] = rng.choice(
                 [b"", b"}", b"{", b'"', b",", b"\\", b"\xff", b"0", b"]", b":"]
             )
-        values.append(bytes(value))
+        values.append(bytes(damaged))
     readings = both(spark, values)
     for value, (plain, read, expected) in zip(values, readings, strict=True):
         assert not plain or read == expected, value
@@ -202,7 +202,7 @@ def test_a_key_in_before_that_does_not_land_is_left_to_the_careful_path(spark: S
         wire_types({"type": "record", "name": "row", "fields": [{"name": "at", "type": milliseconds}]}), ("at",)
     )
     gone = event("null", "d").replace(b'"before":null', b'"before":{"at":-9223372036854775808}')
-    raw = spark.createDataFrame([(0, 0, 0, b'{"at": 1}', gone, None)], RAW_SCHEMA)  # type: ignore[arg-type]
+    raw = spark.createDataFrame([(0, 0, 0, b'{"at": 1}', gone, None)], RAW_SCHEMA)
     assert [row["_unread"] for row in read_plain_changes(raw, shape).select("_unread").collect()] == [True]
     (careful,) = read_changes(raw, shape).select("_kind", F.unix_millis("_row.at").alias("at"), "_reason").collect()
     assert tuple(careful) == ("delete", 1, None)

@@ -250,7 +250,7 @@ SMALL = {
     "name": "small",
     "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]}],
 }
-REORDERED = SMALL | {"fields": SMALL["fields"][::-1]}  # type: ignore[index]
+REORDERED = SMALL | {"fields": SMALL["fields"][::-1]}
 
 
 def test_an_avro_body_is_read_whole_or_not_at_all(spark: SparkSession) -> None:

@@ -169,5 +169,5 @@ def test_a_message_is_decoded_once_unless_a_number_may_be_truncated(spark: Spark
     assert plan.count("THEN CASE WHEN NOT (to_avro(from_avro(") == 1, plan
 
 
-def test_a_table_stores_the_types_that_decoding_gives():
+def test_a_table_stores_the_types_that_decoding_gives() -> None:
     assert list(land_record(ALL).arrow) == data_fields(ALL)

@@ -23,6 +23,7 @@ from tidelake.errors import CodecError
 from tidelake.ingest import cdcv2 as tick
 from tidelake.protocol.message import Updates
 from tidelake.schema.avro import resolved_schema
+from tidelake.storage.location import Location
 from tidelake.store.runs import WrittenUpdates, write_updates
 from tidelake.store.state import LENGTHS_INSUFFICIENT
 
@@ -265,7 +266,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of all runs of updates that ticks have written, including discarded runs."""
     names: list[str] = []
 
-    def write(frame: DataFrame, table: Path, run: str, *more: Any) -> WrittenUpdates:
+    def write(frame: DataFrame, table: Location, run: str, *more: Any) -> WrittenUpdates:
         names.append(run)
         return write_updates(frame, table, run, *more)
 

@@ -118,10 +118,12 @@ def test_values_and_descriptions_are_escaped_cut_and_hidden_unless_they_may_be_s
     tmp_path: Path, values_shown: int
 ) -> None:
     from great_expectations import ExpectationSuite
-    from great_expectations.expectations.core import ExpectColumnValuesToBeInSet, ExpectColumnValuesToNotBeNull
+    from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
+    from great_expectations.expectations.core.expect_column_values_to_not_be_null import ExpectColumnValuesToNotBeNull
 
     evil = "<script>alert(1)</script>\x1b[31m${x} $y"
-    meta, more = {"check": "one"}, {"meta": {"check": "two"}, "description": f"two: {evil}"}
+    meta = {"check": "one"}
+    more: dict[str, Any] = {"meta": {"check": "two"}, "description": f"two: {evil}"}
     suite = ExpectationSuite(
         name="prices-contents",
         expectations=[

@@ -50,7 +50,7 @@ def answers(lake: Lake, **more: Any) -> dict[int, list[tuple[Any, ...]]]:
 def test_reads_with_a_base_equal_reads_of_all_rows(
     tmp_path: Path, spark: SparkSession, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = {"key": ["id"]} if family == "upsert" else {}
+    key: dict[str, Any] = {"key": ["id"]} if family == "upsert" else {}
     lake, rng = Lake(tmp_path, spark, family, keep=3, **key), Random(f"base {family}")
     live: dict[tuple[int, int | None], int] = {}
     for phase in range(3):
@@ -83,7 +83,8 @@ def test_the_base_is_not_shuffled(tmp_path: Path, spark: SparkSession, capsys: p
 def test_a_base_without_later_rows_is_read_directly(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str], family: str
 ) -> None:
-    lake = Lake(tmp_path, spark, family, keep=1, **({"key": ["id"]} if family == "upsert" else {}))
+    key: dict[str, Any] = {"key": ["id"]} if family == "upsert" else {}
+    lake = Lake(tmp_path, spark, family, keep=1, **key)
     send_phase(lake, Random(0), family, {}, 0)
     before = lake.contents(TIMES_PER_PHASE - 1)
     lake.compact()

@@ -165,7 +165,8 @@ def test_only_the_newest_of_several_decided_counts_applies(lake: Lake) -> None:
     for count in (2, 5, 2):
         lake.decide(time=1, count=count)
     assert {time: decision.count for time, decision in counts_in(lake.collection.entry.decisions).items()} == {1: 2}
-    assert len(lake.collection.entry.decisions) == 1
+    entry = lake.collection.entry
+    assert len(entry.decisions) == 1
     lake.decide(time=1, count=7)
     assert lake.seal().upper == 1
     lake.catalog.withdraw(NAME, 1)
@@ -333,7 +334,7 @@ def test_a_missing_topic_is_refused_before_anything_is_written(lake: Lake) -> No
     lake.topic.rmdir()
     with pytest.raises(ConfigurationError, match=r"collections.prices.topic: the topic 'prices' has no folder"):
         ingest.run(lake.spark, lake.settings)
-    assert not lake.settings.store.exists()
+    assert not lake.store_folder.exists()
 
 
 def test_the_family_and_the_schema_of_a_collection_are_fixed(tmp_path: Path, spark: SparkSession) -> None:

@@ -101,7 +101,7 @@ def test_the_events_of_a_key_change_may_arrive_in_any_order_across_partitions(ch
     changes.put(changes.event("c", (1, "x", "y")))
     changes.ingest()
     changes.lsn += 10
-    place = {"lsn": changes.lsn, "committed": changes.lsn - 5}
+    place: dict[str, Any] = {"lsn": changes.lsn, "committed": changes.lsn - 5}
     moved = changes.event("c", (2, "x", "y"), **place), changes.event("d", before=(1,), **place)
     back = changes.event("d", before=(2,)), changes.event("c", (1, "back", "y"))
     changes.put(moved[0], back[0], partition=1)
@@ -205,7 +205,7 @@ def test_an_interrupted_snapshot_erases_nothing_but_the_next_complete_snapshot_e
     changes.ingest()
     assert set(changes.table_of()) == {1, 2, 3, 4}
     # The connector starts again on a host whose clock is behind. The row that only the first try stated is gone by now.
-    again = {"lsn": 4000, "committed": None}
+    again: dict[str, Any] = {"lsn": 4000, "committed": None}
     changes.put(changes.event("r", (1, "x", "z"), snapshot="first_in_data_collection", ts_ms=500, **again))
     changes.ingest()
     assert set(changes.table_of()) == {1, 2, 3, 4}
@@ -270,7 +270,7 @@ def test_if_positions_are_declared_only_they_are_used_and_a_snapshot_erases_noth
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = Changes(tmp_path, spark, position=["source.file", "source.pos"])
-    place = {"file": "binlog.000009", "pos": 4}
+    place: dict[str, Any] = {"file": "binlog.000009", "pos": 4}
     lake.put(*(lake.event("c", (key, "x", "y"), **place) for key in (1, 2)))
     lake.ingest()
     place["pos"] = 5
@@ -468,7 +468,7 @@ def test_a_connector_for_another_database_is_refused_and_named_unless_its_positi
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = Changes(tmp_path / "refused", spark)
-    place = {"connector": "mysql", "file": "binlog.000009", "pos": 4, "place": 0}
+    place: dict[str, Any] = {"connector": "mysql", "file": "binlog.000009", "pos": 4, "place": 0}
     lake.put(lake.event("c", (1, "x", "y"), **place))
     with pytest.raises(ConfigurationError, match="written by the connector 'mysql'"):
         lake.ingest()

@@ -17,7 +17,6 @@ from tests.lakes.raw_lake import RawLake
 from tests.stops import stop_at
 from tidelake.cli.app import main
 from tidelake.errors import ClockAhead, DamagedTable, NotReclocked, TopicGap, UpperError
-from tidelake.ingest import reclock
 from tidelake.read.current import update_current
 from tidelake.store.commit import OpenTable
 from tidelake.store.failpoints import on_reach
@@ -212,7 +211,7 @@ def test_a_clock_that_is_far_ahead_mints_nothing(
     start_ms = int(clock.time() * 1000)
 
     def turn_clock(to_ms: int) -> None:
-        monkeypatch.setattr(reclock.clock, "time", lambda: to_ms / 1000)
+        monkeypatch.setattr(clock, "time", lambda: to_ms / 1000)
 
     def put(page: str, stamp_ms: int | None) -> None:
         lake.put({"value": {"id": 1, "page": page}, "timestamp_ms": stamp_ms})
@@ -251,7 +250,7 @@ class IdleLake(RawLake):
     def __init__(self, root: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
         super().__init__(root, spark, **more)
         self.start_ms = self.now_ms = int(clock.time() * 1000) - 30 * DAY_MS
-        monkeypatch.setattr(reclock.clock, "time", lambda: self.now_ms / 1000)
+        monkeypatch.setattr(clock, "time", lambda: self.now_ms / 1000)
         self.put({"id": 1, "page": "a"})
         self.ingest()
 

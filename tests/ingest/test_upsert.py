@@ -166,7 +166,7 @@ STOCK = {
         {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
     ],
 }
-REVERSED = STOCK | {"fields": STOCK["fields"][::-1]}  # type: ignore[index]
+REVERSED = STOCK | {"fields": STOCK["fields"][::-1]}
 
 
 def avro(record: dict[str, Any], value: Any, schema_id: int | None) -> str:
@@ -193,7 +193,7 @@ def test_the_same_history_in_json_avro_and_confluent_framing_ends_in_equal_table
         lake = RawLake(tmp_path / name, spark, **more, **settings)
         for place, ((shop, no), value) in enumerate(history):
             key = {"shop": shop, "no": no}
-            data = None if value is None else {"pieces": value[0], "price": value[1]}
+            data: dict[str, Any] | None = None if value is None else {"pieces": value[0], "price": value[1]}
             if name == "json":
                 lake.put({"key": key, "value": data})
                 continue
@@ -210,8 +210,8 @@ def test_the_same_history_in_json_avro_and_confluent_framing_ends_in_equal_table
             lake.put({"key_b64": avro(KEY, {"shop": "b", "no": 1}, 3), "value": None, **in_header})
             whole = base64.b64decode(avro(STOCK, {"pieces": 1, "price": Decimal(1)}, 1))
             for no, stray in enumerate((b"\1" + whole[1:], b"\0\0\0\0\x09" + whole[5:], whole + b"\0"), start=6):
-                key = avro(KEY, {"shop": "c", "no": no}, 3)
-                lake.put({"key_b64": key, "value_b64": base64.b64encode(stray).decode("ascii")})
+                key_b64 = avro(KEY, {"shop": "c", "no": no}, 3)
+                lake.put({"key_b64": key_b64, "value_b64": base64.b64encode(stray).decode("ascii")})
             lake.ingest()
             reasons = ["undecodable", "wrong_magic_byte", "schema_id_in_header"]
             assert [reason for _, reason in lake.quarantined()] == reasons

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,7 +23,9 @@ pytestmark = pytest.mark.spark
 
 
 def lake_of(root: Path, spark: SparkSession, key: str | None = None, **more: Any) -> Lake:
-    return Lake(root, spark, family="debezium", schema=EVENT, **({"key": key} if key else {}), **more)
+    if key is not None:
+        more["key"] = key
+    return Lake(root, spark, family="debezium", schema=EVENT, **more)
 
 
 def keep(lake: Lake, distance: int) -> None:
@@ -254,8 +257,11 @@ def test_a_mangled_history_ends_up_with_the_databases_contents_whatever_is_merge
     rng = Random(f"debezium {seed}")
     made, contents = history(rng, 12)
     lake = lake_of(tmp_path, spark, key)
-    pairs = {
-        pair: (ord(pair[0]), pair[1]) for event in made for pair in (event.before, event.after) if pair is not None
+    pairs: dict[Hashable, tuple[int, int | None]] = {
+        pair: (ord(pair[0]), pair[1])
+        for event in made
+        for pair in (event.before, event.after)
+        if isinstance(pair, tuple)
     }
     shuffled: list[Event] = [*made, *rng.choices(made, k=len(made) // 2)]
     shuffled.sort(key=lambda event: event.time + rng.uniform(0, 4))

@@ -65,7 +65,9 @@ def outcome(lake: Lake) -> dict[str, Any]:
     """Everything users can see of a collection, except for names and clock readings, in which two lakes differ."""
     status = status_of(lake).as_json()
     quarantined = quarantine_rows(lake.collection)
-    rows = snapshot(lake.spark, lake.collection, lake.table.value("upper") - 1).contents.collect()
+    upper = lake.table.value("upper")
+    assert upper is not None
+    rows = snapshot(lake.spark, lake.collection, upper - 1).contents.collect()
     return {
         "status": {name: value for name, value in status.items() if name not in ("lag_s", "upper_age_s", "bytes")},
         "quarantine": [
@@ -77,7 +79,7 @@ def outcome(lake: Lake) -> dict[str, Any]:
 
 
 def test_each_bad_input_has_the_same_outcome_as_from_files(tmp_path: Path, spark: SparkSession, broker: Broker) -> None:
-    confluent = {"encoding": "confluent", "schema_ids": {7: RECORD}}
+    confluent: dict[str, Any] = {"encoding": "confluent", "schema_ids": {7: RECORD}}
     files = Lake(tmp_path / "files", spark, **confluent)
     kafka = KafkaLake(tmp_path / "kafka", spark, broker, {"family": "plain", "schema": RECORD, **confluent})
     for lake in (files, kafka):
@@ -148,7 +150,7 @@ def test_a_new_collection_is_not_created_while_its_brokers_are_unreachable(
     for job in (lake.ingest, lake.seal):
         with pytest.raises(TopicUnreachable, match=r"cannot be read from 127\.0\.0\.1:1"):
             job()
-    assert not lake.settings.store.exists()
+    assert not lake.store_folder.exists()
 
 
 def resolve(lake: Lake, kind: str, *options: str) -> None:

@@ -234,7 +234,7 @@ def test_zero_and_minus_zero_are_one_datum(tmp_path: Path, spark: SparkSession) 
 
 
 def test_a_job_heals_a_store_that_was_only_partly_created(lake: Lake) -> None:
-    log = lake.settings.store / "catalog" / "_delta_log"
+    log = lake.store_folder / "catalog" / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020d}.json").write_bytes(b'{"protocol":')
     lake.send(*PUBLISHED)

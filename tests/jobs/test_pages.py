@@ -60,11 +60,11 @@ def validated(lake: Lake) -> dict[str, Any]:
 
 
 def facts_of(lake: Lake) -> dict[str, Any]:
-    return dict(json.loads((lake.settings.data_docs / "collections" / f"{NAME}.json").read_text(encoding="utf-8")))
+    return dict(json.loads((lake.data_docs / "collections" / f"{NAME}.json").read_text(encoding="utf-8")))
 
 
 def text_of(lake: Lake) -> str:
-    return (lake.settings.data_docs / "collections" / f"{NAME}.html").read_text(encoding="utf-8")
+    return (lake.data_docs / "collections" / f"{NAME}.html").read_text(encoding="utf-8")
 
 
 def test_a_full_validation_writes_the_page_with_verdict_numbers_checks_and_your_own_expectations(
@@ -100,9 +100,9 @@ def test_a_full_validation_writes_the_page_with_verdict_numbers_checks_and_your_
     shown = text_of(lake)
     assert "Waits at time 3" in shown and "tidelake resolve quarantine prices --offsets prices:0:5" in shown
     assert '<a href="../validations.html">' in shown
-    assert {result.suite for result in list_results(lake.settings.data_docs)} == {NAME, f"{NAME}-contents"}
+    assert {result.suite for result in list_results(lake.data_docs)} == {NAME, f"{NAME}-contents"}
     lake.send(progress([3], [4], {3: 1}))
-    (row,) = read_history(lake.settings.data_docs, NAME)
+    (row,) = read_history(lake.data_docs, NAME)
     assert (row["upper"], int(row["counted"]), row["problems"], row["quarantine"]) == (3, 3, 4, 1)
 
 
@@ -120,7 +120,7 @@ def test_a_damaged_table_is_the_first_thing_that_the_page_says(lake: Lake) -> No
     assert facts["verdict"].startswith("Do not use this table: ") and file.name in facts["verdict"]
     assert "tidelake repair prices --apply" in facts["problems"][0]["commands"]
     assert "Safe to use" not in text_of(lake)
-    index = (lake.settings.data_docs / "index.html").read_text(encoding="utf-8")
+    index = (lake.data_docs / "index.html").read_text(encoding="utf-8")
     assert "1 collection needs attention now." in index
     file.write_bytes(data)
     assert validated(lake)["verdict"].startswith("Safe to use up to time 0.")
@@ -138,13 +138,13 @@ def test_a_validation_that_fails_keeps_the_last_verdicts_on_your_own_expectation
     assert list(report.results[NAME]) == ["validate_full"], "nothing is built on the collection"
     (settings,) = lake.settings.collections
     rules = [rule for rule in rules_of(settings) if rule.is_own]
-    (before,) = last_verdicts(lake.settings.data_docs, NAME, rules)
+    (before,) = last_verdicts(lake.data_docs, NAME, rules)
     assert not before.passed
     (entry,) = lake.table.files()
     (Path(str(lake.collection.paths.updates)) / entry.path).unlink()
     validate.run_with_pages(spark, lake.settings)
     assert facts_of(lake)["verdict"].startswith("Do not use this table: ")
-    assert last_verdicts(lake.settings.data_docs, NAME, rules) == [before]
+    assert last_verdicts(lake.data_docs, NAME, rules) == [before]
 
 
 @pytest.mark.parametrize("blocked", ["docs", "docs/.results", "docs/collections"])
@@ -199,10 +199,10 @@ def test_only_errors_about_the_table_replace_the_report(
 
     monkeypatch.setattr(validate, "validate_collection", fail)
     assert NAME in validate.run_with_pages(sealed.spark, sealed.settings).errors
-    page = sealed.settings.data_docs / "collections" / f"{NAME}.html"
+    page = sealed.data_docs / "collections" / f"{NAME}.html"
     assert page.exists() == is_told
-    assert len(read_history(sealed.settings.data_docs, NAME) if is_told else []) == is_told
-    assert sealed.settings.data_docs.exists() == is_told
+    assert len(read_history(sealed.data_docs, NAME) if is_told else []) == is_told
+    assert sealed.data_docs.exists() == is_told
 
 
 def test_errors_after_an_interrupt_are_not_about_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_planted_secrets_are_in_no_page_and_no_json(
     lake.settings = load_settings(lake.file)
     facts = validated(lake)
     assert "cannot be read from 127.0.0.1:9" in facts["problems"][0]["text"], "the broker was asked"
-    files = [file for file in lake.settings.data_docs.glob("**/*") if file.is_file()]
+    files = [file for file in lake.data_docs.glob("**/*") if file.is_file()]
     assert len(files) > 8
     for file in files:
         data = file.read_bytes()

@@ -115,8 +115,9 @@ def test_current_has_one_row_for_each_key(upserts: Lake) -> None:
 def test_a_key_that_makes_no_sense_is_refused(
     tmp_path: Path, spark: SparkSession, family: str, key: object, message: str
 ) -> None:
+    more: dict[str, Any] = {} if key is None else {"key": key}
     with pytest.raises(ConfigurationError, match=message):
-        Lake(tmp_path, spark, family=family, **({} if key is None else {"key": key}))
+        Lake(tmp_path, spark, family=family, **more)
 
 
 def test_a_key_is_fixed_when_the_collection_is_created(tmp_path: Path, spark: SparkSession) -> None:

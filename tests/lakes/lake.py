@@ -106,6 +106,18 @@ class Lake:
         lake.settings = lake.written()
         return lake
 
+    @property
+    def store_folder(self) -> Path:
+        """The store, if it is a folder."""
+        assert isinstance(self.settings.store, Path)
+        return self.settings.store
+
+    @property
+    def data_docs(self) -> Path:
+        """The folder of the report."""
+        assert isinstance(self.settings.data_docs, Path)
+        return self.settings.data_docs
+
     def send(self, *values: bytes | None, partition: int = 0, at: int | None = None) -> None:
         """Append messages to the topic."""
         start = self.offset if at is None else at

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -10,21 +13,22 @@ from tests.protocol.oracle import at_or_before, grid
 from tidelake.errors import FrontierRegression, MalformedMessage, SealedTime, SinceError, UpperError
 from tidelake.model.sums import SumCollection
 from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.order import Time
 
 integers = st.integers(0, 4)
 pairs = st.tuples(st.integers(0, 3), st.integers(0, 3))
 
 
-def contents(history, time):
+def contents(history: Iterable[Sequence[Any]], time: Time) -> dict[Any, int]:
     """Sum all updates at or before a time."""
-    sums: dict = {}
+    sums: dict[Any, int] = {}
     for data, at, diff in history:
         if at_or_before(at, time):
             sums[data] = sums.get(data, 0) + diff
     return {data: diff for data, diff in sums.items() if diff}
 
 
-def check_every_time(collection, history, times):
+def check_every_time(collection: SumCollection, history: list[Sequence[Any]], times: Iterable[Time]) -> None:
     for time in times:
         if not collection.since.less_equal(time):
             with pytest.raises(SinceError):
@@ -37,7 +41,7 @@ def check_every_time(collection, history, times):
 
 
 @pytest.mark.parametrize("times", [integers, pairs], ids=["integers", "pairs"])
-def test_between_since_and_upper_a_read_gives_the_sum_of_the_history(times):
+def test_between_since_and_upper_a_read_gives_the_sum_of_the_history(times: st.SearchStrategy[Any]) -> None:
     updates = st.lists(st.tuples(st.sampled_from("ab"), times, st.sampled_from([-2, -1, 1, 2])), max_size=4)
     frontiers = st.lists(times, max_size=2)
     steps = st.lists(
@@ -51,9 +55,10 @@ def test_between_since_and_upper_a_read_gives_the_sum_of_the_history(times):
 
     @settings(deadline=None, max_examples=400, suppress_health_check=list(HealthCheck))
     @given(steps)
-    def check(steps):
+    def check(steps: list[tuple[str, list[Any]]]) -> None:
         is_pairs = times is pairs
-        collection, history = SumCollection(Antichain.of((0, 0) if is_pairs else 0)), []
+        collection = SumCollection(Antichain.of((0, 0) if is_pairs else 0))
+        history: list[Sequence[Any]] = []
         for step, value in steps:
             if step == "append":
                 value = [update for update in value if collection.upper.less_equal(update[1])]
@@ -69,20 +74,20 @@ def test_between_since_and_upper_a_read_gives_the_sum_of_the_history(times):
     check()
 
 
-def small():
+def small() -> SumCollection:
     collection = SumCollection(Antichain.of(0))
     collection.append([("a", 1, 1), ("b", 2, 1), ("a", 4, -1)])
     collection.seal(Antichain.of(5))
     return collection
 
 
-def test_compaction_consolidates_equal_data_and_drops_sums_of_zero():
+def test_compaction_consolidates_equal_data_and_drops_sums_of_zero() -> None:
     collection = small()
     collection.compact(Antichain.of(4))
     assert [tuple(update) for update in collection.updates] == [("b", 4, 1)]
 
 
-def test_compaction_moves_no_update_to_a_time_that_is_not_sealed():
+def test_compaction_moves_no_update_to_a_time_that_is_not_sealed() -> None:
     collection = small()
     collection.append([("c", 5, 1)])
     collection.compact(Antichain.of(9))
@@ -91,7 +96,7 @@ def test_compaction_moves_no_update_to_a_time_that_is_not_sealed():
     assert collection.read(9) == {"b": 1, "c": 1}
 
 
-def test_frontiers_never_move_backwards_and_the_same_frontier_changes_nothing():
+def test_frontiers_never_move_backwards_and_the_same_frontier_changes_nothing() -> None:
     collection = small()
     collection.seal(Antichain.of(5))
     collection.compact(Antichain.of(2))
@@ -103,7 +108,7 @@ def test_frontiers_never_move_backwards_and_the_same_frontier_changes_nothing():
     assert (collection.since, collection.upper) == (Antichain.of(2), Antichain.of(5))
 
 
-def test_a_collection_with_an_empty_upper_is_closed_forever_and_stays_readable():
+def test_a_collection_with_an_empty_upper_is_closed_forever_and_stays_readable() -> None:
     collection = small()
     collection.seal(Antichain())
     assert collection.is_closed
@@ -115,7 +120,7 @@ def test_a_collection_with_an_empty_upper_is_closed_forever_and_stays_readable()
         collection.append([("a", 10**9, 1)])
 
 
-def test_a_collection_with_an_empty_since_is_unreadable_forever():
+def test_a_collection_with_an_empty_since_is_unreadable_forever() -> None:
     collection = small()
     collection.compact(Antichain())
     assert collection.updates == []
@@ -129,7 +134,7 @@ def test_a_collection_with_an_empty_since_is_unreadable_forever():
     collection.seal(Antichain.of(9))
 
 
-def test_an_append_is_all_or_nothing():
+def test_an_append_is_all_or_nothing() -> None:
     collection = small()
     before = collection.updates
     with pytest.raises(SealedTime):
@@ -139,7 +144,7 @@ def test_an_append_is_all_or_nothing():
     assert collection.updates == before
 
 
-def test_an_update_that_is_not_sealed_is_not_read():
+def test_an_update_that_is_not_sealed_is_not_read() -> None:
     collection = small()
     collection.append([("c", 5, 1)])
     with pytest.raises(UpperError):

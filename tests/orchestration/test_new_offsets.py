@@ -98,7 +98,8 @@ def test_a_reclocked_topic_gets_one_tick_and_another_after_it_is_recreated_and_a
         assert result.success
         assert metadata(result, "prices")["lag_messages"] == 0
         assert evaluated(lakes, instance).skip_message == "no topic has new messages"
-        return requested.cursor
+        read: str | None = requested.cursor
+        return read
 
     assert evaluated(lakes, instance).skip_message == "no topic has new messages"
     broker.produce(topic, [Record(b'{"id":1,"price":10}', b'{"id":1}')])

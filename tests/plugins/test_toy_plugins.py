@@ -40,10 +40,10 @@ def toys() -> Iterator[None]:
 
 def forget_toys() -> None:
     """Unregister the toys, if they are registered."""
-    for table, name in ((ENVELOPES, "words"), (envelope.PLUGINS, "words")):
+    tables: list[tuple[dict[str, Any], str]] = [(ENVELOPES, "words"), (envelope.PLUGINS, "words")]
+    tables += [(FRAMINGS, "counted"), (SETTINGS, "counted"), (framing.PLUGINS, "counted")]
+    for table, name in tables:
         table.pop(name, None)
-    for table in (FRAMINGS, SETTINGS, framing.PLUGINS):
-        table.pop("counted", None)
 
 
 def words_of(lake: Lake, as_of: int | None = None) -> dict[str, int]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
+from typing import Any
 
 import pytest
 
 from tests.protocol.oracle import Model
 from tests.protocol.streams import new_reader, observe
+from tidelake.protocol.order import Time
 
 U = "updates"
 P = "progress"
-CONSISTENT = {
+CONSISTENT: dict[str, list[tuple[Any, ...]]] = {
     "one progress statement for each of three times": [
         (U, [("a", 0, 1)]),
         (U, [("a", 1, -1), ("b", 1, 1)]),
@@ -53,7 +56,7 @@ CONSISTENT = {
         (P, ((1, 0),), ((2, 0), (1, 2)), {(1, 0): 1, (1, 1): 1}),
     ],
 }
-CONTRADICTORY = {
+CONTRADICTORY: dict[str, list[tuple[Any, ...]]] = {
     "two diffs for one update": [
         (U, [("a", 1, 1)]),
         (U, [("a", 1, -1)]),
@@ -89,9 +92,10 @@ CONTRADICTORY = {
 }
 
 
-def run(order, pairs):
+def run(order: Sequence[tuple[Any, ...]], pairs: bool) -> tuple[list[Any], frozenset[Time]]:
     """Feed messages to the model and the reader in an order; return the published updates and the last frontier."""
-    model, reader, published = Model(5, pairs), new_reader(pairs), []
+    model, reader = Model(5, pairs), new_reader(pairs)
+    published: list[Any] = []
     for message in order:
         expected, found = model.receive(message), observe(reader, message)
         assert found == expected, f"at {message} of {order}"
@@ -100,13 +104,13 @@ def run(order, pairs):
 
 
 @pytest.mark.parametrize("name", CONSISTENT)
-def test_every_order_of_a_consistent_stream_gives_the_same_result(name):
+def test_every_order_of_a_consistent_stream_gives_the_same_result(name: str) -> None:
     messages = CONSISTENT[name]
     results = {str(run(order, name.startswith("pair"))) for order in permutations(messages)}
     assert len(results) == 1
 
 
 @pytest.mark.parametrize("name", CONTRADICTORY)
-def test_every_order_of_a_contradictory_stream_is_read_as_the_model_reads_it(name):
+def test_every_order_of_a_contradictory_stream_is_read_as_the_model_reads_it(name: str) -> None:
     for order in permutations(CONTRADICTORY[name]):
         run(order, name.startswith("pair"))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidelake.errors import ConflictingCount, ConflictingDiff, MixedTimes, OverCount
+from tidelake.errors import ConflictingCount, ConflictingDiff, Contradiction, MixedTimes, OverCount
 from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.ledger.ledger import Ledger
 from tidelake.protocol.message import Progress
+from tidelake.protocol.order import Time
 
 TIMES = st.integers(0, 5)
 STEPS = st.one_of(
@@ -24,15 +27,15 @@ STEPS = st.one_of(
 )
 
 
-def at(time, wide):
+def at(time: int, wide: bool) -> Time:
     """A time, as an integer or as a product with one coordinate."""
     return (time,) if wide else time
 
 
-def take(ledger, step, wide):
+def take(ledger: Ledger, step: tuple[Any, ...], wide: bool) -> list[tuple[str, int]]:
     """Take a step of a history; return the errors in a form that is the same for both books."""
     kind, *values = step
-    errors = []
+    errors: list[Contradiction] = []
     if kind == "announce":
         lower, length, counts = values
         upper = [] if length is None else [at(lower + length, wide)]
@@ -47,11 +50,11 @@ def take(ledger, step, wide):
     return sorted((error.kind, flat(error.time)) for error in errors)
 
 
-def flat(time):
+def flat(time: Time) -> int:
     return time[0] if isinstance(time, tuple) else time
 
 
-def view(ledger):
+def view(ledger: Ledger) -> tuple[Any, ...]:
     """Everything that a ledger says, without the width of its times."""
     return (
         [flat(time) for time in ledger.advance()],
@@ -62,27 +65,27 @@ def view(ledger):
     )
 
 
-def is_open(ledger, time):
+def is_open(ledger: Ledger, time: int) -> bool:
     return ledger.frontier.less_equal(at(time, ledger.save()["width"] == 1))
 
 
 @settings(deadline=None, max_examples=1500, suppress_health_check=list(HealthCheck))
 @given(st.lists(STEPS, max_size=12))
-def test_the_book_of_integers_and_the_book_of_products_agree(steps):
+def test_the_book_of_integers_and_the_book_of_products_agree(steps: list[tuple[Any, ...]]) -> None:
     ledgers = [Ledger(Antichain.of(0)), Ledger(Antichain.of((0,)))]
     for step in steps:
         if step[0] == "restart":
             ledgers = [Ledger.restore(json.loads(json.dumps(ledger.save()))) for ledger in ledgers]
-        errors = [take(ledger, step, wide) for wide, ledger in enumerate(ledgers)]
+        errors = [take(ledger, step, wide) for wide, ledger in zip((False, True), ledgers, strict=True)]
         assert errors[0] == errors[1]
         assert view(ledgers[0]) == view(ledgers[1])
 
 
-def sealed_to(ledger):
+def sealed_to(ledger: Ledger) -> list[Time]:
     return list(ledger.advance().elements)
 
 
-def test_a_decision_replaces_counts_that_are_announced_before_and_after_it():
+def test_a_decision_replaces_counts_that_are_announced_before_and_after_it() -> None:
     ledger = Ledger(Antichain.of(0))
     ledger.announce(Progress([0], [5], [(2, 3)]))
     ledger.count(2, 1)
@@ -92,7 +95,7 @@ def test_a_decision_replaces_counts_that_are_announced_before_and_after_it():
     assert sealed_to(ledger) == [5]
 
 
-def test_a_decision_clears_contradictions_of_counts():
+def test_a_decision_clears_contradictions_of_counts() -> None:
     ledger = Ledger(Antichain.of(0))
     ledger.announce(Progress([0], [5], [(2, 1)]))
     assert [error.kind for error in ledger.announce(Progress([0], [5], []))] == ["conflicting_count"]
@@ -103,7 +106,7 @@ def test_a_decision_clears_contradictions_of_counts():
     assert sealed_to(ledger) == [5]
 
 
-def test_a_decision_does_not_cover_a_time():
+def test_a_decision_does_not_cover_a_time() -> None:
     ledger = Ledger(Antichain.of(0))
     ledger.decide(2, 0)
     assert sealed_to(ledger) == [0]
@@ -113,7 +116,7 @@ def test_a_decision_does_not_cover_a_time():
     assert sealed_to(ledger) == [3]
 
 
-def test_a_decision_does_not_clear_a_contradiction_of_data():
+def test_a_decision_does_not_clear_a_contradiction_of_data() -> None:
     ledger = Ledger(Antichain.of(0))
     ledger.announce(Progress([0], [5], [(2, 1)]))
     ledger.count(2, 1)
@@ -122,7 +125,7 @@ def test_a_decision_does_not_clear_a_contradiction_of_data():
     assert sealed_to(ledger) == [2]
 
 
-def test_more_updates_than_decided_are_an_over_count():
+def test_more_updates_than_decided_are_an_over_count() -> None:
     ledger = Ledger(Antichain.of(0))
     ledger.announce(Progress([0], [5], [(2, 1)]))
     ledger.decide(2, 2)
@@ -133,7 +136,7 @@ def test_more_updates_than_decided_are_an_over_count():
     assert sealed_to(ledger) == [5]
 
 
-def test_outstanding_times_are_listed_with_their_announced_and_counted_updates():
+def test_outstanding_times_are_listed_with_their_announced_and_counted_updates() -> None:
     ledger = Ledger(Antichain.of(0))
     ledger.announce(Progress([0], [5], [(2, 3), (4, 1)]))
     ledger.count(2, 1)
@@ -146,7 +149,7 @@ def test_outstanding_times_are_listed_with_their_announced_and_counted_updates()
     assert ledger.outstanding() == [(5, None, 0), (8, None, 2)]
 
 
-def test_coverage_is_merged_in_any_order():
+def test_coverage_is_merged_in_any_order() -> None:
     ledger = Ledger(Antichain.of(0))
     for lower, upper in [(8, 9), (2, 4), (6, 8), (4, 5), (3, 7)]:
         ledger.announce(Progress([lower], [upper]))
@@ -155,7 +158,7 @@ def test_coverage_is_merged_in_any_order():
     assert ledger.coverage[1:] == [(Antichain.of(20), Antichain())]
 
 
-def test_contradictions_carry_their_values():
+def test_contradictions_carry_their_values() -> None:
     ledger = Ledger(Antichain.of(0))
     ledger.announce(Progress([1], [3], [(2, 5)]))
     (error,) = ledger.announce(Progress([1], [3], [(2, 7)]))
@@ -166,7 +169,7 @@ def test_contradictions_carry_their_values():
     assert kinds == {"conflicting_count", "over_count"}
 
 
-def test_a_statement_of_a_different_width_is_refused_and_changes_nothing():
+def test_a_statement_of_a_different_width_is_refused_and_changes_nothing() -> None:
     ledger = Ledger(Antichain.of(0))
     before = ledger.save()
     with pytest.raises(MixedTimes):
@@ -176,7 +179,7 @@ def test_a_statement_of_a_different_width_is_refused_and_changes_nothing():
     assert ledger.save() == before
 
 
-def test_a_ledger_that_starts_closed_ignores_everything():
+def test_a_ledger_that_starts_closed_ignores_everything() -> None:
     ledger = Ledger(Antichain())
     assert ledger.announce(Progress([0], [5], [(2, 1)])) == []
     assert ledger.count(2, 5) == []
@@ -185,7 +188,7 @@ def test_a_ledger_that_starts_closed_ignores_everything():
 
 
 @pytest.mark.parametrize("order", ["in order", "reversed"])
-def test_a_repeated_statement_about_a_long_interval_does_not_visit_every_open_time_again(order):
+def test_a_repeated_statement_about_a_long_interval_does_not_visit_every_open_time_again(order: str) -> None:
     ledger = Ledger(Antichain.of(0))
     times = range(1, 2001)
     for time in times if order == "in order" else reversed(times):
@@ -197,7 +200,7 @@ def test_a_repeated_statement_about_a_long_interval_does_not_visit_every_open_ti
     assert ledger.announce(long) == []
 
 
-def count_calls(work):
+def count_calls(work: Callable[[], object]) -> int:
     """The number of function calls that `work` makes."""
     calls = []
     sys.setprofile(lambda frame, event, argument: calls.append(event) if event in ("call", "c_call") else None)

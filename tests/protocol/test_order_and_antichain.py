@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +15,7 @@ from tests.protocol.oracle import at_or_before
 from tidelake.errors import MixedTimes
 from tidelake.protocol.antichain import Antichain, MutableAntichain
 from tidelake.protocol.ledger.sorted_times import SortedTimes
-from tidelake.protocol.order import advance_by, join, less_equal, less_than, meet, minimum_like, total_order_key
+from tidelake.protocol.order import Time, advance_by, join, less_equal, less_than, meet, minimum_like, total_order_key
 
 integers = st.integers(0, 6)
 pairs = st.tuples(st.integers(0, 3), st.integers(0, 3))
@@ -24,9 +26,9 @@ GRID = list(product(range(5), range(5)))
 class TestLaws:
     """The laws, checked for integers and for pairs."""
 
-    def test_join_and_meet_are_the_nearest_bounds(self, times):
+    def test_join_and_meet_are_the_nearest_bounds(self, times: st.SearchStrategy[Any]) -> None:
         @given(times, times, times)
-        def check(a, b, c):
+        def check(a: Time, b: Time, c: Time) -> None:
             assert less_equal(a, b) == at_or_before(a, b)
             assert less_equal(a, c) and less_equal(b, c) if less_equal(join(a, b), c) else True
             assert less_equal(join(a, b), c) == (less_equal(a, c) and less_equal(b, c))
@@ -36,25 +38,30 @@ class TestLaws:
 
         check()
 
-    def test_the_sort_key_never_puts_a_time_before_an_earlier_time(self, times):
+    def test_the_sort_key_never_puts_a_time_before_an_earlier_time(self, times: st.SearchStrategy[Any]) -> None:
         @given(times, times)
-        def check(a, b):
+        def check(a: Time, b: Time) -> None:
             if less_than(a, b):
-                assert total_order_key(a) < total_order_key(b)
+                first: Any = total_order_key(a)
+                assert first < total_order_key(b)
 
         check()
 
-    def test_no_reader_at_or_after_since_can_tell_an_advanced_time_from_its_original(self, times):
+    def test_no_reader_at_or_after_since_can_tell_an_advanced_time_from_its_original(
+        self, times: st.SearchStrategy[Any]
+    ) -> None:
         @given(times, st.lists(times, min_size=1, max_size=3), times)
-        def check(time, since, reader):
+        def check(time: Time, since: list[Time], reader: Time) -> None:
             if any(less_equal(element, reader) for element in since):
                 assert less_equal(time, reader) == less_equal(advance_by(time, since), reader)
 
         check()
 
-    def test_a_frontier_stands_for_the_times_at_or_after_one_of_its_elements(self, times):
+    def test_a_frontier_stands_for_the_times_at_or_after_one_of_its_elements(
+        self, times: st.SearchStrategy[Any]
+    ) -> None:
         @given(st.lists(times, max_size=4), st.lists(times, max_size=4), times)
-        def check(first, second, time):
+        def check(first: list[Time], second: list[Time], time: Time) -> None:
             a, b = Antichain(first), Antichain(second)
             assert a.less_equal(time) == any(at_or_before(element, time) for element in first)
             assert a.join(b).less_equal(time) == (a.less_equal(time) and b.less_equal(time))
@@ -67,10 +74,11 @@ class TestLaws:
 
         check()
 
-    def test_the_frontier_is_bounded_only_by_times_with_positive_counts(self, times):
+    def test_the_frontier_is_bounded_only_by_times_with_positive_counts(self, times: st.SearchStrategy[Any]) -> None:
         @given(st.lists(st.tuples(times, st.integers(-2, 2)), max_size=8))
-        def check(changes):
-            counted, sums = MutableAntichain(), {}
+        def check(changes: list[tuple[Time, int]]) -> None:
+            counted = MutableAntichain()
+            sums: dict[Time, int] = {}
             for time, delta in changes:
                 counted.update(time, delta)
                 sums[time] = sums.get(time, 0) + delta
@@ -80,7 +88,7 @@ class TestLaws:
         check()
 
 
-def test_the_empty_frontier_is_beyond_every_other_and_wins_every_join():
+def test_the_empty_frontier_is_beyond_every_other_and_wins_every_join() -> None:
     empty, five = Antichain(), Antichain.of(5)
     assert empty.is_empty
     assert five.less_equal_frontier(empty)
@@ -93,21 +101,24 @@ def test_the_empty_frontier_is_beyond_every_other_and_wins_every_join():
 
 @pytest.mark.parametrize("function", [less_equal, less_than, join, meet])
 @pytest.mark.parametrize(("first", "second"), [(1, (1,)), ((1,), 1), ((1, 2), (1, 2, 3))])
-def test_times_of_different_widths_cannot_be_compared(function, first, second):
+def test_times_of_different_widths_cannot_be_compared(
+    function: Callable[[Time, Time], object], first: Time, second: Time
+) -> None:
     with pytest.raises(MixedTimes):
         function(first, second)
     with pytest.raises(MixedTimes):
         Antichain([first, second])
 
 
-def test_an_antichain_never_changes():
+def test_an_antichain_never_changes() -> None:
     with pytest.raises(AttributeError):
         Antichain.of(1).elements = (2,)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "remove", "drop"]), st.sets(st.integers(0, 60), max_size=12))))
-def test_sorted_times_are_a_sorted_set(steps):
-    times, expected = SortedTimes(), set()
+def test_sorted_times_are_a_sorted_set(steps: list[tuple[str, set[int]]]) -> None:
+    times = SortedTimes()
+    expected: set[int] = set()
     for step, values in steps:
         if step == "add":
             times.add_run(sorted(values - expected))
@@ -127,8 +138,9 @@ def test_sorted_times_are_a_sorted_set(steps):
             assert times.between(time, time + 20) == [o for o in sorted(expected) if time <= o < time + 20]
 
 
-def test_sorted_times_split_long_lists_and_lose_nothing():
-    times, expected = SortedTimes(), set()
+def test_sorted_times_split_long_lists_and_lose_nothing() -> None:
+    times = SortedTimes()
+    expected: set[int] = set()
     for start in (50_000, 10_000, 90_000, 0):
         run = list(range(start, start + 9_000, 3))
         times.add_run(run)

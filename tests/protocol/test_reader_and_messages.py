@@ -6,6 +6,8 @@ import pickle
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
@@ -18,13 +20,13 @@ from tidelake.protocol.reader import Reader
 from tidelake.protocol.replay import replay_file
 
 
-def problems_of(function, *values, **named):
+def problems_of(function: Callable[..., object], *values: Any, **named: Any) -> list[tuple[str, object]]:
     with pytest.raises(MalformedMessage) as caught:
         function(*values, **named)
     return list(caught.value.problems)
 
 
-def test_an_update_is_checked_when_it_is_made():
+def test_an_update_is_checked_when_it_is_made() -> None:
     assert Update("a", [1, 2], -3) == ("a", (1, 2), -3)
     assert problems_of(Update, "a", -1, 0) == [("negative_time", -1), ("zero_diff", -1)]
     assert problems_of(Update, "a", True, 1) == [("bad_time", True)]
@@ -32,24 +34,24 @@ def test_an_update_is_checked_when_it_is_made():
     assert pickle.loads(pickle.dumps(Update("a", 1, 1))) == Update("a", 1, 1)
 
 
-def test_a_message_may_be_required_to_have_a_given_width():
+def test_a_message_may_be_required_to_have_a_given_width() -> None:
     assert problems_of(Updates, [("a", (1, 2), 1)], width=None) == [("bad_time", (1, 2))]
     assert problems_of(Progress, [0], [3], width=2) == [("bad_time", 0), ("bad_time", 3)]
     assert Updates([], width=2).width == 2
 
 
-def test_problems_that_are_equal_only_in_python_are_kept_apart():
+def test_problems_that_are_equal_only_in_python_are_kept_apart() -> None:
     problems = problems_of(Updates, [("a", True, 1), ("a", 1.0, 1), ("a", 1.0, 1), ("a", [True], 1), ("a", [1.0], 1)])
     assert [type(time) for _, time in problems] == [bool, float, list, list]
 
 
-def test_messages_are_compared_by_value():
+def test_messages_are_compared_by_value() -> None:
     assert Updates([("a", 1, 1)]) == Updates([["a", 1, 1]])
     assert len({Progress([0], [3], [(1, 1), (2, 0)]), Progress([0, 2], [3], [(1, 1)])}) == 1
     assert Progress([0], [3]) != Progress([0], [4])
 
 
-def test_one_message_object_received_twice_is_a_copy():
+def test_one_message_object_received_twice_is_a_copy() -> None:
     reader, batch = Reader(Antichain.of(0)), Updates([("a", 1, 1)])
     reader.receive(batch)
     reader.receive(batch)
@@ -57,7 +59,7 @@ def test_one_message_object_received_twice_is_a_copy():
     assert reader.receive(Progress([0], [2], [(1, 2)])).frontier == Antichain.of(1)
 
 
-def test_copies_and_late_updates_are_counted():
+def test_copies_and_late_updates_are_counted() -> None:
     reader = Reader(Antichain.of(0))
     reader.receive(Progress([0], [2]))
     reader.receive(Updates([("a", 1, 1), ("b", 2, 1), ("b", 2, 1)]))
@@ -67,13 +69,13 @@ def test_copies_and_late_updates_are_counted():
     assert (copy.late, copy.copies) == (2, 2)
 
 
-def test_data_is_compared_by_its_custom_identity():
+def test_data_is_compared_by_its_custom_identity() -> None:
     reader = Reader(Antichain.of(0), identity=lambda data: str(sorted(data.items())))
     reader.receive(Updates([({"a": 1, "b": 2}, 1, 1), ({"b": 2, "a": 1}, 1, 1), ({"a": 2}, 1, 1)]))
     assert len(reader.receive(Progress([0], [2], [(1, 2)])).updates) == 2
 
 
-def test_data_that_cannot_be_sorted_is_published_in_some_fixed_order():
+def test_data_that_cannot_be_sorted_is_published_in_some_fixed_order() -> None:
     updates = [(None, 0, 1), ("x", 0, 1), (3, 0, 1), ((1, "a"), 0, 1)]
     orders = []
     for batch in (updates, updates[::-1]):
@@ -83,7 +85,7 @@ def test_data_that_cannot_be_sorted_is_published_in_some_fixed_order():
     assert orders[0] == orders[1]
 
 
-def test_a_message_of_a_different_width_changes_nothing():
+def test_a_message_of_a_different_width_changes_nothing() -> None:
     reader = Reader(Antichain.of(0))
     reader.receive(Updates([("a", 1, 1)]))
     before = reader.save()
@@ -93,7 +95,7 @@ def test_a_message_of_a_different_width_changes_nothing():
     assert reader.save() == before
 
 
-def test_an_operators_decision_publishes_the_updates_that_it_frees():
+def test_an_operators_decision_publishes_the_updates_that_it_frees() -> None:
     reader = Reader(Antichain.of(0))
     reader.receive(Updates([("a", 1, 1), ("b", 2, 1)]))
     assert reader.receive(Progress([0], [3], [(1, 2), (2, 1)])).frontier == Antichain.of(1)
@@ -102,14 +104,14 @@ def test_an_operators_decision_publishes_the_updates_that_it_frees():
     assert received.frontier == Antichain.of(3)
 
 
-def test_the_ledger_lists_what_the_reader_waits_for():
+def test_the_ledger_lists_what_the_reader_waits_for() -> None:
     reader = Reader(Antichain.of(0))
     reader.receive(Progress([0], [3], [(1, 2)]))
     reader.receive(Updates([("a", 1, 1)]))
     assert reader.ledger.outstanding() == [(1, 2, 1)]
 
 
-def test_a_capability_never_moves_backwards_and_obeys_only_its_holder():
+def test_a_capability_never_moves_backwards_and_obeys_only_its_holder() -> None:
     held = MemoryCapability("c", "read", Antichain.of(3), "mine")
     assert held.downgrade(Antichain.of(3), "mine") == held
     with pytest.raises(FrontierRegression):
@@ -122,7 +124,7 @@ def test_a_capability_never_moves_backwards_and_obeys_only_its_holder():
     assert transferred.downgrade(Antichain(), "yours").since.is_empty
 
 
-def test_since_is_held_back_by_the_earliest_capability_and_not_by_a_dropped_one():
+def test_since_is_held_back_by_the_earliest_capability_and_not_by_a_dropped_one() -> None:
     early, late = (
         MemoryCapability("a", "read", Antichain.of(3), "t"),
         MemoryCapability("b", "critical", Antichain.of(8), "t"),
@@ -134,14 +136,14 @@ def test_since_is_held_back_by_the_earliest_capability_and_not_by_a_dropped_one(
     assert meet_of(pairs) == Antichain([(0, 3), (3, 0)])
 
 
-def test_replay_imports_nothing_heavy():
+def test_replay_imports_nothing_heavy() -> None:
     heavy = "{'fastavro', 'pyarrow', 'pyspark', 'pandas'}"
     code = f"import sys, tidelake.protocol.replay; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_a_thousand_small_streams_replay_in_seconds():
+def test_a_thousand_small_streams_replay_in_seconds() -> None:
     stream = [b'{"updates": [["a", %d, 1], [{"b": [1, 2.5]}, %d, -1]]}' % (n, n) for n in range(10)]
     stream += [b'{"progress": {"lower": [%d], "upper": [%d], "counts": [[%d, 2]]}}' % (n, n + 1, n) for n in range(10)]
     start = time.perf_counter()
@@ -150,7 +152,7 @@ def test_a_thousand_small_streams_replay_in_seconds():
     assert time.perf_counter() - start < 10
 
 
-def seconds_of(statements, steps):
+def seconds_of(statements: int, steps: Iterable[int]) -> float:
     """How long a ledger takes for statements, each covering ten times, and for their updates, in a given order."""
     messages = [
         Progress([n * 10], [n * 10 + 10], [(t, 1) for t in range(n * 10, n * 10 + 10)]) for n in range(statements)
@@ -165,7 +167,7 @@ def seconds_of(statements, steps):
 
 
 @pytest.mark.slow
-def test_statements_in_reverse_order_cost_about_as_much_as_statements_in_order():
+def test_statements_in_reverse_order_cost_about_as_much_as_statements_in_order() -> None:
     statements = 20_000
     ordered = min(seconds_of(statements, range(statements)) for _ in range(3))
     backwards = min(seconds_of(statements, range(statements - 1, -1, -1)) for _ in range(3))

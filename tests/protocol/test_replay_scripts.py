@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.protocol.scripts import CASES
+from tests.protocol.scripts import CASES, Case
 from tidelake.protocol.json_values import identity, parse, to_text
 from tidelake.protocol.replay import replay_file
 
@@ -27,7 +27,7 @@ def expected_output(text: str) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
-def test_a_script_gets_the_answers_written_in_it(case):
+def test_a_script_gets_the_answers_written_in_it(case: Case) -> None:
     outputs = list(replay_file([line for line, _ in case.steps], "script"))
     assert len(outputs) == len(case.steps)
     for number, (output, (line, answer)) in enumerate(zip(outputs, case.steps, strict=True), start=1):
@@ -37,13 +37,13 @@ def test_a_script_gets_the_answers_written_in_it(case):
         assert found == expected_output(answer), f"line {number}, {line!r}: {to_text(output)}, not {answer}"
 
 
-def test_there_are_at_least_110_cases_and_their_titles_are_unique():
+def test_there_are_at_least_110_cases_and_their_titles_are_unique() -> None:
     assert len(CASES) >= 110
     assert len({case.title for case in CASES}) == len(CASES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
-def test_a_restart_after_every_line_changes_no_output(case):
+def test_a_restart_after_every_line_changes_no_output(case: Case) -> None:
     plain = [line for line, _ in case.steps]
     stopped = [part for line in plain for part in (line, b'{"restart":{"remark":1}}')]
     expected = [strip(output) for output in replay_file(plain, "script")]

@@ -32,40 +32,42 @@ def check(stream: list[Any], pairs: bool, restarts: Random | None = None, limit:
 
 @settings(QUICK, max_examples=9000)
 @given(SEEDS)
-def test_a_mangled_history_is_read_as_defined(seed):
+def test_a_mangled_history_is_read_as_defined(seed: int) -> None:
     check(mangled_stream(Random(seed), LIMIT, pairs=False, contradictory=False), pairs=False)
 
 
 @settings(QUICK, max_examples=5000)
 @given(SEEDS)
-def test_a_contradictory_stream_is_read_as_defined(seed):
+def test_a_contradictory_stream_is_read_as_defined(seed: int) -> None:
     check(mangled_stream(Random(seed), LIMIT, pairs=False, contradictory=True), pairs=False)
 
 
 @settings(QUICK, max_examples=2000)
 @given(SEEDS)
-def test_a_mangled_history_of_pair_times_is_read_as_defined(seed):
+def test_a_mangled_history_of_pair_times_is_read_as_defined(seed: int) -> None:
     stream = mangled_stream(Random(seed), PAIR_LIMIT, pairs=True, contradictory=False)
     check(stream, pairs=True, limit=PAIR_LIMIT)
 
 
 @settings(QUICK, max_examples=1500)
 @given(SEEDS)
-def test_a_contradictory_stream_of_pair_times_is_read_as_defined(seed):
+def test_a_contradictory_stream_of_pair_times_is_read_as_defined(seed: int) -> None:
     stream = mangled_stream(Random(seed), PAIR_LIMIT, pairs=True, contradictory=True)
     check(stream, pairs=True, limit=PAIR_LIMIT)
 
 
 @settings(QUICK, max_examples=2000)
 @given(SEEDS, st.booleans())
-def test_stopping_and_resuming_a_reader_does_not_change_what_it_reads(seed, contradictory):
+def test_stopping_and_resuming_a_reader_does_not_change_what_it_reads(seed: int, contradictory: bool) -> None:
     random = Random(seed)
     check(mangled_stream(random, LIMIT, pairs=False, contradictory=contradictory), pairs=False, restarts=random)
 
 
 @settings(QUICK, max_examples=500)
 @given(SEEDS, st.booleans())
-def test_stopping_and_resuming_a_reader_of_pair_times_does_not_change_what_it_reads(seed, contradictory):
+def test_stopping_and_resuming_a_reader_of_pair_times_does_not_change_what_it_reads(
+    seed: int, contradictory: bool
+) -> None:
     random = Random(seed)
     stream = mangled_stream(random, PAIR_LIMIT, pairs=True, contradictory=contradictory)
     check(stream, pairs=True, restarts=random, limit=PAIR_LIMIT)
@@ -73,7 +75,7 @@ def test_stopping_and_resuming_a_reader_of_pair_times_does_not_change_what_it_re
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pairs", [False, True])
-def test_thousands_more_streams_are_read_as_defined(pairs, request):
+def test_thousands_more_streams_are_read_as_defined(pairs: bool, request: pytest.FixtureRequest) -> None:
     for seed in range(4000 if request.config.getoption("markexpr", "") == "slow" else 400):
         random = Random(f"more {seed}")
         check(mangled_stream(random, LIMIT, pairs, contradictory=seed % 2 == 1), pairs, restarts=random)
@@ -84,7 +86,7 @@ pairs_of_integers = st.tuples(integers, integers)
 
 
 @st.composite
-def arbitrary_messages(draw, times):
+def arbitrary_messages(draw: st.DrawFn, times: st.SearchStrategy[Any]) -> tuple[Any, ...]:
     """Arbitrary facts, which hypothesis shrinks to the smallest stream that fails."""
     if draw(st.booleans()):
         return (
@@ -102,18 +104,20 @@ def joined(first: Any, second: Any) -> Any:
 
 
 @st.composite
-def counts_in(draw, lower, upper, times):
+def counts_in(
+    draw: st.DrawFn, lower: tuple[Any, ...], upper: tuple[Any, ...], times: st.SearchStrategy[Any]
+) -> dict[Any, int]:
     named = draw(st.dictionaries(times, st.integers(0, 2), max_size=2))
     return {time: count for time, count in named.items() if covered(lower, upper, time)}
 
 
 @settings(QUICK, max_examples=1000)
 @given(st.lists(arbitrary_messages(integers), max_size=8))
-def test_arbitrary_facts_are_read_as_defined(stream):
+def test_arbitrary_facts_are_read_as_defined(stream: list[tuple[Any, ...]]) -> None:
     check(stream, pairs=False)
 
 
 @settings(QUICK, max_examples=500)
 @given(st.lists(arbitrary_messages(pairs_of_integers), max_size=6))
-def test_arbitrary_facts_about_pair_times_are_read_as_defined(stream):
+def test_arbitrary_facts_about_pair_times_are_read_as_defined(stream: list[tuple[Any, ...]]) -> None:
     check(stream, pairs=True)

@@ -24,6 +24,7 @@ from tidelake.errors import (
 from tidelake.publish.marked import ID_HEADER, SHARDS_HEADER
 from tidelake.publish.messages import statements
 from tidelake.store import published_topics
+from tidelake.store.entry import Entry
 
 pytestmark = pytest.mark.spark
 
@@ -139,7 +140,7 @@ def test_a_topic_that_lacks_forgotten_times_is_refused(tmp_path: Path, spark: Sp
     assert publish_lake(lake, "new").published_from == 3
 
 
-def without_hold(entry, id):  # type: ignore[no-untyped-def]
+def without_hold(entry: Entry, id: str) -> Entry:
     left = tuple(each for each in entry.capabilities if each.id != id)
     return entry.model_copy(update={"capabilities": left})
 

@@ -35,7 +35,8 @@ def container(updates: list[Update], block_bytes: int) -> memoryview:
 @given(statements, st.integers(1, 400))
 def test_the_messages_of_a_file_state_its_records(rows: list[tuple[int, int | None, int, int]], block: int) -> None:
     updates = [Update({"id": id, "price": price}, time, diff) for id, price, time, diff in rows]
-    codec, found = AvroCodec(RECORD), []
+    codec = AvroCodec(RECORD)
+    found: list[Update] = []
     for each in blocks_in(container(updates, block)):
         assert each.number > 0
         message = each.message(b"head")

@@ -57,8 +57,8 @@ def test_a_new_column_reaches_readers_that_have_it_and_stops_those_that_do_not(
     lake.run()
     publish_collection(spark, lake.settings, NAME, asked)
     demand(registry, f"{topic}-value", "FULL_TRANSITIVE")
-    first = published_of(lake).record_schema
-    required = first | {"fields": [*first["fields"], {"name": "more", "type": "long"}]}
+    published = published_of(lake).record_schema
+    required = published | {"fields": [*published["fields"], {"name": "more", "type": "long"}]}
     with pytest.raises(urllib.error.HTTPError, match="409"):
         registry.register(f"{topic}-value", cdcv2_schema(required))
     schema_file = lake.root / "out" / topic / SCHEMA_FILE

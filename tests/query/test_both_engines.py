@@ -108,7 +108,7 @@ def test_both_engines_agree_on_every_type_down_to_the_printed_text(
     schema = {**ALL, "fields": [*ALL["fields"], {"name": "nested", "type": NESTED}]}
     values = [{"at": {"raw": -0.0}}, {"at": {"raw": None}}, {"string": "\n\u202e"}, {"at": {"raw": float("nan")}}]
     rows = [everything(s=str(number % 5), nested=values[number % 3 :], **more) for number, more in enumerate(UNUSUAL)]
-    key = {"key": ["s", "d"]} if family == "upsert" else {}
+    key: dict[str, Any] = {"key": ["s", "d"]} if family == "upsert" else {}
     lake = Lake(tmp_path, spark, family, schema=schema, **key)
     codec = AvroCodec(schema)
     first = [(row, 1, 1) for row in rows]

@@ -56,7 +56,7 @@ class Bank:
         places = [place for place in self.amounts if place[0] != "idle"]
         first, second = self.rng.sample(places, 2)
         amount = self.rng.randint(1, 50)
-        changed = {}
+        changed: dict[tuple[str, int], tuple[int | None, int]] = {}
         for place, difference in ((first, -amount), (second, amount)):
             changed[place] = self.amounts[place], self.amounts[place] + difference
             self.amounts[place] += difference

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -137,9 +138,9 @@ def test_a_predicate_and_columns_apply_to_the_rows_on_both_sides(
 ) -> None:
     lake = LAKES[form](tmp_path, spark)
     last = (lake.table.value("upper") or 0) - 1
-    skips = {"skip_errors": True} if form == "reclocked" else {}
+    skips: dict[str, Any] = {"skip_errors": True} if form == "reclocked" else {}
     after = lake.times[1].time if form == "reclocked" else 2  # type: ignore[attr-defined]
-    few = {"columns": ["price"], "where": "id % 2 = 0 and price < 40", **skips}
+    few: dict[str, Any] = {"columns": ["price"], "where": "id % 2 = 0 and price < 40", **skips}
     found = updates_of(changes(spark, lake.collection, after, last, **few), repr)
     rows: Counter[str] = Counter()
     for (row, _), diff in found.items():

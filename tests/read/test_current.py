@@ -85,7 +85,7 @@ def test_other_engines_read_the_contents_at_a_path_with_the_name(lake: Lake, spa
 
 def test_the_table_says_what_it_is(lake: Lake) -> None:
     table = DeltaTable(str(table_of(lake.collection)))
-    comment = table.metadata().description
+    comment: str = table.metadata().description
     entry = lake.collection.entry
     assert table.metadata().name == NAME
     assert comment.startswith(
@@ -94,6 +94,7 @@ def test_the_table_says_what_it_is(lake: Lake) -> None:
     assert "sum(_diff) counts rows" in comment
     comments = {field.name: field.metadata.get("comment") for field in table.schema().fields}
     assert comments["id"] == "the article's number" and comments["price"] == "in cents"
+    assert comments["_diff"] is not None
     assert comments["_diff"].startswith("How many times the row occurs; never 0.")
     noted = json.loads(table.history(1)[0]["userMetadata"])
     assert (noted["collection"], noted["collection_id"], noted["as_of"]) == (NAME, entry.id, 2)

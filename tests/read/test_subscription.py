@@ -41,6 +41,7 @@ from tidelake.errors import (
 from tidelake.lake import LakeCollection
 from tidelake.model.positioned import contents
 from tidelake.read import spark_source
+from tidelake.read.changes import changes
 from tidelake.read.holding import acquire
 from tidelake.read.source import Selection
 from tidelake.read.spark_source import SparkSource
@@ -355,7 +356,7 @@ def test_a_hold_of_the_caller_determines_where_to_continue_and_stays(lake: Lake)
 
 def test_compaction_passes_a_subscription_without_a_hold(lake: Lake) -> None:
     for collection in (collection_of(lake), collection_of(lake, read_only=True)):
-        more = {} if collection.lake.read_only else {"lease": None}
+        more: dict[str, Any] = {} if collection.lake.read_only else {"lease": None}
         subscription = collection.subscribe(lake.spark, as_of=1, **more)
         assert subscription.capability is None
         assert collection.holds() == []
@@ -435,10 +436,9 @@ def test_a_lease_that_ended_long_ago_ends_a_subscription_like_any_other(
 
 def test_a_batch_whose_rows_a_merge_moves_is_not_empty(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     subscription = collection_of(lake).subscribe(lake.spark, as_of=1, snapshot=False, until=2, lease=None)
-    reading = spark_source.changes
 
     def overtaken(*arguments: Any, **more: Any) -> Any:
-        found = reading(*arguments, **more)
+        found = changes(*arguments, **more)
         lake.compact()  # moves since, and the row at time 2, to time 3
         return found
 

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import click
 import pytest
@@ -82,7 +83,7 @@ def test_the_commands_of_a_page_exist_with_their_options(page: ErrorPage) -> Non
         assert options <= known[path], command
 
 
-def test_the_command_line_refers_to_the_page_of_its_error(tmp_path) -> None:
+def test_the_command_line_refers_to_the_page_of_its_error(tmp_path: Path) -> None:
     done = run("status", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
@@ -92,7 +93,7 @@ def test_the_command_line_refers_to_the_page_of_its_error(tmp_path) -> None:
     assert "Cause: `collections.yaml`, a file that it names" in shown.stdout
 
 
-def test_a_job_refers_to_the_page_of_its_error(tmp_path) -> None:
+def test_a_job_refers_to_the_page_of_its_error(tmp_path: Path) -> None:
     command = [".venv/bin/python", "-m", "jobs.seal", "--config", str(tmp_path / "none.yaml")]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import fastavro
 import pytest
 
@@ -10,7 +12,7 @@ from tidelake.schema.avro import cdcv2_schema, record_schema_of
 from tidelake.schema.columns import Array, Branches, Column, Primitive, Struct, column_types
 
 
-def record(*fields, name="data"):
+def record(*fields: tuple[Any, Any], name: str = "data") -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": [{"name": n, "type": t} for n, t in fields]}
 
 
@@ -30,7 +32,7 @@ GOOD = record(
 )
 
 
-def test_the_schema_around_a_record_is_avro_and_contains_the_record_unchanged():
+def test_the_schema_around_a_record_is_avro_and_contains_the_record_unchanged() -> None:
     schema = cdcv2_schema(GOOD)
     fastavro.parse_schema(schema)
     assert record_schema_of(GOOD) == GOOD
@@ -38,7 +40,7 @@ def test_the_schema_around_a_record_is_avro_and_contains_the_record_unchanged():
     assert cdcv2_schema(schema) == schema
 
 
-def test_the_published_schema_is_recognised_with_its_documentation():
+def test_the_published_schema_is_recognised_with_its_documentation() -> None:
     schema = cdcv2_schema(record(("id", "long")))
     schema[0]["items"] |= {"doc": "an update"}
     assert record_schema_of(schema)["fields"] == [{"name": "id", "type": "long"}]
@@ -48,7 +50,7 @@ def test_the_published_schema_is_recognised_with_its_documentation():
     assert record_schema_of(dotted)["name"] == "data"
 
 
-def test_columns_are_described_without_avro():
+def test_columns_are_described_without_avro() -> None:
     columns = {column.name: column for column in column_types(GOOD)}
     assert columns["id"] == Column("id", Primitive("long"), nullable=False)
     assert columns["price"] == Column("price", Primitive("int"), nullable=True)
@@ -69,7 +71,7 @@ def test_columns_are_described_without_avro():
     assert columns["kind"].type == Primitive("enum")
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[Any, str, str]] = {
     "a map": (record(("m", {"type": "map", "values": "int"})), "m", "maps"),
     "a map deep inside": (
         record(("a", record(("b", ["null", {"type": "map", "values": "int"}]), name="r"))),
@@ -137,7 +139,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_schema_that_a_table_cannot_hold_is_refused_and_the_column_is_named(name):
+def test_a_schema_that_a_table_cannot_hold_is_refused_and_the_column_is_named(name: str) -> None:
     schema, column, reason = REFUSED[name]
     with pytest.raises(SchemaRefused) as caught:
         record_schema_of(schema)
@@ -148,21 +150,21 @@ def test_a_schema_that_a_table_cannot_hold_is_refused_and_the_column_is_named(na
             cdcv2_schema(schema)
 
 
-def test_the_schema_of_an_update_with_a_changed_field_is_refused():
+def test_the_schema_of_an_update_with_a_changed_field_is_refused() -> None:
     schema = cdcv2_schema(record(("id", "long")))
     schema[0]["items"]["fields"][1]["type"] = "int"
     with pytest.raises(SchemaRefused, match="time"):
         record_schema_of(schema)
 
 
-def test_the_schema_of_a_progress_statement_with_a_missing_field_is_refused():
+def test_the_schema_of_a_progress_statement_with_a_missing_field_is_refused() -> None:
     first, progress = cdcv2_schema(record(("id", "long")))
     with pytest.raises(SchemaRefused, match="lower, upper and counts"):
         record_schema_of([first, {**progress, "fields": progress["fields"][:2]}])
 
 
-def test_a_schema_that_is_nested_too_deeply_is_refused():
-    schema = "int"
+def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
+    schema: Any = "int"
     for _ in range(5000):
         schema = {"type": "array", "items": schema}
     with pytest.raises(SchemaRefused, match="too deep"):

@@ -23,7 +23,7 @@ from tidelake.store.files import HASHED_BYTES_MAX, RunFile, write_run
 from tidelake.store.layout import DIFF, TIME
 from tidelake.store.runs import read_files
 
-KINDS = {
+KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "flag": (pa.bool_(), [True, False, None]),
     "whole": (pa.int32(), [0, 1, -(2**31)]),
     "text": (pa.string(), ["", "a", "A", "\u00e9", "e\u0301", None]),
@@ -110,7 +110,7 @@ def test_a_bounded_number_of_nested_rows_is_counted_as_spark_compares_them(
     table: Location, spark: SparkSession, seed: int
 ) -> None:
     random, data = Random(seed), ["tags", "place"]
-    tags = ([0.0], [-0.0], [float("nan"), 1.0], [], None, [None], [1.0, 0.0])
+    tags: tuple[Any, ...] = ([0.0], [-0.0], [float("nan"), 1.0], [], None, [None], [1.0, 0.0])
     places = ({"x": 0.0, "notes": ["a", "b"]}, {"x": -0.0, "notes": ["a", "b"]}, {"x": None, "notes": None}, None)
     rows = [
         {TIME: random.randrange(12), DIFF: 1, "tags": random.choice(tags), "place": random.choice(places)}

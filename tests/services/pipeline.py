@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import yaml
 from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ class Pipeline:
         self.file.write_text(yaml.safe_dump(document), encoding="utf-8")
         self.settings = load_settings(self.file)
 
-    def __enter__(self) -> Pipeline:
+    def __enter__(self) -> Self:
         """Run the connector until it has sent the database's contents."""
         self.source.start()
         self.source.catch_up()

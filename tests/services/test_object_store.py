@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -289,7 +289,7 @@ def test_a_missing_bucket_is_reported(tmp_path: Path, object_store: ObjectStore)
 def test_a_missing_right_is_reported(root: Location, proxy: FaultyProxy, method: str, access: str, code: str) -> None:
     blobs.write(root / "t" / "a", b"1")
     proxy.faults = [Fault(method, "", answer=refusal(403, code, "sorry"))]
-    requests = {
+    requests: dict[str, Callable[[], object]] = {
         "list": lambda: blobs.list_names(root / "t"),
         "write": lambda: blobs.write(root / "t" / "b", b"2"),
         "delete": lambda: blobs.delete(root / "t" / "a"),

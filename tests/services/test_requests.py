@@ -80,7 +80,12 @@ def test_a_checkpoint_takes_as_many_requests_whatever_the_length_of_the_log(
     counts = []
     for _ in range(13):
         opened = OpenTable(path, may_be_stale=True)
-        counts.append(len(lake.count(lambda table=opened: (table.commit({}), maintain(path)))))
+
+        def commit_and_maintain(table: OpenTable = opened) -> None:
+            table.commit({})
+            maintain(path)
+
+        counts.append(len(lake.count(commit_and_maintain)))
     assert sorted(counts)[:9] == [COMMIT] * 9
     assert max(counts) <= COMMIT + CHECKPOINT
     forget_all()

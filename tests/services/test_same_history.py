@@ -146,7 +146,7 @@ _AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 
 def _avro_converters(registry: Registry) -> dict[str, str]:
     """Settings of a connector that writes Avro in Confluent's framing."""
-    settings = {}
+    settings: dict[str, str] = {}
     for part in ("key", "value"):
         settings |= {
             f"{part}.converter": _AVRO_CONVERTER,

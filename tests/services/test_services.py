@@ -112,7 +112,7 @@ def _wait_for(broker: Broker, topic: str, operations: str, row: int | None = Non
         records: list[Record] = []
         if topic in broker.admin.list_topics(timeout=WAIT_S).topics:
             records = [record for part in broker.consume(topic).values() for _, record in part]
-        events = [json.loads(record.value) for record in records if record.value is not None]
+        events: list[dict[str, Any]] = [json.loads(record.value) for record in records if record.value is not None]
         for event in events:
             if event["op"] in operations and (row is None or event["after"]["id"] == row):
                 return event

@@ -95,7 +95,7 @@ class BankPipeline(Pipeline):
         """A table's collection."""
         return Catalog(Store(self.settings.store)).find(table)
 
-    def rows_at(self, table: str, as_of: int) -> list[list[object]]:
+    def rows_at(self, table: str, as_of: int) -> list[list[Any]]:
         """The contents of a table."""
         rows = snapshot(self.spark, self.collection(table), as_of).contents.collect()
         assert all(row["_diff"] == 1 for row in rows)

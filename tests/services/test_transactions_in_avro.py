@@ -35,7 +35,7 @@ def record(name: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def event_schema(table: str) -> dict[str, Any]:
-    fields = {"before": ["null", RECORDS[table]], "after": ["null", RECORDS[table]["name"]]}
+    fields: dict[str, Any] = {"before": ["null", RECORDS[table]], "after": ["null", RECORDS[table]["name"]]}
     fields |= {"source": record("Source", _SOURCE), "transaction": ["null", record("block", _BLOCK)]}
     return record("Envelope", fields | {"op": "string", "ts_ms": ["null", "long"]})
 

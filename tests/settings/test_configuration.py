@@ -9,7 +9,8 @@ import pytest
 
 from jobs.publish import Asked, check_target
 from tidelake.errors import ArgumentRefused, ConfigurationError
-from tidelake.settings.lake import check_topics, load_settings, load_valid_settings
+from tidelake.settings.lake import Settings, check_topics, load_settings, load_valid_settings
+from tidelake.settings.reclock import ReclockSettings
 
 GOOD = """
 store: lake
@@ -22,7 +23,7 @@ collections:
 """
 
 
-def load(tmp_path: Path, text: str) -> object:
+def load(tmp_path: Path, text: str) -> Settings:
     file = tmp_path / "collections.yaml"
     file.write_text(text, encoding="utf-8")
     return load_settings(file)
@@ -351,6 +352,7 @@ collections:
 
 def test_a_raw_collection_has_its_envelope_topics_and_metadata(tmp_path: Path) -> None:
     collection = load(tmp_path, RAW).collections[0]
+    assert isinstance(collection, ReclockSettings)
     assert (collection.framing, collection.family, collection.envelope, collection.format) == (
         "reclock",
         "append_only",

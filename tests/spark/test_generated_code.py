@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -41,7 +42,8 @@ def test_a_parameter_has_the_value_of_the_number(spark: SparkSession, compiling:
 
 @pytest.mark.parametrize("family", ["plain", "upsert"])
 def test_a_later_tick_and_its_seal_compile_nothing(tmp_path: Path, compiling: SparkSession, family: str) -> None:
-    lake = Lake(tmp_path, compiling, family, **({"key": ["id"]} if family == "upsert" else {}))
+    key: dict[str, Any] = {"key": ["id"]} if family == "upsert" else {}
+    lake = Lake(tmp_path, compiling, family, **key)
     for tick in range(4):
         before = compiled(compiling)
         low = 10 * tick

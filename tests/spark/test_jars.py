@@ -16,7 +16,8 @@ import pytest
 
 from tests.docs.blocks import PROJECT
 from tests.docs.shell import run_by_bash
-from tidelake.spark.jars import Jar, JarError, jars_folder, locked_jars, verify
+from tidelake.spark.jar_error import JarError
+from tidelake.spark.jars import Jar, jars_folder, locked_jars, verify
 
 TAMPERED = next(jar for jar in locked_jars() if jar.artifact == "delta-storage")
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import obstore
 import pyarrow as pa
@@ -257,7 +258,7 @@ def test_a_footer_in_an_object_store_is_read_without_the_rest_of_the_file(monkey
         pq.write_table(pa.table({"a": [os.urandom(4_000_000)]}), sink)
     get_range = obstore.get_range
 
-    def noting(*arguments: object, **chosen: int) -> object:
+    def noting(*arguments: Any, **chosen: Any) -> object:
         fetched.append(chosen["length"])
         return get_range(*arguments, **chosen)
 

@@ -371,7 +371,8 @@ def test_a_cleanup_that_is_killed_leaves_no_damage(
 ) -> None:
     with_checkpoints(table, 3)
     age_log(table)
-    before, deleted = contents(table), []
+    before = contents(table)
+    deleted: list[Location] = []
 
     class Killed(BaseException):
         pass
@@ -383,7 +384,7 @@ def test_a_cleanup_that_is_killed_leaves_no_damage(
         location.local.unlink()
 
     with monkeypatch.context() as patched:
-        patched.setattr(table_log.blobs, "delete", delete)
+        patched.setattr(blobs, "delete", delete)
         with pytest.raises(Killed):
             table_log.clean_up(table)
     assert contents(table) == before
@@ -404,17 +405,17 @@ def test_a_version_that_was_acknowledged_is_never_committed_again(table: Locatio
 
 
 def test_a_listing_that_misses_a_name_is_repeated(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = table_log.blobs.list_names
+    names = blobs.list_names
 
     def incomplete(folder: Location) -> list[str]:
         listed = names(folder)
         if folder.name == LOG and listed:
-            monkeypatch.setattr(table_log.blobs, "list_names", names)
+            monkeypatch.setattr(blobs, "list_names", names)
             return [name for name in listed if not name.startswith(f"{2:020d}")]
         return listed
 
     before = contents(table)
-    monkeypatch.setattr(table_log.blobs, "list_names", incomplete)
+    monkeypatch.setattr(blobs, "list_names", incomplete)
     assert contents(table) == before
 
 
@@ -428,11 +429,10 @@ def test_files_of_other_engines_that_were_never_verified_are_set_aside(table: Lo
 
 def test_a_table_that_is_created_while_it_is_opened_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = locate(tmp_path) / "t"
-    read = table_log.read_markers
 
     def read_and_create(table: Location) -> Markers:
-        markers = read(table)
-        monkeypatch.setattr(table_log, "read_markers", read)
+        markers = read_markers(table)
+        monkeypatch.setattr(table_log, "read_markers", read_markers)
         create_table(path, SCHEMA, {"upper": 0})
         commit(path, 1)
         return markers
@@ -521,11 +521,16 @@ print(opened.version, opened.value("upper"))
 """
 
 
+def tear(table: Location) -> None:
+    marker_of(table, 3).unlink()
+    entry_of(table, 3).write_bytes(b'{"add')
+
+
 @pytest.mark.parametrize(
     ("change", "version"),
     [
         (lambda table: marker_of(table, 3).unlink(), 2),
-        (lambda table: (marker_of(table, 3).unlink(), entry_of(table, 3).write_bytes(b'{"add')), 2),
+        (tear, 2),
         (lambda table: marker_of(table, 2).unlink(), 3),
         (lambda table: load_table(table).create_checkpoint(), 3),
         (lambda table: (table.local / LOG / f"{3:020d}.crc").write_text("{}"), 3),

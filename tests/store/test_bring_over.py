@@ -24,7 +24,7 @@ from tidelake.integrity.verification import Verification, repair_log, verify_tab
 from tidelake.settings.lake import Settings, load_settings
 from tidelake.storage.location import Location, locate
 from tidelake.store import table_log
-from tidelake.store.acknowledged import ACKED, read_markers
+from tidelake.store.acknowledged import ACKED, acknowledge_entry, read_markers
 from tidelake.store.bring_over import bring_over
 from tidelake.store.commit import OpenTable, create_table
 from tidelake.store.entry import Entry
@@ -59,6 +59,7 @@ class Earlier:
 
     def commit(self, upper: int) -> None:
         """Commit a run of one row."""
+        assert self.seq is not None
         files = write_run(self.path, f"earlier-{upper}", pa.table({"_time": [upper]}))
         self.table.create_write_transaction(
             [AddAction(file.path, file.bytes, {"_run": file.run}, 0, True, file.statistics()) for file in files],
@@ -257,13 +258,13 @@ def test_an_upgrade_that_is_killed_is_finished_by_the_next_process(table: Locati
 def test_an_earlier_release_continues_after_an_upgrade_that_was_killed(
     table: Location, monkeypatch: pytest.MonkeyPatch, marks: int
 ) -> None:
-    mark, marked = table_log.acknowledge_entry, []
+    marked: list[int] = []
 
     def acknowledge(path: Location, version: int, text: bytes) -> str:
         if len(marked) == marks:
             raise Killed
         marked.append(version)
-        return mark(path, version, text)
+        return acknowledge_entry(path, version, text)
 
     with monkeypatch.context() as patched:
         patched.setattr(table_log, "acknowledge_entry", acknowledge)
@@ -341,7 +342,7 @@ def test_a_store_is_upgraded_with_the_catalog_first_and_each_step_is_logged_once
 
 def test_a_store_whose_upgrade_is_killed_at_any_point_is_upgraded_by_the_next_process(tmp_path: Path) -> None:
     settings = load_settings(unpack(tmp_path))
-    tables, lives = tables_of(settings, "raw_upsert_avro"), 0
+    tables, lives, left = tables_of(settings, "raw_upsert_avro"), 0, 0
     before = [contents(table) for table in tables[1:]]
     entries = [entry.model_dump() for entry in others(settings)]
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -314,11 +314,11 @@ def test_a_stop_before_the_call_leaves_only_files_that_no_log_names(table: Locat
     assert (opened.version, opened.value("upper"), opened.files()) == (0, 5, [])
 
 
-def _raise(text: str) -> None:
+def _raise(text: str) -> NoReturn:
     raise OSError(text)
 
 
-def wrap_next_write(monkeypatch: pytest.MonkeyPatch, around: Callable[[Callable[[], None]], object]) -> None:
+def wrap_next_write(monkeypatch: pytest.MonkeyPatch, around: Callable[[Callable[[], object]], object]) -> None:
     """Create the next entry inside `around`, which may raise before or after it is created."""
     original = blobs.create
     pending = [around]

@@ -188,7 +188,7 @@ def test_a_process_that_was_paused_while_a_log_was_cleaned_up_lists_it_once_more
     lake = HeldLake.create(tmp_path, upper=9)
     held, path = lake.collection.acquire(), lake.stored.paths.handles
     version, verify = table_log.newest_version(path), table_log._verify_entries
-    pauses = []
+    pauses: list[int] = []
 
     def paused(*arguments: Any) -> Any:
         """Make calls as other processes, after the log was listed and before its entries are read."""

@@ -64,7 +64,8 @@ def say(catalog: Catalog, *statements: tuple[int, int | None, dict[int, int]], o
 def noted(catalog: Catalog) -> list[dict[str, Any]]:
     path = catalog.find(NAME).paths.proofs
     files = [file for file in OpenTable(path).files() if kind_of(file.run) == CONTRADICTED_RUN]
-    return read_rows(path, files, PROOFS_SCHEMA).to_pylist()
+    rows: list[dict[str, Any]] = read_rows(path, files, PROOFS_SCHEMA).to_pylist()
+    return rows
 
 
 def decide(catalog: Catalog, time: int) -> None:
@@ -74,7 +75,7 @@ def decide(catalog: Catalog, time: int) -> None:
 def test_a_statement_that_contradicts_every_sealed_time_gets_one_note_however_often_it_arrives(
     catalog: Catalog,
 ) -> None:
-    everything = (0, TIMES, {})
+    everything: tuple[int, int, dict[int, int]] = (0, TIMES, {})
     assert say(catalog, everything, everything)
     assert say(catalog, everything, offset=90)
     (row,) = noted(catalog)
@@ -120,7 +121,6 @@ def test_a_redundant_statement_leaves_no_note_and_only_the_proofs_that_it_covers
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    read_rows = proofs.read_rows
 
     def noting(*arguments: Any) -> pa.Table:
         rows = read_rows(*arguments)

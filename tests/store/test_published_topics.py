@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tidelake.errors import ArgumentRefused, PublishedTopicUnknown, SinceError
@@ -22,7 +24,7 @@ ENTRY = Entry(
 
 def topic(id: str = "a", published_from: int = 5, **more: int) -> PublishedTopic:
     identity = {"source": "files", "topic": "out", "id": id, "identity": "x"}
-    return PublishedTopic(published_from=published_from, record_schema={}, **identity, **more)  # type: ignore[arg-type]
+    return PublishedTopic(published_from=published_from, record_schema={}, **identity, **more)
 
 
 def since_of(entry: Entry) -> tuple[int, ...]:
@@ -52,7 +54,12 @@ def test_two_readers_of_a_topic_may_commit_in_any_order() -> None:
 def test_a_topic_that_nobody_publishes_to_is_unknown() -> None:
     entry = begin(ENTRY, topic())
     assert end(entry, "a") == ENTRY
-    for change in (lambda: end(ENTRY, "a"), lambda: reshard(ENTRY, "a", 2), lambda: follow(ENTRY, "a", 9, False, {})):
+    changes: list[Callable[[], Entry]] = [
+        lambda: end(ENTRY, "a"),
+        lambda: reshard(ENTRY, "a", 2),
+        lambda: follow(ENTRY, "a", 9, False, {}),
+    ]
+    for change in changes:
         with pytest.raises(PublishedTopicUnknown):
             change()
     assert find_topic(reshard(entry, "a", 4), "files", "out").shards == 4

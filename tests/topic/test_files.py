@@ -154,7 +154,8 @@ def test_a_pipe_a_socket_or_a_device_is_refused_and_never_opened(tmp_path: Path,
 def test_a_parquet_file_with_a_number_out_of_bounds_is_refused(
     tmp_path: Path, column: str, value: int, message: str
 ) -> None:
-    write_parquet(tmp_path, **{column: [value]})
+    columns: dict[str, Any] = {column: [value]}
+    write_parquet(tmp_path, **columns)
     check_refused(tmp_path, message, "a.parquet")
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_a_redirect_to_another_server_does_not_take_the_password_along(
     (tmp_path / "password").write_text("secret", encoding="utf-8")
 
     def ask(url: str) -> None:
-        login = {"username": "u", "password": Secret(file=tmp_path / "password")}
+        login: dict[str, Any] = {"username": "u", "password": Secret(file=tmp_path / "password")}
         assert SchemaRegistry(RegistrySettings(url=url, cache=tmp_path, **login)).schemas_of("s") == {}
 
     first: list[tuple[str, bool]] = []
@@ -70,7 +71,7 @@ def test_a_registry_on_this_machine_is_not_asked_through_a_proxy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "password").write_text("secret", encoding="utf-8")
-    login = {"username": "u", "password": Secret(file=tmp_path / "password")}
+    login: dict[str, Any] = {"username": "u", "password": Secret(file=tmp_path / "password")}
     asked: list[tuple[str, bool]] = []
     by_proxy: list[tuple[str, bool]] = []
     for name in ("no_proxy", "NO_PROXY"):

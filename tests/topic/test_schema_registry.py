@@ -18,8 +18,9 @@ from tests.lakes.lake import NAME, RECORD, Lake, encode, progress, updates
 from tests.lakes.raw_lake import RawLake
 from tests.services.registry import Registry
 from tidelake.catalog.catalog import Catalog
+from tidelake.decode.writers import SourceSchemas
 from tidelake.errors import ConfigurationError, RegistryUnreachable
-from tidelake.ingest.source_schemas import SourceSchemas, resolve_records
+from tidelake.ingest.source_schemas import resolve_records
 from tidelake.schema.avro import cdcv2_schema
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import load_settings

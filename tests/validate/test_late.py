@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from expectations.evidence import evidence_of
 from jobs import validate
 from tests.jobs import test_debezium as debezium
+from tests.lakes import change_events
 from tests.lakes.lake import NAME, Lake, encode, progress, updates
 from tests.lakes.places import Stores, copy_lake
 from tidelake.codec.typed import read_statement
@@ -18,11 +19,13 @@ from tidelake.compact.small_tables import merge_small_files
 from tidelake.protocol.json_values import to_text
 from tidelake.read.status import read_status
 from tidelake.storage import blobs
+from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.failpoints import on_reach
 from tidelake.store.files import read_rows, write_run
 from tidelake.store.late_notes import CONTRADICTED_RUN, LateContradiction, LateNotes, kind_of, late_verdicts
 from tidelake.store.layout import PROGRESS_SCHEMA, new_run
+from tidelake.store.runs import read_files
 from tidelake.store.table_schema import late_schema
 from tidelake.validate import late as late_module
 from tidelake.validate.late import LateReport, compare_late
@@ -109,9 +112,8 @@ def test_only_files_with_times_of_late_statements_are_opened(
         lake.send(updates((time, time, 1)), progress([time - 10 or 9], [time + 1], {time: 1}))
         lake.run()
     opened: list[int] = []
-    read_files = late_module.read_files
 
-    def noting(spark: Any, table: Path, files: Any, schema: Any) -> Any:
+    def noting(spark: Any, table: Location, files: Any, schema: Any) -> Any:
         if table.name == "updates":
             opened.append(len(list(files)))
         return read_files(spark, table, files, schema)
@@ -151,12 +153,12 @@ def test_late_change_events_are_compared_as_they_were_stated(
     tmp_path: Path, spark: SparkSession, key: str | None
 ) -> None:
     lake = debezium.lake_of(tmp_path, spark, key, keep=4)
-    lake.send(debezium.events((None, (1, 10), 1), ((1, 10), (1, 20), 2), (None, (2, 5), 7)))
-    lake.send(debezium.progress([0], [9], {1: 1, 2: 1, 7: 1}))
+    lake.send(change_events.events((None, (1, 10), 1), ((1, 10), (1, 20), 2), (None, (2, 5), 7)))
+    lake.send(change_events.progress([0], [9], {1: 1, 2: 1, 7: 1}))
     lake.run()
     lake.compact()
-    same = debezium.events((None, (2, 5), 7), (None, (1, 10), 1))
-    report = compare_sent(lake, same, debezium.events((None, (2, 5), 7), op="r"))
+    same = change_events.events((None, (2, 5), 7), (None, (1, 10), 1))
+    report = compare_sent(lake, same, change_events.events((None, (2, 5), 7), op="r"))
     assert report == LateReport(copies=1, contradictions=1, untold=1)
     (contradiction,) = contradictions(lake)
     assert contradiction.data == {"before": None, "after": {"id": 2, "price": 5}, "op": "r"}

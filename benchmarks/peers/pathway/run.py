@@ -8,7 +8,7 @@ import time
 import pathway as pw
 
 
-class Update(pw.Schema):
+class Update(pw.Schema):  # type: ignore[misc]
     """One decoded update."""
 
     key: int

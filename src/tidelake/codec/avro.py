@@ -138,7 +138,7 @@ class AvroCodec:
 class SchemaLookup(Protocol):
     """A function that looks up schemas by id."""
 
-    def __call__(self, schema_id: int) -> Any | None:
+    def __call__(self, schema_id: int, /) -> Any | None:
         """Return the schema with this id, of a record or of CDCv2; None if the id is unknown."""
 
 
