@@ -27,11 +27,11 @@ from tidelake.decode.debezium.rows import change_rows
 from tidelake.decode.debezium.shape import ChangeShape
 from tidelake.errors import ConfigurationError
 from tidelake.ingest.judged_schemas import JudgedSchemas, cached_schemas, judge_schemas, values_of_judged
-from tidelake.ingest.plain_records import metadata_of
 from tidelake.plugins.envelope import RecordBatch, WrittenRecords
 from tidelake.protocol.binding import Place
 from tidelake.schema.connect import wire_types
 from tidelake.schema.evolution import Record
+from tidelake.spark.column_cache import cached
 from tidelake.spark.observation import Observed
 from tidelake.spark.runtime_constant import parameter
 from tidelake.store.files import RunFile, discard_run, discard_runs, write_run
@@ -97,21 +97,12 @@ class ChangeRecords:
             self.schemas.unreadable_keys,
             self.schemas.written,
             self.schemas.lengths,
-            metadata_of(self.batch.settings),
+            {name: kind for kind, name in self.batch.settings.metadata.items()},
         )
 
     def decoded(self) -> DataFrame:
         """Return the result of `events.read_events`, with _position."""
-        read = self._positioned()
-        lacks = F.col(POSITION).isNull() & F.col("_error").isNull() & F.col("_reason").isNull()
-        about_row = lacks & F.col("_kind").isin("value", "delete")
-        read = read.withColumns(
-            {
-                "_kind": F.when(about_row, F.lit("value")).otherwise(F.col("_kind")),
-                "_error": F.coalesce("_error", F.when(about_row, F.lit(f"{UNUSABLE}no_position"))),
-                "_reason": F.coalesce("_reason", F.when(lacks & (F.col("_kind") == "barrier"), F.lit("no_position"))),
-            }
-        )
+        read = self._positioned().withColumns(_lacking_positions())
         if self.fill:
             width = len(self.batch.settings.position or _POSTGRESQL_POSITION) + 1
             read = with_positions(read, self._stored(), self.batch.settings.key, self.erased, width)
@@ -223,17 +214,7 @@ class ChangeRecords:
 
     def _marks(self) -> Column:
         """Return the marks of a record, as a sum of `MARKS`."""
-        good, kind = F.col("_reason").isNull(), F.col("_kind")
-        conditions = {
-            "noted": ~good | F.col("_error").isNotNull() | F.col("_snapshot") | self._is_foreign(),
-            "barriers": good & (kind == "barrier"),
-            "unavailable": good & F.col("_unavailable").isNotNull(),
-            "unread": F.col("_unread") if self.plain else F.lit(False),
-            "tombstone": kind == "tombstone",
-            "unknown_schema": self._has_unknown_schema(),
-        }
-        marks = [F.when(is_there, F.lit(MARKS[name])).otherwise(0) for name, is_there in conditions.items()]
-        return reduce(add, marks)
+        return _marks_of(self.plain, bool(self.batch.settings.position), self._known_schemas())
 
     def _count_rare(self, any_noted: bool) -> dict[str, Any]:
         """Count the rare facts of noted records; read nothing if no record is noted."""
@@ -245,7 +226,7 @@ class ChangeRecords:
             "lost": F.count_if(good & error & F.col(POSITION).isNull()),
         }
         facts = {
-            "foreign": F.max(F.when(self._is_foreign(), F.col("_connector"))),
+            "foreign": F.max(F.when(_is_foreign(bool(self.batch.settings.position)), F.col("_connector"))),
             "first_lsn": F.min(snapshot),
             "last_lsn": F.max(snapshot),
             "ended_lsn": F.max(F.when(F.col("_snapshot") & F.col("_snapshot_ends"), F.col("_lsn"))),
@@ -256,18 +237,11 @@ class ChangeRecords:
         (row,) = self.decoded().agg(*(column.alias(name) for name, column in (counts | facts).items())).collect()
         return dict(row.asDict())
 
-    def _has_unknown_schema(self) -> Column:
-        """Return whether a record has a schema that was not judged; the result is never null."""
+    def _known_schemas(self) -> tuple[int, ...] | None:
+        """Return the hashes of the schemas that were judged; None if there can be no others."""
         if self.batch.settings.format != "json" or self.schemas.complete:
-            return F.lit(False)
-        known = sorted({*self.schemas.agreed, *self.refused_schemas})
-        # Generated code takes a list as data, so a new schema does not change the code.
-        is_known = F.array_contains(F.array(*(F.lit(hashed).cast("bigint") for hashed in known)), F.col(SCHEMA))
-        return F.coalesce(~is_known, F.lit(False)) if known else F.col(SCHEMA).isNotNull()
-
-    def _is_foreign(self) -> Column:
-        """Return whether a record is from a connector whose order of events is unknown."""
-        return (F.col("_connector") != POSTGRESQL) & F.lit(not self.batch.settings.position)
+            return None
+        return tuple(sorted({*self.schemas.agreed, *self.refused_schemas}))
 
     def _find_snapshots(self) -> None:
         """Add the snapshots that start in the tick; a handful at most."""
@@ -343,6 +317,62 @@ class ChangeRecords:
             "which fields of its events give their order",
             "list these fields, the most significant first: `position: [source.file, source.pos, source.row]`",
         )
+
+
+@cached
+def _lacking_positions() -> dict[str, Column]:
+    """Return the kind, the error and the reason of a record that lacks a position."""
+    lacks = F.col(POSITION).isNull() & F.col("_error").isNull() & F.col("_reason").isNull()
+    about_row = lacks & F.col("_kind").isin("value", "delete")
+    return {
+        "_kind": F.when(about_row, F.lit("value")).otherwise(F.col("_kind")),
+        "_error": F.coalesce("_error", F.when(about_row, F.lit(f"{UNUSABLE}no_position"))),
+        "_reason": F.coalesce("_reason", F.when(lacks & (F.col("_kind") == "barrier"), F.lit("no_position"))),
+    }
+
+
+@cached
+def _marks_of(plain: bool, has_order: bool, known_schemas: tuple[int, ...] | None) -> Column:
+    """Return the marks of a record, as a sum of `MARKS`.
+
+    Args:
+        plain: whether the record was read on the fast path.
+        has_order: whether the settings state the order of events.
+        known_schemas: see `has_unknown_schema`.
+    """
+    good, kind = F.col("_reason").isNull(), F.col("_kind")
+    conditions = {
+        "noted": ~good | F.col("_error").isNotNull() | F.col("_snapshot") | _is_foreign(has_order),
+        "barriers": good & (kind == "barrier"),
+        "unavailable": good & F.col("_unavailable").isNotNull(),
+        "unread": F.col("_unread") if plain else F.lit(False),
+        "tombstone": kind == "tombstone",
+        "unknown_schema": has_unknown_schema(known_schemas),
+    }
+    return sum_of_marks(conditions, MARKS)
+
+
+def sum_of_marks(conditions: Mapping[str, Column], marks: Mapping[str, int]) -> Column:
+    """Return the sum of the marks whose conditions hold."""
+    return reduce(add, (F.when(is_there, F.lit(marks[name])).otherwise(0) for name, is_there in conditions.items()))
+
+
+def _is_foreign(has_order: bool) -> Column:
+    """Return whether a record is from a connector whose order of events is unknown."""
+    return (F.col("_connector") != POSTGRESQL) & F.lit(not has_order)
+
+
+def has_unknown_schema(known: tuple[int, ...] | None) -> Column:
+    """Return whether a record has a schema that was not judged; the result is never null.
+
+    Args:
+        known: the hashes of the judged schemas; None if there can be no others.
+    """
+    if known is None:
+        return F.lit(False)
+    # Generated code takes a list as data, so a new schema does not change the code.
+    is_known = F.array_contains(F.array(*(F.lit(hashed).cast("bigint") for hashed in known)), F.col(SCHEMA))
+    return F.coalesce(~is_known, F.lit(False)) if known else F.col(SCHEMA).isNotNull()
 
 
 def _end_value(topic: str, partition: int) -> str:

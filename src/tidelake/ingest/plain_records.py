@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from tidelake.decode.formats import decode_keys, decode_values
 from tidelake.decode.json import is_wrapped
+from tidelake.decode.metadata import metadata_column
 from tidelake.decode.writers import SourceSchemas
 from tidelake.plugins.envelope import RecordBatch, WrittenRecords
 from tidelake.settings.reclock import ReclockSettings
@@ -208,5 +209,4 @@ def metadata_columns(settings: ReclockSettings) -> list[Column]:
 
 def metadata_of(settings: ReclockSettings) -> dict[str, Column]:
     """Return the metadata columns by name."""
-    sources = {"timestamp": F.timestamp_millis("timestamp_ms")}
-    return {name: sources.get(kind, F.col(kind)) for kind, name in settings.metadata.items()}
+    return {name: metadata_column(kind) for kind, name in settings.metadata.items()}

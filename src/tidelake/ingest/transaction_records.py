@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import add
 from typing import Any, ClassVar, NoReturn
 
 import pyarrow.compute as pc
@@ -36,7 +34,7 @@ from tidelake.decode.debezium.rows import change_rows
 from tidelake.decode.debezium.shape import ChangeShape
 from tidelake.decode.debezium.transaction_parts import with_ends
 from tidelake.errors import ConfigurationError
-from tidelake.ingest.debezium import MARKS, ChangeRecords
+from tidelake.ingest.debezium import MARKS, ChangeRecords, has_unknown_schema, sum_of_marks
 from tidelake.plugins.envelope import WrittenRecords
 from tidelake.protocol.transactions import Blocked, Cut, Snapshot
 from tidelake.settings.transactions import TransactionSettings
@@ -307,15 +305,14 @@ class TransactionRecords(ChangeRecords):
             "unavailable": good & F.col("_unavailable").isNotNull(),
             "unread": F.col("_unread") if self.plain else F.lit(False),
             "tombstone": kind == "tombstone",
-            "unknown_schema": self._has_unknown_schema(),
+            "unknown_schema": has_unknown_schema(self._known_schemas()),
             "foreign": F.col(CONNECTOR) != POSTGRESQL,
             "elsewhere": self._is_elsewhere(),
             "snapshot_ends": F.col(IN_SNAPSHOT) & F.col(ENDS_SNAPSHOT),
             "snapshot_begins": F.col(IN_SNAPSHOT) & F.col(BEGINS_SNAPSHOT),
             "cut": self._is_cut(),
         }
-        marks = [F.when(is_there, F.lit(_MARKS[name])).otherwise(0) for name, is_there in conditions.items()]
-        return reduce(add, marks)
+        return sum_of_marks(conditions, _MARKS)
 
     def _facts(self) -> dict[str, Column]:
         place = F.col(SNAPSHOT_PLACE)

@@ -89,14 +89,14 @@ def _read(
     transaction = _transaction(parsed, record) if shape.transactions else None
     read = read.withColumn(EVENT, event_struct(parsed, rows, source, transaction))
     steps = [PARSED, BROKEN, EVENT, BODY, EMPTY]
-    key_row = None
     if keys is not None:
         contains_key = F.col(BROKEN).isNull() & contains_row(F.col(f"{EVENT}.op"), F.col(f"{EVENT}.after"), shape)
         needed = F.when(~F.coalesce(contains_key, F.lit(False)), F.col("key"))
         read = read.withColumn(KEY_BYTES, needed)
         read = read.withColumn(KEY_ROW, _key_row(read, shape, keys))
-        key_row, steps = F.col(KEY_ROW), [*steps, KEY_BYTES, KEY_ROW]
-    reader = RowReader(tuple((name, wire) for name, wire, _ in columns), reads_text=False, key_row=key_row)
+        steps = [*steps, KEY_BYTES, KEY_ROW]
+    written = tuple((name, wire) for name, wire, _ in columns)
+    reader = RowReader(written, reads_text=False, has_key_row=keys is not None)
     return read_events(read, shape, reader).drop(*steps)
 
 

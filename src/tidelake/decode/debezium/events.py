@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -17,10 +18,12 @@ from tidelake.decode.debezium.columns import (
     IS_ROW,
     IS_WRONG,
     KEY_BEFORE,
+    KEY_ROW,
     KIND,
     LANDED,
     PREVIOUS_KEY,
     REASON,
+    RECORD_KEY,
     ROW,
     SCHEMA,
     is_lacking,
@@ -29,6 +32,7 @@ from tidelake.decode.debezium.positions import position_columns
 from tidelake.decode.debezium.shape import ChangeShape, RowReader
 from tidelake.decode.debezium.values import Landed, is_infinite
 from tidelake.schema.connect import WireType
+from tidelake.spark.column_cache import cached
 from tidelake.spark.conditions import all_of, any_of
 from tidelake.store.layout import ERROR, UNAVAILABLE
 
@@ -62,30 +66,46 @@ def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataF
          position. If values were read on the fast path, _error is always null, and _wrong boolean is added: whether a
          value does not fit. See `tidelake.decode.debezium.columns`.
     """
+    steps = _steps(shape, reader)
+    staged = read.withColumns(steps.first)
+    if steps.landed is not None:
+        staged = staged.withColumn(LANDED, steps.landed)
+    staged = staged.select("*", *steps.event)
+    return staged.select("*", *steps.reason).drop(KEY_BEFORE, LANDED, IS_ROW, *steps.lacking)
+
+
+class _Steps(NamedTuple):
+    """The columns of the steps from a parsed record to an interpreted event."""
+
+    first: dict[str, Column]
+    landed: Column | None
+    event: list[Column]
+    reason: list[Column]
+    lacking: list[str]
+
+
+@cached
+def _steps(shape: ChangeShape, reader: RowReader) -> _Steps:
     non_key_columns = [(name, wire) for name, wire in reader.columns if name not in shape.key]
-    steps = {name: is_lacking(place) for place, (name, _) in enumerate(non_key_columns)}
-    lacks = {name: F.col(step) for name, step in steps.items()}
+    lacking = {name: is_lacking(place) for place, (name, _) in enumerate(non_key_columns)}
+    lacks = {name: F.col(step) for name, step in lacking.items()}
     after, is_row = F.col(f"{EVENT}.after"), F.col(IS_ROW)
     # Columns that are used more than once are computed in an earlier step: Spark would generate their code each time.
-    staged = read.withColumns(
-        {
-            KIND: _kind(),
-            IS_ROW: F.coalesce(
-                ~F.col(EMPTY) & F.col(BROKEN).isNull() & F.col(f"{EVENT}.op").isin(*ROW_OPS), F.lit(False)
-            ),
-            **{
-                steps[name]: reader.is_unavailable(after[name], wire, shape.placeholder)
-                for name, wire in non_key_columns
-            },
-        }
-    )
+    is_read = ~F.col(EMPTY) & F.col(BROKEN).isNull()
+    first = {
+        KIND: _kind(),
+        IS_ROW: F.coalesce(is_read & F.col(f"{EVENT}.op").isin(*ROW_OPS), F.lit(False)),
+        **{
+            lacking[name]: reader.is_unavailable(after[name], wire, shape.placeholder) for name, wire in non_key_columns
+        },
+    }
     landed = {name: reader.land(after[name], name, wire) for name, wire in reader.columns}
-    values = {name: F.when(is_row, value.value) for name, value in landed.items()}
+    values, landed_row = {name: F.when(is_row, value.value) for name, value in landed.items()}, None
     if reader.reads_text:
         # A separate step, because the columns are used more than once. Decoded Avro gets no such step: it is cheap to
         # compute again, and a step between structs would be copied into each following step until the heap was full.
         columns = F.struct(*(landed[name].value.alias(name) for name in landed))
-        staged = staged.withColumn(LANDED, F.when(is_row, columns))
+        landed_row = F.when(is_row, columns)
         values = {name: F.col(f"{LANDED}.{name}") for name in landed}
     befores = _befores(shape, reader)
     keys = _keys_of(shape, reader, befores)
@@ -96,15 +116,15 @@ def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataF
     removing = [] if shape.key else faults_before
     # Column names contain no comma, so the joined names can be split again. A lambda would not be compiled by Spark.
     unavailable = F.split(F.concat_ws(",", *(F.when(lack, F.lit(name)) for name, lack in lacks.items())), ",")
-    staged = staged.select(
-        "*",
+    event = [
         row.alias(ROW),
         *(_fault_columns(faults, removing) if reader.plain else [_error(faults, removing).alias(ERROR)]),
         F.when(is_row & any_of(lacks.values()), unavailable).alias(UNAVAILABLE),
         _before_key(befores, shape).alias(KEY_BEFORE),
         *position_columns(shape),
-    )
-    return (_with_reason if shape.key else _with_rows)(staged, shape).drop(KEY_BEFORE, LANDED, IS_ROW, *steps.values())
+    ]
+    reason = _reason_by_key(shape) if shape.key else _reason_without_key(shape)
+    return _Steps(first, landed_row, event, reason, list(lacking.values()))
 
 
 def _kind() -> Column:
@@ -151,8 +171,8 @@ def _error(faults: Sequence[_Fault], removing: Sequence[_Fault]) -> Column:
     )
 
 
-def _with_reason(staged: DataFrame, shape: ChangeShape) -> DataFrame:
-    """Add why a record is unusable, and the previous key of a row."""
+def _reason_by_key(shape: ChangeShape) -> list[Column]:
+    """Return why a record is unusable, and the previous key of a row."""
     keyless = any_of(F.col(f"{ROW}.{name}").isNull() for name in shape.key)
     reason = (
         F.when(F.col(KIND).isNull() | (_is_unknown() & keyless), F.lit("unknown_operation"))
@@ -163,16 +183,15 @@ def _with_reason(staged: DataFrame, shape: ChangeShape) -> DataFrame:
     key_before, key = F.col(KEY_BEFORE), F.struct(*(F.col(f"{ROW}.{name}") for name in shape.key))
     is_same = all_of(key_before[name].eqNullSafe(key[name]) for name in shape.key)
     has_previous_key = (F.col(f"{EVENT}.op") == "u") & (F.col(KIND) == "value") & key_before.isNotNull() & ~is_same
-    return staged.select(
-        "*",
+    return [
         F.when(has_previous_key, key_before).alias(PREVIOUS_KEY),
         reason.alias(REASON),
         F.when(F.col(KIND).isNull() | _is_unknown(), _operation()).otherwise(F.col(BROKEN)).alias(DETAIL),
-    )
+    ]
 
 
-def _with_rows(staged: DataFrame, shape: ChangeShape) -> DataFrame:
-    """Add why a record of a table without a key is unusable, and the row before a change."""
+def _reason_without_key(shape: ChangeShape) -> list[Column]:
+    """Return why a record of a table without a key is unusable, and the row before a change."""
     op, before = F.col(f"{EVENT}.op"), F.col(f"{EVENT}.before")
     required = [name for name, wire in shape.columns if not wire.nullable]
     is_whole = before.isNotNull() & all_of(F.col(f"{KEY_BEFORE}.{name}").isNotNull() for name in required)
@@ -190,12 +209,11 @@ def _with_rows(staged: DataFrame, shape: ChangeShape) -> DataFrame:
         .when(removes & ~F.coalesce(is_whole, F.lit(False)), hint)
         .otherwise(F.coalesce(F.col(BROKEN), F.col(ERROR)))
     )
-    return staged.select(
-        "*",
+    return [
         F.when(removes & (F.col(KIND) == "value"), F.col(KEY_BEFORE)).alias(PREVIOUS_KEY),
         reason.alias(REASON),
         F.when(reason.isNotNull(), detail).alias(DETAIL),
-    )
+    ]
 
 
 def _has_unreadable_key(shape: ChangeShape) -> Column:
@@ -213,16 +231,17 @@ def _befores(shape: ChangeShape, reader: RowReader) -> dict[str, Column]:
 def _keys_of(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column]) -> dict[str, Column]:
     """Return the value of each key column, from the record's key or from before the change."""
     if not reader.reads_text:
-        if reader.key_row is None:
+        if not reader.has_key_row:
             return dict(befores)
-        return {name: F.coalesce(reader.key_row[name], value) for name, value in befores.items()}
+        return {name: F.coalesce(F.col(KEY_ROW)[name], value) for name, value in befores.items()}
     wires = dict(reader.columns)
     keys = {}
     for name, event_value in befores.items():
         if name not in reader.stated_key:
             keys[name] = event_value
             continue
-        record_value = replace(reader, plain=frozenset()).land(reader.stated_key[name], name, wires[name]).value
+        stated = F.coalesce(*(F.col(f"{RECORD_KEY}.{path}") for path in reader.stated_key[name]))
+        record_value = replace(reader, plain=frozenset()).land(stated, name, wires[name]).value
         # For a delete, the event takes precedence, because the fast path reads only the event.
         parts = F.coalesce(event_value, record_value), F.coalesce(record_value, event_value)
         keys[name] = F.when(F.col(KIND) == "delete", parts[0]).otherwise(parts[1])

@@ -29,6 +29,7 @@ from tidelake.decode.debezium.shape import ChangeShape, RowReader, is_read_as_te
 from tidelake.decode.json import CORRUPT, STRICT
 from tidelake.decode.types import spark_type
 from tidelake.schema.types import scalar_type
+from tidelake.spark.column_cache import cached
 from tidelake.spark.conditions import all_of, any_of
 
 _SENTINEL = "_3b0d"
@@ -44,28 +45,43 @@ def read_plain_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     Out: as for `read_changes`, and _unread boolean: whether a record has a value that was not read here. If so, none of
          the record's other columns is valid.
     """
+    for step in _plain_steps(shape):
+        raw = raw.withColumns(step)
+    changes = read_events(raw, shape, RowReader(shape.columns, plain=frozenset(_PLAIN), written=shape.written))
+    changes = changes.withColumn(IS_UNREAD, _is_unread())
+    return changes.drop(PARSED, IS_UTF8, WITH_SENTINEL, IS_WHOLE, EVENT, IS_PLAIN, IS_WRONG, BROKEN, EMPTY)
+
+
+@cached
+def _plain_steps(shape: ChangeShape) -> list[dict[str, Column]]:
+    """Return the columns that `read_events` needs, step by step."""
     value = F.col("value")
     # The sentinel replaces the last brace. If it is read, the value was one object with nothing after it.
     open_object = F.substring(value, F.lit(1), F.octet_length(value) - 1)
     with_sentinel = F.concat(open_object, F.lit(f',"{_SENTINEL}":1}}'.encode())).cast("string")
     ends_with_brace = F.substring(value, -1, 1) == F.lit(b"}")
     ddl = f"{event_ddl(shape, _PLAIN).removesuffix('>')}, `{_SENTINEL}`: int, `{CORRUPT}`: string>"
-    # The text that ends with the sentinel is used twice, and gets a step of its own. There, the
-    # expression is compiled; as an argument of `from_json`, it would be evaluated without being compiled.
-    read = raw.withColumns({EMPTY: value.isNull(), WITH_SENTINEL: F.when(ends_with_brace, with_sentinel)})
-    read = read.withColumns({IS_UTF8: F.is_valid_utf8(WITH_SENTINEL), PARSED: F.from_json(WITH_SENTINEL, ddl, STRICT)})
     parsed = F.col(PARSED)
     # Computed from the text with the sentinel, which begins like the value: the value itself is not carried along.
     schema = embedded_schema_hash(parsed, shape, F.col(WITH_SENTINEL).cast("binary"))
-    read = read.withColumns({SCHEMA: schema, BROKEN: F.lit(None).cast("string")})
     is_whole = (parsed[_SENTINEL] == 1) & parsed[CORRUPT].isNull() & F.col(IS_UTF8)
-    read = read.withColumns({IS_WHOLE: is_whole, EVENT: event_of(parsed, shape)})
-    read = read.withColumn(IS_PLAIN, F.coalesce(F.col(IS_WHOLE) & _is_plain(shape), F.lit(False)))
-    changes = read_events(read, shape, RowReader(shape.columns, plain=frozenset(_PLAIN), written=shape.written))
+    return [
+        # The text that ends with the sentinel is used twice, and gets a step of its own. There, the
+        # expression is compiled; as an argument of `from_json`, it would be evaluated without being compiled.
+        {EMPTY: value.isNull(), WITH_SENTINEL: F.when(ends_with_brace, with_sentinel)},
+        {IS_UTF8: F.is_valid_utf8(WITH_SENTINEL), PARSED: F.from_json(WITH_SENTINEL, ddl, STRICT)},
+        {SCHEMA: schema, BROKEN: F.lit(None).cast("string")},
+        {IS_WHOLE: is_whole, EVENT: event_of(parsed, shape)},
+        {IS_PLAIN: F.coalesce(F.col(IS_WHOLE) & _is_plain(shape), F.lit(False))},
+    ]
+
+
+@cached
+def _is_unread() -> Column:
+    """Return whether the careful path has to read a record."""
     # The key in the event is unusable, but the record's own key may be usable; or the careful path explains more.
     keyless = F.coalesce(F.col(REASON).isin("no_key", NO_BEFORE, UNREADABLE_ROW), F.lit(False))
-    changes = changes.withColumn(IS_UNREAD, ~F.col(EMPTY) & (~F.col(IS_PLAIN) | F.col(IS_WRONG) | keyless))
-    return changes.drop(PARSED, IS_UTF8, WITH_SENTINEL, IS_WHOLE, EVENT, IS_PLAIN, IS_WRONG, BROKEN, EMPTY)
+    return ~F.col(EMPTY) & (~F.col(IS_PLAIN) | F.col(IS_WRONG) | keyless)
 
 
 def _is_plain(shape: ChangeShape) -> Column:

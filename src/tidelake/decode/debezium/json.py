@@ -23,6 +23,7 @@ from tidelake.decode.json import (
     read_object,
     schema_hash,
 )
+from tidelake.spark.column_cache import cached
 
 _JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
 _PARTS = ("before", "after", "source", "op", "ts_ms")
@@ -35,12 +36,16 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     In:  topic, partition, offset, key and value binary, and any other columns.
     Out: the columns that `read_events` returns, without _event, _broken and _empty, and _schema bigint.
     """
-    text = F.col("value").cast("string")
-    read = raw.withColumn(PARSED, read_object(text, event_ddl(shape)))
-    parsed = F.col(f"{PARSED}.v")[0]
-    read = read.withColumns(
-        {SCHEMA: embedded_schema_hash(parsed, shape, F.col("value")), EVENT: event_of(parsed, shape)}
-    )
+    for step in _careful_steps(shape):
+        raw = raw.withColumns(step)
+    reader = RowReader(shape.columns, stated_key=_paths_of_key(shape), written=shape.written)
+    return read_events(raw, shape, reader).drop(PARSED, RECORD_KEY, BROKEN, EVENT, EMPTY)
+
+
+@cached
+def _careful_steps(shape: ChangeShape) -> list[dict[str, Column]]:
+    """Return the columns that `read_events` needs, step by step."""
+    text, parsed = F.col("value").cast("string"), F.col(f"{PARSED}.v")[0]
     surrogates = F.when(has_lone_surrogates(F.col(EVENT), shape, text), F.lit("undecodable"))
     broken = F.coalesce(
         reason_by(F.col(SCHEMA), shape.refused_schemas),
@@ -50,32 +55,35 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     # The detail is null, and is skipped, unless the event is large.
     undecodable = F.concat_ws(", ", F.lit("undecodable"), oversize_detail(text))
     broken = F.when(broken == "undecodable", undecodable).otherwise(broken)
-    read = read.withColumn(BROKEN, F.when(text.isNotNull(), broken))
-    read = read.withColumn(EMPTY, text.isNull() | (F.col(BROKEN).isNull() & _is_wrapped_null(text, parsed)))
     # The record's key is read only if the event does not contain the row's key.
     contains_key = F.col(BROKEN).isNull() & contains_row(F.col(f"{EVENT}.op"), F.col(f"{EVENT}.after"), shape)
     key_text = F.col("key").cast("string")
     needed = F.when(~F.coalesce(contains_key, F.lit(False)) & ~has_lone_surrogate(key_text), key_text)
-    read, stated_key = _with_record_key(read, needed, shape)
-    reader = RowReader(shape.columns, stated_key=stated_key, written=shape.written)
-    return read_events(read, shape, reader).drop(PARSED, RECORD_KEY, BROKEN, EVENT, EMPTY)
+    return [
+        {PARSED: read_object(text, event_ddl(shape))},
+        {SCHEMA: embedded_schema_hash(parsed, shape, F.col("value")), EVENT: event_of(parsed, shape)},
+        {BROKEN: F.when(text.isNotNull(), broken)},
+        {EMPTY: text.isNull() | (F.col(BROKEN).isNull() & _is_wrapped_null(text, parsed))},
+        *([{RECORD_KEY: _record_key(needed, shape)}] if shape.key else []),
+    ]
 
 
-def _with_record_key(read: DataFrame, text: Column, shape: ChangeShape) -> tuple[DataFrame, dict[str, Column]]:
-    """Add the record's key, with or without an embedded schema, and return its columns as text."""
-    if not shape.key:
-        return read, {}
+def _record_key(text: Column, shape: ChangeShape) -> Column:
+    """Return the record's key, with or without an embedded schema."""
     keys = [(name, "string") for name in shape.key]
     if "payload" in shape.key:
         inside = F.get_json_object(text, "$.payload")
         text = F.when(is_wrapped(text, ()) & inside.startswith("{"), inside).otherwise(text)
-        read = read.withColumn(RECORD_KEY, F.from_json(text, _struct([*keys, (CORRUPT, "string")]), _JSON_OPTIONS))
-        return read, {name: F.col(f"{RECORD_KEY}.{name}") for name in shape.key}
+        return F.from_json(text, _struct([*keys, (CORRUPT, "string")]), _JSON_OPTIONS)
     key = _struct([*keys, ("payload", _struct(keys)), (CORRUPT, "string")])
-    read = read.withColumn(RECORD_KEY, F.from_json(text, key, _JSON_OPTIONS))
-    return read, {
-        name: F.coalesce(F.col(f"{RECORD_KEY}.payload.{name}"), F.col(f"{RECORD_KEY}.{name}")) for name in shape.key
-    }
+    return F.from_json(text, key, _JSON_OPTIONS)
+
+
+def _paths_of_key(shape: ChangeShape) -> dict[str, tuple[str, ...]]:
+    """Return where a record's key may have the key's columns."""
+    if "payload" in shape.key:
+        return {name: (name,) for name in shape.key}
+    return {name: (f"payload.{name}", name) for name in shape.key}
 
 
 def embedded_schema_hash(parsed: Column, shape: ChangeShape, value: Column) -> Column:

@@ -32,6 +32,7 @@ from tidelake.decode.debezium.columns import (
     TRANSACTION,
 )
 from tidelake.decode.debezium.shape import ChangeShape
+from tidelake.spark.column_cache import cached
 from tidelake.spark.conditions import all_of
 
 POSTGRESQL = "postgresql"
@@ -48,6 +49,7 @@ class SnapshotStart:
     processed_ms: int
 
 
+@cached
 def position_of(shape: ChangeShape, snapshots: Sequence[SnapshotStart]) -> Column:
     """Return the position of an event, from the columns of `position_columns`; null if the event has none.
 

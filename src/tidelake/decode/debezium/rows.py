@@ -9,6 +9,8 @@ from pyspark.sql import functions as F
 
 from tidelake.decode.debezium.columns import IS_GOOD, KIND, MARKS, PART, PREVIOUS_KEY, REASON, ROW
 from tidelake.decode.debezium.shape import ChangeShape
+from tidelake.decode.metadata import metadata_column
+from tidelake.spark.column_cache import cached
 from tidelake.store.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
 
 
@@ -26,11 +28,24 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: Column, place: Seq
         time: the time of an event's rows.
         place: columns to carry along.
     """
+    numbered = changes.select("*", *_numbers())
+    marks, *columns = _row_columns(shape)
+    return numbered.select(marks, F.when(F.col(IS_GOOD), time).alias(TIME), *columns, *place)
+
+
+@cached
+def _numbers() -> list[Column]:
+    """Return whether a record becomes a row, and the number of each of its rows."""
     # Numbers are exploded, not the rows themselves, which would be copied into a list and out of it.
     good = F.col(REASON).isNull() & F.col(POSITION).isNotNull() & (F.col(KIND) != "tombstone")
     changes_key = good & F.col(PREVIOUS_KEY).isNotNull()
     numbers = F.when(changes_key, F.array(F.lit(0), F.lit(1))).otherwise(F.array(F.lit(0)))
-    numbered = changes.select("*", good.alias(IS_GOOD), F.explode(numbers).alias(PART))
+    return [good.alias(IS_GOOD), F.explode(numbers).alias(PART)]
+
+
+@cached
+def _row_columns(shape: ChangeShape) -> list[Column]:
+    """Return the columns of a row except its time."""
     kind, error, first = F.col(KIND), F.col(ERROR), F.col(PART) == 0
     whole = first & (kind == "value") & error.isNull()
     sign = F.when(first & (kind == "value"), 1).when(~first | (kind == "delete"), -1).otherwise(0)
@@ -45,14 +60,12 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: Column, place: Seq
     position = F.col(POSITION)
     if shape.transactions:
         position = F.when(first, position).otherwise(F.concat(position, F.array(F.lit(-1).cast("bigint"))))
-    return numbered.select(
+    return [
         F.when(first, F.col(MARKS)).alias(MARKS),
-        F.when(F.col(IS_GOOD), time).alias(TIME),
         sign.cast("bigint").alias(DIFF),
         position.alias(POSITION),
         F.when(first, F.col(UNAVAILABLE)).alias(UNAVAILABLE),
         F.when(first & (kind == "value"), error).alias(ERROR),
         *(cell(name).alias(name) for name, _ in shape.columns),
-        *(F.when(whole, value).alias(name) for name, value in shape.extra.items()),
-        *place,
-    )
+        *(F.when(whole, metadata_column(kind)).alias(name) for name, kind in shape.metadata.items()),
+    ]

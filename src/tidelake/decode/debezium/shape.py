@@ -21,6 +21,8 @@ _TABLE_FIELDS = ("schema", "table")
 class ChangeShape:
     """The shape of one collection's change events.
 
+    Columns are cached for each shape (see `tidelake.spark.column_cache`), so its `repr` shows it in full.
+
     Args:
         columns: the wire types of a row's columns.
         key: the columns that identify a row; if there are none, an event is the row before it and the row after it.
@@ -31,7 +33,7 @@ class ChangeShape:
         unreadable_keys: JSON: the hashes of the refused schemas whose keys cannot be read either.
         written: JSON: by the hash of the schema, the columns whose wire types differ from the collection's.
         schema_lengths: JSON: the lengths of known schemas; see `tidelake.decode.json.schema_hash`.
-        extra: further columns of the table, computed from the columns of records.
+        metadata: further columns of the table, each with the kind of metadata that it holds.
         transactions: whether the transactions of events are read.
     """
 
@@ -43,7 +45,7 @@ class ChangeShape:
     unreadable_keys: frozenset[int] = frozenset()
     written: Mapping[int, Mapping[str, WireType]] = field(default_factory=dict)
     schema_lengths: Mapping[int, int] = field(default_factory=dict)
-    extra: dict[str, Column] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
     transactions: bool = False
 
     @property
@@ -66,8 +68,9 @@ class RowReader:
     Args:
         columns: the written columns; the other columns of the shape are null.
         reads_text: whether the values are JSON text.
-        key_row: Avro: the key's columns from the record's key, if that key is decoded.
-        stated_key: JSON: the key's columns as text, from the record's key, if that key is read.
+        has_key_row: Avro: whether `_key_row` has the key's columns from the record's key.
+        stated_key: JSON: where the key's columns are in `_keys`, as text; the first that is not null counts. Empty if
+            that key is not read.
         plain: JSON: the wire types whose values were read with their own type, not as text; see
             `tidelake.decode.debezium.fast_json`. If there are any, only `_wrong` shows that a value does not fit.
         written: see `ChangeShape`.
@@ -75,8 +78,8 @@ class RowReader:
 
     columns: tuple[tuple[str, WireType], ...]
     reads_text: bool = True
-    key_row: Column | None = None
-    stated_key: Mapping[str, Column] = field(default_factory=dict)
+    has_key_row: bool = False
+    stated_key: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     plain: frozenset[str] = frozenset()
     written: Mapping[int, Mapping[str, WireType]] = field(default_factory=dict)
 
