@@ -20,6 +20,7 @@ from tidelake.decode.framing import reason_by
 from tidelake.decode.json_scalars import JsonForm
 from tidelake.decode.json_types import record_form
 from tidelake.schema.avro import resolved_schema
+from tidelake.spark.column_cache import cached
 from tidelake.spark.conditions import any_of
 
 _SENTINEL = "_8f1d0c63a95be24780f36e1bd2c4097a"
@@ -73,40 +74,41 @@ def decode_json(
     Raises:
         SchemaRefused: the record has a type that cannot be represented in JSON.
     """
+    for step in _json_steps(source, target, record, refused):
+        frame = frame.withColumns(step)
+    return frame.drop(*Target(target).json_steps)
+
+
+@cached
+def _json_steps(
+    source: str, target: str, record: dict[str, Any], refused: Mapping[int, str] | None
+) -> list[dict[str, Column]]:
+    """Return the columns of `decode_json`, step by step; otherwise the optimizer would read a record for each use."""
     form = record_form(resolved_schema(record))
     names = [field["name"] for field in record["fields"]]
     columns = Target(target)
     text, wrapped, wire = F.col(columns.text), F.col(columns.is_wrapped), F.col(columns.wire)
     plain, payload, problem = F.col(columns.plain), F.col(columns.payload), F.col(columns.problem)
-    # A step for each column; otherwise the optimizer would read a record once for each use.
-    staged = frame.withColumn(columns.text, F.col(source).cast("string"))
-    staged = staged.withColumn(columns.is_wrapped, is_wrapped(text, names))
-    staged = staged.withColumns(
-        {
-            columns.plain: F.when(~wrapped, read_object(text, form.ddl)),
-            columns.payload: F.when(wrapped, read_object(text, f"struct<payload: {form.ddl}>")),
-        }
-    )
     first = F.struct(*(plain["v"][0][name].alias(name) for name in names))
-    staged = staged.withColumn(
-        columns.wire,
-        F.when(wrapped, payload["v"][0]["payload"]).when(plain["v"][0].isNotNull(), first),
-    )
-    quoting_failure = F.lit(None).cast("string")
-    if form.quoted_ddl is not None:
-        staged, quoting_failure = _with_quoted_numbers(staged, columns, form)
+    quoting, quoting_failure = _quoting_steps(columns, form)
     broken = F.coalesce(
         F.when(wrapped, defect_of(text, payload)).otherwise(defect_of(text, plain)),
         quoting_failure,
     )
     misfits = [form.problem(wire)] if form.problem else []
-    staged = staged.withColumn(
-        columns.broken, F.when(F.col(source).isNotNull(), F.coalesce(broken, *misfits, F.lit(None).cast("string")))
-    )
-    staged = _with_suspects(staged, columns, form)
     refusal = F.when(wrapped, refusal_of(F.col(source), refused)) if refused else F.lit(None).cast("string")
     reason, column = F.substring_index(problem, " ", 1), F.regexp_extract(problem, " (.*)", 1)
-    decoded = staged.withColumns(
+    return [
+        {columns.text: F.col(source).cast("string")},
+        {columns.is_wrapped: is_wrapped(text, names)},
+        {
+            columns.plain: F.when(~wrapped, read_object(text, form.ddl)),
+            columns.payload: F.when(wrapped, read_object(text, f"struct<payload: {form.ddl}>")),
+        },
+        {columns.wire: F.when(wrapped, payload["v"][0]["payload"]).when(plain["v"][0].isNotNull(), first)},
+        *quoting,
+        {columns.broken: F.when(F.col(source).isNotNull(), F.coalesce(broken, *misfits, F.lit(None).cast("string")))},
+        *_suspect_steps(columns, form),
         {
             target: F.when(problem.isNull() & refusal.isNull(), form.stored(wire)),
             columns.reason: F.coalesce(F.when(refusal.isNotNull(), F.lit("schema_not_resolved")), reason),
@@ -115,49 +117,52 @@ def decode_json(
                 F.when(column != "", F.concat(F.lit("column "), column)),
                 F.when(reason == "undecodable", oversize_detail(text)),
             ),
-        }
-    )
-    return decoded.drop(*columns.json_steps)
+        },
+    ]
 
 
-def _with_quoted_numbers(staged: DataFrame, columns: Target, form: JsonForm) -> tuple[DataFrame, Column]:
+def _quoting_steps(columns: Target, form: JsonForm) -> tuple[list[dict[str, Column]], Column]:
     """Read again, from their text, the numbers that a double may not hold exactly; also return why that failed."""
-    assert form.quoted_ddl is not None and form.has_point is not None and form.with_quoted is not None
+    if form.quoted_ddl is None:
+        return [], F.lit(None).cast("string")
+    assert form.has_point is not None and form.with_quoted is not None
     text, wrapped, wire = F.col(columns.text), F.col(columns.is_wrapped), F.col(columns.wire)
     rounded, plain, payload = F.col(columns.is_rounded), F.col(columns.plain_quoted), F.col(columns.payload_quoted)
     may_be_rounded = form.has_point(wire) & text.rlike(_LONG_NUMBER)
-    staged = staged.withColumn(columns.is_rounded, F.coalesce(may_be_rounded, F.lit(False)))
     quoted = F.regexp_replace(text, _NUMBERS, '$1"$2"')
-    staged = staged.withColumns(
+    exact = F.when(wrapped, form.with_quoted(wire, payload["v"][0]["payload"])).otherwise(
+        form.with_quoted(wire, plain["v"][0])
+    )
+    steps = [
+        {columns.is_rounded: F.coalesce(may_be_rounded, F.lit(False))},
         {
             columns.plain_quoted: F.when(rounded & ~wrapped, read_object(quoted, form.quoted_ddl)),
             columns.payload_quoted: F.when(
                 rounded & wrapped, read_object(quoted, f"struct<payload: {form.quoted_ddl}>")
             ),
-        }
-    )
-    exact = F.when(wrapped, form.with_quoted(wire, payload["v"][0]["payload"])).otherwise(
-        form.with_quoted(wire, plain["v"][0])
-    )
-    failed = F.when(plain[CORRUPT].isNotNull() | payload[CORRUPT].isNotNull(), F.lit("undecodable"))
-    return staged.withColumn(columns.wire, F.when(rounded, exact).otherwise(wire)), failed
+        },
+        {columns.wire: F.when(rounded, exact).otherwise(wire)},
+    ]
+    return steps, F.when(plain[CORRUPT].isNotNull() | payload[CORRUPT].isNotNull(), F.lit("undecodable"))
 
 
-def _with_suspects(staged: DataFrame, columns: Target, form: JsonForm) -> DataFrame:
+def _suspect_steps(columns: Target, form: JsonForm) -> list[dict[str, Column]]:
     """Read suspect records again as variants, and add the problem of each record."""
     text, wrapped, wire = F.col(columns.text), F.col(columns.is_wrapped), F.col(columns.wire)
     broken, suspect, variant = F.col(columns.broken), F.col(columns.is_suspect), F.col(columns.variant)
     may_be_suspect = broken.isNull() & wire.isNotNull() & _is_suspect(text, wire, form)
-    staged = staged.withColumn(columns.is_suspect, F.coalesce(may_be_suspect, F.lit(False)))
-    staged = staged.withColumn(columns.variant, F.when(suspect, F.try_parse_json(text)))
+    steps = [
+        {columns.is_suspect: F.coalesce(may_be_suspect, F.lit(False))},
+        {columns.variant: F.when(suspect, F.try_parse_json(text))},
+    ]
     not_text: list[Column] = []
     if form.variant_ddl is not None and form.not_text is not None:
         inside = F.when(wrapped, F.try_variant_get(variant, "$.payload", form.variant_ddl))
         parts = inside.otherwise(F.try_variant_get(variant, "$", form.variant_ddl))
-        staged = staged.withColumn(columns.variant_parts, parts)
+        steps.append({columns.variant_parts: parts})
         not_text = [F.concat(F.lit("wrong_type "), form.not_text(F.col(columns.variant_parts)))]
     repeated = F.when(suspect & variant.isNull(), F.lit("repeated_name"))
-    return staged.withColumn(columns.problem, F.coalesce(broken, repeated, *not_text))
+    return [*steps, {columns.problem: F.coalesce(broken, repeated, *not_text)}]
 
 
 def is_wrapped(text: Column, names: Collection[str]) -> Column:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -14,6 +15,7 @@ from tidelake.decode.metadata import metadata_column
 from tidelake.decode.writers import SourceSchemas
 from tidelake.plugins.envelope import RecordBatch, WrittenRecords
 from tidelake.settings.reclock import ReclockSettings
+from tidelake.spark.column_cache import cached
 from tidelake.spark.conditions import all_of
 from tidelake.spark.observation import Observed
 from tidelake.spark.runtime_constant import parameter
@@ -102,18 +104,26 @@ def read_upserts(raw: DataFrame, settings: ReclockSettings, schemas: SourceSchem
     Out: the same, _key struct of the key's columns, _value struct of the value's columns (null if the key is
          deleted or in error), _reason, _detail, _error string.
     """
-    with_key = raw.withColumn("_stated_key", F.col("key") if settings.format == "avro" else _key_object(settings))
+    with_key = raw.withColumn(
+        "_stated_key", F.col("key") if settings.format == "avro" else _key_object(settings.key_schema)
+    )
     assert schemas.keys is not None
     decoded = decode_keys(with_key, "_stated_key", schemas.keys).drop("_stated_key")
     decoded = decode_values(decoded, schemas.values)
+    value_names = {column["name"] for column in schemas.values.record["fields"]}
+    shared = tuple(column["name"] for column in settings.key_schema["fields"] if column["name"] in value_names)
+    return decoded.withColumns(_faults(shared)).drop("_key_reason", "_key_detail", "_value_reason", "_value_detail")
+
+
+@cached
+def _faults(shared: tuple[str, ...]) -> dict[str, Column]:
+    """Return why a record is unusable or in error; `shared` are the columns of both its key and its value."""
     absent = F.when(F.col("_key_reason").isNull() & F.col("_key").isNull(), F.lit("null_key"))
-    return decoded.withColumns(
-        {
-            "_reason": F.coalesce("_key_reason", absent),
-            "_detail": F.when(F.col("_key_reason").isNotNull(), F.concat_ws(", ", F.lit("the key"), "_key_detail")),
-            "_error": _placed(F.coalesce(_value_fault(), _key_mismatch(settings, schemas))),
-        }
-    ).drop("_key_reason", "_key_detail", "_value_reason", "_value_detail")
+    return {
+        "_reason": F.coalesce("_key_reason", absent),
+        "_detail": F.when(F.col("_key_reason").isNotNull(), F.concat_ws(", ", F.lit("the key"), "_key_detail")),
+        "_error": _placed(F.coalesce(_value_fault(), _key_mismatch(shared))),
+    }
 
 
 def upsert_rows(decoded: DataFrame, settings: ReclockSettings, schemas: SourceSchemas, time: int) -> DataFrame:
@@ -146,16 +156,17 @@ def upsert_rows(decoded: DataFrame, settings: ReclockSettings, schemas: SourceSc
     return last.select("_last.*")
 
 
-def _key_object(settings: ReclockSettings) -> Column:
+@cached
+def _key_object(key_schema: Mapping[str, Any]) -> Column:
     """Return a key's bytes as a JSON object. A key of one column may be a bare value, and a string may lack its quotes.
 
     A bare value may itself have an embedded schema.
     """
-    key, names = F.col("key"), [column["name"] for column in settings.key_schema["fields"]]
+    key, names = F.col("key"), [column["name"] for column in key_schema["fields"]]
     if len(names) > 1:
         return key
     text = F.trim(key.cast("string"))
-    is_text = settings.key_schema["fields"][0]["type"] in ("string", {"type": "string"})
+    is_text = key_schema["fields"][0]["type"] in ("string", {"type": "string"})
     bare = text if not is_text else F.when(text.startswith('"'), text).otherwise(_quoted(key.cast("string")))
     whole = F.concat(F.lit(f'{{"{names[0]}":'), bare, F.lit("}"))
     is_object = text.startswith("{") | ~F.is_valid_utf8(key.cast("string"))
@@ -178,10 +189,8 @@ def _value_fault() -> Column:
     return F.when(F.col("_value_reason").isNotNull(), fault)
 
 
-def _key_mismatch(settings: ReclockSettings, schemas: SourceSchemas) -> Column:
+def _key_mismatch(shared: tuple[str, ...]) -> Column:
     """Return the fault of a value that names a different key than its record, or null."""
-    names = {column["name"] for column in schemas.values.record["fields"]}
-    shared = [column["name"] for column in settings.key_schema["fields"] if column["name"] in names]
     if not shared:
         return F.lit(None).cast("string")
     agrees = all_of(F.col("_key")[name].eqNullSafe(F.col("_value")[name]) for name in shared)
