@@ -144,7 +144,7 @@ def test_a_dead_run_that_a_hold_pins_stays(tmp_path: Path) -> None:
 def test_a_dropped_collection_is_deleted_a_day_after_its_last_hold(catalog: Catalog) -> None:
     collection = catalog.find("prices")
     OpenTable(collection.paths.updates).commit({UPPER: 5})
-    held = acquire(catalog, collection, 3, HOUR, "report")
+    held = acquire(catalog, collection.name, 3, HOUR, "report")
     publish(catalog)
     catalog.drop("prices")
     item = item_of(gc(catalog), "dropped")
@@ -224,7 +224,7 @@ def test_the_published_table_of_an_earlier_name_of_a_dropped_collection_is_empti
 def test_an_orphaned_and_a_held_collection_stay(catalog: Catalog) -> None:
     stored = catalog.open_or_create(replace(SPEC, name="old"))
     OpenTable(stored.paths.updates).commit({UPPER: 9})
-    held = acquire(catalog, stored, 3, HOUR, "report")
+    held = acquire(catalog, stored.name, 3, HOUR, "report")
     move_since(catalog, stored, 0)
     found = gc(catalog)
     assert summary_of(found) == [("orphaned", "old", False), ("history", "old", False)]

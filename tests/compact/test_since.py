@@ -156,7 +156,7 @@ def test_a_duration_does_not_pass_a_hold(sealed: Sealed) -> None:
     sealed.seal(10, days_ago=9)
     sealed.seal(20, days_ago=8)
     OpenTable(sealed.empty.collection.paths.updates).commit({UPPER: sealed.upper})
-    acquire(sealed.empty.catalog, sealed.empty.collection, 5, timedelta(hours=1), "report")
+    acquire(sealed.empty.catalog, sealed.empty.collection.name, 5, timedelta(hours=1), "report")
     assert sealed.since(7) == 5
 
 

@@ -35,7 +35,7 @@ class Holds(StoredCollection):
         from tidelake.read.holding import acquire
 
         with engine_errors():
-            return acquire(self._catalog, self._stored(), at, lease, purpose)
+            return acquire(self._catalog, self.name, at, lease, purpose)
 
     def capability(self, token: str) -> ReadCapability:
         """Take over the capability of this token, which another holder has passed on. The token is used up.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -156,15 +156,29 @@ class ReadCapability:
         self._held, self._hold = holds.find(entry, self._token)
 
 
-def acquire(catalog: Catalog, collection: Collection, at: int | None, lease: timedelta, purpose: str) -> ReadCapability:
-    """Acquire a read capability; `LakeCollection.acquire` says what the arguments mean and what is raised."""
-    lease_ms, token, table = _milliseconds(lease), Token.new(collection.entry.id), OpenTable(collection.paths.updates)
-    # The table's own since is later than that of the handles only if these were restored from an older copy.
-    lowest, newest = table.value(SINCE) or 0, max(0, (table.value(UPPER) or 0) - 1)
+def acquire(
+    catalog: Catalog, name: str, at: int | None, lease: timedelta, purpose: str, *, id: str | None = None
+) -> ReadCapability:
+    """Acquire a read capability; `LakeCollection.acquire` says what the arguments mean and what is raised.
+
+    Args:
+        catalog: the catalog.
+        name: the name of the collection.
+        at: the time to hold.
+        lease: how long the capability lives after each call.
+        purpose: what it is for.
+        id: the id of the collection, if another one of this name does not count.
+    """
+    lease_ms, unbound = _milliseconds(lease), Token.new("")
+    opened: list[OpenTable] = []  # once, however often a change of the handles comes first
 
     def add(entry: Entry) -> Entry:
-        if entry.id != token.collection_id:  # the name was bound to another collection in the meantime
-            raise UnknownCollection(str(collection.paths.store.root), collection.name)
+        if id is not None and entry.id != id:  # the name was bound to another collection in the meantime
+            raise UnknownCollection(str(catalog.store.root), name)
+        table = opened[0] if opened else OpenTable(catalog.store.collection(entry.id).updates)
+        opened[:] = [table]
+        # The table's own since is later than that of the handles only if these were restored from an older copy.
+        lowest, newest = table.value(SINCE) or 0, max(0, (table.value(UPPER) or 0) - 1)
         if not entry.since:
             raise SinceError(newest if at is None else at, entry.since)
         low = max(entry.since[0], lowest)
@@ -172,9 +186,10 @@ def acquire(catalog: Catalog, collection: Collection, at: int | None, lease: tim
         holds.check_time("at", time)
         if time < low:
             raise SinceError(time, (low,))
-        return holds.acquire(entry, token, time, lease_ms, purpose, _now_ms())
+        return holds.acquire(entry, replace(unbound, collection_id=entry.id), time, lease_ms, purpose, _now_ms())
 
-    return ReadCapability(collection.paths, catalog.update(collection.name, add), token)
+    entry = catalog.update(name, add)
+    return ReadCapability(catalog.store.collection(entry.id), entry, replace(unbound, collection_id=entry.id))
 
 
 def take_over(store: Store, name: str, text: str) -> ReadCapability:

@@ -297,7 +297,10 @@ class Subscription(Generic[T]):
     def _hold_again(self, seq: int, ended: ReadCapability, error: CapabilityError) -> None:
         """Acquire a new hold after the lease has ended; that is as good as the old one if nothing was forgotten."""
         try:
-            self._capability = acquire(self._catalog, self._collection(), self._through, ended.lease, ended.purpose)
+            held = self._collection()
+            self._capability = acquire(
+                self._catalog, held.name, self._through, ended.lease, ended.purpose, id=held.entry.id
+            )
             self._capability.pin(seq, self._through)
         except SinceError as lost:
             since = f"since of '{self._name}' is now {show_frontier(lost.since)}"
@@ -349,7 +352,7 @@ def subscribe(
     start = max(upper - 1, *since, 0) if as_of is None else as_of
     _check_end(start, takes_snapshot, bounds)
     if lease is not None:
-        held = acquire(catalog, collection, as_of, lease, purpose)
+        held = acquire(catalog, collection.name, as_of, lease, purpose, id=collection.entry.id)
         return Subscription(source, catalog, collection, held.since, takes_snapshot, selection, bounds, held, True)
     if not since or start < since[0]:
         raise SinceError(start, since)
