@@ -1,6 +1,6 @@
 """Divides the collections of a lake among several code locations, so that each loads in seconds.
 
-Collections on one timeline that they name, or with a topic in common, stay together: a run publishes the tables of a
+Collections that name the same timeline, or have a topic in common, stay together: a run publishes the tables of a
 timeline at one time, and a topic is an asset of one location.
 """
 

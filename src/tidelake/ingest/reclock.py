@@ -87,7 +87,7 @@ class RecordTick(Tick):
 
     @property
     def _is_shared(self) -> bool:
-        """Whether the collection shares a timeline whose runs have one time each."""
+        """Whether the collection shares a timeline on which each run has one time."""
         return self.settings.timeline is not None and self.run_ms is not None
 
     @property

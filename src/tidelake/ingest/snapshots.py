@@ -1,4 +1,4 @@
-"""Writes the changes by snapshots of a table with transactions: barriers, and runs without abandoned snapshots."""
+"""Writes what snapshots change in a table with transactions: barriers, and runs without abandoned snapshots."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rewrite_without(spark: SparkSession, collection: Collection, table: OpenTabl
     files, schema = [file for file in table.files() if file.run in runs], collection.updates_schema()
     verify_runs(spark, table.path, files, schema)
     remaining = read_files(spark, table.path, files, schema).where(~F.col(TIME).isin(*times))
-    # The run is named like one of seal, because no tick would make it from a range of offsets.
+    # The run is named like a run of seal, because no tick could make it again from a range of offsets.
     written = write_updates(remaining, table.path, new_run("seal", table.seq), schema).files
     return Rewritten(written, sorted(runs))
 

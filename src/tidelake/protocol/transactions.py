@@ -78,7 +78,7 @@ class NotATransaction(ValueError):
 
 
 def payload_of(value: bytes | None) -> Any:
-    """Return a message's JSON value, without the schema that may be around it.
+    """Return a message's JSON value, without the schema that may wrap it.
 
     Raises:
         NotATransaction: it is not JSON.
@@ -164,9 +164,9 @@ def ends_of(marks: Iterable[Begin | End], begun: Begin | None = None) -> list[En
 def is_cut(begins_at: int | None, after: int | None, first: int | None) -> bool:
     """Return whether a connector may have skipped the first changes of a transaction.
 
-    A connector that was restarted after the END at `after` may skip the changes of a transaction that was open then,
-    up to the one that directly follows this END in the log. The transaction then begins at or before `after`, and all
-    that was sent of it comes later.
+    A connector that was restarted after the END at `after` may skip the changes of a transaction that was open then, up
+    to the one that directly follows this END in the log. The transaction then begins at or before `after`, and
+    everything that was sent of it comes later.
 
     Args:
         begins_at: where its first change is in the log, as its BEGIN states; None if that is unknown.
@@ -214,7 +214,7 @@ def transaction_of(text: str | None) -> str | None:
 
 
 def is_by_signal(source: Any) -> bool:
-    """Return whether a row of a snapshot belongs to one that a signal asked for, by its `source`.
+    """Return whether a row, to judge by its `source`, is part of a snapshot that a signal asked for.
 
     Such a snapshot is taken later than the place in the log that its rows state. An incremental one says what it is; in
     a blocking one, as the connector continues afterwards, `sequence` also has the commit position that it has reached.

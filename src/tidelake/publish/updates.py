@@ -48,8 +48,8 @@ def write_updates(
         TopicUnwritable, StoreUnreadable: they could not be written.
         DamagedTable: the rows are not those that were counted; nothing was written.
 
-    Cost: the updates are computed once. In a folder, if all of Spark runs here, that is all but the time that Spark
-    needs to write them as Avro; otherwise each update goes through Arrow, and the messages are cached.
+    Cost: the updates are computed once. For a folder, if all of Spark runs here, the only other cost is the time that
+    Spark needs to write them as Avro; otherwise each update goes through Arrow, and the messages are cached.
     """
     is_whole = len(shards) == of
     spark = updates.rows.sparkSession

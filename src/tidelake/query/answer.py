@@ -54,14 +54,17 @@ class Answer:
             return self.engine.table(f"SELECT * FROM ({self.query}){order}{most}").cast(self.schema)
 
     def reader(self) -> pa.RecordBatchReader:
-        """Read the rows as a stream of batches; row order means nothing. Until it starts, raises what `table` does."""
+        """Read the rows as a stream of batches, in no particular order.
+
+        Until the stream starts, raises what `table` does.
+        """
         with failures(self.name, self.where):
             return self.engine.reader(f"SELECT * FROM ({self.query}){self._order}").cast(self.schema)
 
     def batches(self, order: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Read the rows in order of these columns, a batch at a time. Raises what `table` does, at any batch.
 
-        Cost: DuckDB sorts the rows, and writes to a temporary folder those for which there is no memory.
+        Cost: DuckDB sorts the rows, and writes those that do not fit in memory to a temporary folder.
         """
         with failures(self.name, self.where):
             for batch in self.engine.batches(f"SELECT * FROM ({self.query}){self._by(order)}"):
@@ -99,7 +102,7 @@ def failures(name: str, where: str | None) -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, pa.ArrowException) as error:
-        # A stream raises errors of Arrow's, which do not say what kind of error it was.
+        # A stream raises Arrow's own errors, which do not say what kind of error it was.
         is_of_data = not isinstance(error, duckdb.Error) or isinstance(
             error, duckdb.DataError | duckdb.InvalidInputException
         )

@@ -28,7 +28,7 @@ class KeyedForm(Form):
         self.key = entry.key
 
     def contents(self, reads: Reads, at: int, columns: Sequence[str], where: Where | None = None) -> str:
-        """Take the newest row of each key. A predicate applies to it, so it comes after the newest row is known."""
+        """Take the newest row of each key. A predicate applies to that row, so it is evaluated last."""
         base, later = reads.divided(at)
         needed = self.needed([*self.key, *columns], where)
         if not base:
@@ -52,7 +52,7 @@ class KeyedForm(Form):
             later: the files that have these rows.
             columns: the columns to return.
 
-        Only the numbers of rows are compared: `newest_rows` has to pack each row and unpack it.
+        Rows are represented by their numbers, whereas `newest_rows` has to pack and unpack each row.
         """
         rows = reads.numbered([*columns, TIME, DIFF], at, later)
         last = min(at, max(file.reach[1] for file in later))
@@ -117,7 +117,7 @@ def states_by_time(rows: str, key: Sequence[str], fields: Sequence[pa.Field], af
 
 
 def updates_of_states(states: str, key: Sequence[str], data: Sequence[str], after: int) -> str:
-    """Turn states into updates of rows: the old row leaves and the new row comes. Equal rows give no update.
+    """Turn states into updates of rows: the old row is removed and the new row is added. Equal rows give no update.
 
     Out: the data's columns, _time, _diff: 1 or -1.
     """

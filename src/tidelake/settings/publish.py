@@ -22,7 +22,7 @@ class PublishSettings(Frozen):
     skip_errors: bool = False
     """Whether keys in error are published as keys without a row; if not, publishing waits for a better value."""
     shards: int | None = Field(default=None, ge=1, le=1_000)
-    """The number of shards that several publishers share; by default, it stays as it is, and is 1 at first."""
+    """The number of shards that several publishers share; by default, the number does not change; at first, it is 1."""
 
     @field_validator("to")
     @classmethod

@@ -72,9 +72,10 @@ SWEEP_FLOOR = "sweep_floor"
 """A run that began at a `seq` below this value and is not live may be deleted at any moment. No commit can add it."""
 
 FLAGGED = "flagged"
-"""The `seq` up to which each commit since the table's creation came from a release that sets the flags of its caller.
+"""Equal to `seq` if every commit since the table's creation came from a release that sets the flags of its caller.
 
-A commit by an earlier release does not raise this value, and no later commit catches up: flags then mean nothing."""
+A commit by an earlier release does not raise this value, and later commits never make up for that: from then on, a flag
+that is not set means nothing."""
 
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 6 hours",
@@ -343,7 +344,7 @@ class OpenTable:
 
     def _link(self, text: bytes, nonce: str) -> None:
         """Link an entry into a log on a local disk, and acknowledge it; raises what `_put` raises."""
-        # The markers decide, and not the log: its newest entries may be lost.
+        # The markers decide, not the log: its newest entries may be lost.
         acknowledged = read_markers(self.path, self.version).newest
         if acknowledged > self.version:
             raise Conflict(str(self.path), self.version + 1, "another commit was already acknowledged")

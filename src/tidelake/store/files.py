@@ -349,7 +349,7 @@ def open_verified(
 
 
 def other_headers(table: Location, file: RunFile) -> DamagedTable:
-    """Return the error that the page headers of a file differ from the digest that the log states."""
+    """Return the error for a file whose page headers differ from the digest that the log states."""
     return DamagedTable(str(table), f"the file {file.path} {_OTHER_HEADERS}")
 
 

@@ -202,7 +202,7 @@ def empty_published(table: Location) -> bool:
 
 
 def published_bytes(table: Location) -> int:
-    """Return the size of the files below a publication's table, its log aside."""
+    """Return the size of the files below a publication's table, without its log."""
     return sum(blob.size for blob in blobs.list_blobs(table) if _FOLDER.match(blob.location.below(table)))
 
 

@@ -356,7 +356,7 @@ def _parquet_offsets(path: Location, size: int) -> dict[int, list[Interval]]:
         if covered is not None:
             return covered
         table = file.read(columns=["partition", "offset"])
-    except FileNotFoundError as error:  # an object store says so when it is read
+    except FileNotFoundError as error:  # an object store reports this only when the file is read
         raise gone(path) from error
     except (pa.ArrowException, OSError) as error:
         raise MalformedTopic(
