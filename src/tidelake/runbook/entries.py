@@ -447,7 +447,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     # A commit failed, or its outcome is unknown.
     errors.Conflict: Entry(
         "Another process committed to the same table in the meantime. Steps retry on their own, so the table "
-        "must be very busy if this error remains.",
+        "must be very busy if this error persists.",
         "Run the step again. If it recurs, find out which other processes write to the collection.",
         (_STATUS,),
     ),
@@ -530,7 +530,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.ConditionalWritesMissing: Entry(
         "The service is too old, or a gateway in front of it drops the header `If-None-Match`.",
-        "Update the service, go around the gateway, or use another bucket. Nothing was committed.",
+        "Update the service, bypass the gateway, or use another bucket. Nothing was committed.",
         (_DOCTOR,),
     ),
     errors.SparkLacksStore: Entry(

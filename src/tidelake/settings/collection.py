@@ -87,8 +87,8 @@ class CollectionSettings(Frozen):
     keep_rows: RowRetention | None = None
     """For append-only collections: how long rows stay in the contents, by a column that states a point in time."""
     timeline: str | None = None
-    """A name shared by collections whose times mean the same, so that they can be read at one time: streams of one
-    source, or reclocked topics to which each run of ingest gives the same time."""
+    """A name shared by collections whose times mean the same thing, so that they can be read at one time: streams of
+    one source, or reclocked topics to which each run of ingest gives the same time."""
     bag: bool = False
     """Whether the published table repeats a row as often as it occurs, at most 100,000 times, instead of having the
     column `_diff`; only without a key. A row that occurs a negative number of times is refused."""

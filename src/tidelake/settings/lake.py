@@ -187,7 +187,7 @@ def _check_timeline(place: Block, collection: CollectionSettings, others: Sequen
         if other.timeline == collection.timeline and other.mints_times != collection.mints_times:
             place.fail(
                 f"is '{collection.timeline}', as that of '{other.name}', but only one of them is reclocked: their "
-                "times do not mean the same",
+                "times do not mean the same thing",
                 "give one of them another name",
             )
 
