@@ -19,9 +19,9 @@ _WITHOUT_PANDAS = frozenset(["status"])
 class _ArrowWithoutPandas(MetaPathFinder):
     """Tells Arrow that pandas is not installed.
 
-    Arrow imports pandas when it converts the first Python value to a scalar or an array, which takes as long as a whole
-    `status`, and works without it if it is not installed. Plug-ins may import pandas, and so may Arrow when they call
-    it.
+    The first time that Arrow converts a Python value to a scalar or an array, it imports pandas, which takes as long as
+    a whole `status`. If pandas is not installed, Arrow works without it. Plug-ins may import pandas, and so may Arrow
+    when a plug-in calls it.
     """
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:

@@ -8,7 +8,7 @@ from tidelake.errors.base import InvalidUsage, TidelakeError
 
 
 def name_in_kafka(topic: str) -> str:
-    """Return a topic's name without the number of the recreated topic, as in `orders#1`, which tables count apart."""
+    """Return a topic's name without the number that tables add if the topic was recreated, as in `orders#1`."""
     return topic.partition("#")[0]
 
 

@@ -45,7 +45,7 @@ class KeyedForm(Form):
         self, rows: DataFrame, columns: Sequence[str], keep: RowFilter, base: DataFrame | None = None
     ) -> DataFrame:
         """Take the newest row of each key; see `Form.contents`."""
-        # A filter on values applies to the newest row of a key, so it comes after the newest row is known.
+        # A filter on values applies to the newest row of a key, so it is applied once that row is known.
         few = keep(keyed_contents(rows, self.key, self.data)).select(*(f"`{name}`" for name in columns), DIFF)
         if base is None:
             return few

@@ -27,7 +27,7 @@ from tidelake.topic.topic import OffsetRange, Topic
 
 _MALFORMED = "malformed_transaction"
 _BACK_MAX = 3
-"""How many offsets before a range may have its first END's BEGIN: an exactly-once producer's markers take offsets."""
+"""How many offsets before a range its first END's BEGIN may be: an exactly-once producer's markers take offsets."""
 
 
 @dataclass

@@ -89,7 +89,7 @@ class TransactionRecords(ChangeRecords):
     cuts: list[Cut] = field(default_factory=list)
     """The transactions at unsealed times whose first event is in the range, but not their first change; after `write`.
 
-    It is the table of the first event that shows it; the changes that were not sent may be of any table.
+    Only the table of the first event shows this; the changes that were not sent may be of any table.
     """
     marks: ClassVar[Mapping[str, int]] = _MARKS
     carried: ClassVar[Sequence[str]] = ("partition", "offset", WAITING, SNAPSHOT_PLACE, _BEFORE)
@@ -232,7 +232,7 @@ class TransactionRecords(ChangeRecords):
         """Return the transactions that are cut; a handful at most.
 
         A connector that was killed within a transaction numbers the events that it repeats from 1. So a copy says
-        nothing: only an event counts that comes first with its number, in this range and in the table.
+        nothing: an event counts only if it is the first with its number, in this range and in the table.
         """
         events = self.decoded()
         times = [row[0] for row in events.where(self._is_cut()).select(END_TIME).distinct().collect()]

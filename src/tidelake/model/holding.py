@@ -1,7 +1,8 @@
 """A collection in memory that is held and followed: the model of every call on the reading side.
 
 It has the calls of `LakeCollection` that take part in the agreement between readers and compaction: holds with leases,
-reads AS OF a time, changes and subscriptions. Clocks are arguments, and ids are counted, so every answer is determined.
+reads AS OF a time, changes and subscriptions. Clocks are arguments, and ids are counted, so every answer is
+deterministic.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def _count(table: OpenTable, files: Sequence[RunFile], first: int, through: int)
 def _may_be_proven(collection: Collection, form: Form, table: OpenTable) -> bool:
     """Return whether a statement is its stored row: then a time has at least one row for each statement.
 
-    Reals are excluded, because their zeros and NaNs may be stated in several ways. Rows that leave by retention are
+    Reals are excluded, because their zeros and NaNs may be stated in several ways. Rows that retention removes are
     retracted at times that have other proofs.
     """
     columns = column_types(collection.entry.record_schema)

@@ -16,7 +16,7 @@ from tidelake.topic.topic import OffsetRange, Topic
 
 ID_HEADER, SHARDS_HEADER = "tidelake.published", "tidelake.shards"
 _RUNS_MAX = 50
-"""Up to this number of runs of statements are read one by one; if there are more, all between them is read as well."""
+"""Up to this many runs of statements are read one by one; if there are more, everything between them is read, too."""
 
 
 class Marked(NamedTuple):
@@ -77,7 +77,7 @@ def _places(batch: pa.Table) -> Iterator[tuple[int, int]]:
 
 
 def _header_texts(batch: pa.Table, name: str) -> list[str | None]:
-    """Return the first header of this name of each message, as text; None if there is none, or if it is no text."""
+    """Return the first header of this name of each message, as text; None if there is none, or if it is not text."""
     found: list[str | None] = [None] * batch.num_rows
     headers = batch["headers"].combine_chunks()
     pairs = headers.flatten()

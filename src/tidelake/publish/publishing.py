@@ -46,7 +46,7 @@ from tidelake.store.layout import DIFF, TIME
 from tidelake.store.state import CLOSED, UPPER
 
 ROWS_MAX = 2_000_000
-"""Maximum number of stored rows from which a range of times is stated at once; it is divided if there are more."""
+"""Maximum number of stored rows from which a range of times is stated at once; it is split if there are more."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Terms:
     skip_errors: bool = False
     """Whether keys in error are published as keys without a row."""
     shards: int | None = None
-    """The number of shards, which may change at any time; by default, it stays as it is, and is 1 at first."""
+    """The number of shards, which may change at any time; by default, it does not change; at first, it is 1."""
     shard: int | None = None
     """The only shard that this publisher states; by default, it states all of them."""
     accepts_cut: bool = False

@@ -18,7 +18,7 @@ from tidelake.query.functions import ACCEPTED, BY_PLACE, OF_THE_SESSION, ORDERED
 CHARACTERS_MAX = 100_000
 """Maximum length of the text of a query or predicate."""
 PARTS_MAX = 100
-"""Maximum number of parts of a name: DuckDB's time to resolve it grows with the square, and cannot be interrupted."""
+"""Maximum number of parts of a name: DuckDB needs quadratic time to resolve it, and cannot be interrupted."""
 _CLASSES = """BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA OPERATOR
     POSITIONAL_REFERENCE STAR SUBQUERY TYPE WINDOW"""
 _EXPRESSIONS = frozenset(_CLASSES.split())
@@ -85,7 +85,8 @@ def parse_predicate(connection: duckdb.DuckDBPyConnection, where: str, columns: 
     Args:
         connection: a database.
         where: the condition.
-        columns: the columns; one named `user` is meant by that word, as DuckDB looks for a column first.
+        columns: the columns; the word `user` means a column of that name if there is one, because DuckDB looks for
+            columns first.
 
     Raises:
         Refused: it is not one expression over columns, or contains something that is not accepted.

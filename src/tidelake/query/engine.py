@@ -102,12 +102,12 @@ class Engine:
         )
 
     def reader(self, query: str) -> pa.RecordBatchReader:
-        """Run a query, and return its rows as a stream; a failure while it is being read raises an error of Arrow's."""
+        """Run a query, and return its rows as a stream; a failure while it is being read raises an Arrow error."""
         with self._failures(query):
             return self.connection.sql(query).to_arrow_reader()
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """Run a query, and return its rows a batch at a time; raises what `table` does, or an error of Arrow's."""
+        """Run a query, and return its rows a batch at a time; raises what `table` does, or an Arrow error."""
         with self._failures(query):
             reader = self._interruptible(lambda: self.connection.sql(query).to_arrow_reader(_BATCH_ROWS))
             while (batch := self._interruptible(lambda: next(reader, None))) is not None:
@@ -129,7 +129,7 @@ class Engine:
         self.close()
 
     def _interruptible(self, work: Callable[[], T]) -> T:
-        """Do something that Ctrl-C or SIGTERM ends: DuckDB itself would first come to the end of the query."""
+        """Do something that Ctrl-C or SIGTERM ends: DuckDB itself would finish the query first."""
         if current_thread() is not main_thread():
             return work()
         with ThreadPoolExecutor(1) as pool:

@@ -65,7 +65,7 @@ class CurrentReport:
     reason: str | None = None
     """Why it was rebuilt; None if it was not."""
     rows_changed: int = 0
-    """Rows of the contents that came or went or, with a key, keys whose row did or was stated; 0 if it was rebuilt."""
+    """Rows added to or removed from the contents, or with a key, keys whose row was, or was stated; 0 if rebuilt."""
     files_rewritten: int = 0
     """Files of the table that were replaced."""
     rows_rewritten: int = 0

@@ -57,7 +57,7 @@ class Followed:
     """Since and upper of the collection when the changes were read."""
     replaced: Sequence[PublishedFile]
     rows_changed: int
-    """Number of rows that came or went; with a key, number of keys whose row came, went or was stated."""
+    """Number of rows added or removed; with a key, number of keys whose row was added, removed or stated."""
     expected_rows: int | None
     """Number of rows to write; None if only writing shows it."""
     contents_added: int

@@ -85,7 +85,7 @@ Name = tuple[str, ...]
 
 
 class Grows(Exception):
-    """A value may become too large; the argument says by what."""
+    """A value may become too large; the argument says why."""
 
 
 @dataclass(frozen=True)

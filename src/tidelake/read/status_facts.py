@@ -62,7 +62,7 @@ class StatusFacts:
     times_ahead_s: int = 0
     """Reclocked: how far the last minted time is ahead of this machine's clock; 0 if it is less than a day ahead."""
     publication: dict[str, Any] | None = None
-    """Its published table, and the state that the table shows; None if they were never published."""
+    """Its published table, and the state that the table shows; None if the contents were never published."""
     waiting_transactions: list[dict[str, Any]] = field(default_factory=list)
     """Transactions: the first unread event of each partition that waits for an END; see `WaitingEvent`."""
     asserted_times: list[int] = field(default_factory=list)
@@ -71,7 +71,7 @@ class StatusFacts:
     """Why `since` cannot move: the hold that keeps it, as a sentence; None if no hold does."""
 
     retired_topics: dict[str, dict[int, int]] = field(default_factory=dict)
-    """The next offset of each partition of the topics that were read once, and that the settings no longer name."""
+    """The next offset of each partition of the topics that were once read, and that the settings no longer name."""
     rows_left: int = 0
     """Append-only: the number of rows that retention has removed from the contents."""
     left_at: int | None = None

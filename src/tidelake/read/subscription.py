@@ -39,7 +39,7 @@ from tidelake.store.holds import check_time
 from tidelake.store.state import CLOSED, UPPER
 
 T = TypeVar("T")
-"""What an engine returns: a DataFrame of Spark's, or an Answer of DuckDB's."""
+"""What an engine returns: a Spark DataFrame, or an `Answer` from DuckDB."""
 ROWS_MAX = 1_000_000
 """The maximum number of stored rows that the changes in one batch come from, unless a single time has more."""
 POLL_S = 1.0

@@ -200,7 +200,7 @@ def _times_where(rows: pa.Table, which: pa.ChunkedArray) -> list[int]:
 
 
 def _comparable(rows: pa.Table) -> pa.Table:
-    """Replace all zeros with one zero, all NaNs with one NaN, and nested values with text: so Spark compares them."""
+    """Replace all zeros with one zero, all NaNs with one NaN, and nested values with text, to compare as Spark does."""
     for number, field in enumerate(rows.schema):
         if not _is_flat(field.type):
             texts = [None if value is None else repr(_canonical(value)) for value in rows[field.name].to_pylist()]

@@ -81,8 +81,8 @@ def count_differing_events(
     """Count, by time, the events that have one position and different contents; times without any are left out.
 
     In:  the data's columns, _time, _diff, _position; `discards` has the data's columns, _time and _diff.
-    Out: the number of such events that are left without the discards, and the number of those that are left with no
-         contents at all.
+    Out: the number of such events that remain once the discards are applied, and the number of those that then have no
+         contents left.
     Cost: one exchange of four longs and the position of each row.
     """
     contents, is_left = F.struct(*fingerprint(rows, data), DIFF), F.lit(True)

@@ -37,7 +37,7 @@ class RowRetention(Frozen):
 
     @property
     def step_ms(self) -> int:
-        """How far the cut-off must move before old rows are searched for again: 1 % of the duration, at most a day."""
+        """How far the cut-off must move before old rows are searched for again: 1% of the duration, at most a day."""
         return min(max(self.duration_ms // 100, 1), _DAY_MS)
 
     def first_kept(self, cutoff_ms: int) -> int:

@@ -14,7 +14,7 @@ _DEPTH_MAX = 100
 """libyaml composes nested values recursively, and would overflow the stack. Deeper files are read without it."""
 
 _Loader = Any
-"""`yaml.SafeLoader`, or `yaml.CSafeLoader`: libyaml, which takes a sixth of the time and has other error texts."""
+"""`yaml.SafeLoader`, or `yaml.CSafeLoader`: libyaml, which takes a sixth of the time; its errors read differently."""
 
 
 def _mapping_of_unique_keys(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:

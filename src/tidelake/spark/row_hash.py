@@ -1,8 +1,8 @@
 """A 64-bit hash of each row, and sums of hashes that tell whether two sets of rows are equal, in any order.
 
 Equal rows have equal hashes: all NaNs are equal, and so are both zeros; an int hashes like a long, and a float like a
-double. A null column adds nothing, so a new column does not change the hashes of earlier rows. The hash of a row does
-not depend on the order of its columns, but on their names.
+double. A null column adds nothing, so a new column does not change the hashes of earlier rows. The hash of a row
+depends on the names of its columns, but not on their order.
 
 `store.row_hash` computes the same hashes of an Arrow table.
 """
@@ -36,7 +36,7 @@ def row_hash(schema: str) -> Column:
     """Return the hash of a row, bigint, over the columns of a schema in JSON."""
     fields = StructType.fromJson(json.loads(schema)).fields
     hashes = [_column_hash(field.name, field.dataType) for field in fields]
-    while len(hashes) > 1:  # in pairs, so that the expression is not as deep as the table has columns
+    while len(hashes) > 1:  # in pairs: otherwise, the expression would be as deep as there are columns
         pairs = [left.bitwiseXOR(right) for left, right in zip(hashes[::2], hashes[1::2], strict=False)]
         hashes = pairs + hashes[2 * len(pairs) :]
     return F.xxhash64(hashes[0])

@@ -21,7 +21,7 @@ from tidelake.storage.location import HIDDEN, UNFINISHED, Blob, Listing, Locatio
 
 _CREATE_ATTEMPTS_MAX = 16
 _LOOK_AGAIN_S = 0.005
-"""How often a caller looks whether it is its turn."""
+"""How often a caller checks whether it is its turn."""
 
 
 class LocalDisk:

@@ -95,7 +95,10 @@ class Objects:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(location))
 
     def ensure(self, location: Location, data: bytes) -> bool:
-        """Put the object without a look. A store without conditional writes replaces the same bytes, and is refused."""
+        """Put the object without checking first.
+
+        A store without conditional writes replaces the same bytes, and is refused.
+        """
         was_there = self._is_refused(location, data)
         self.check_conditional_writes(location)
         return not was_there
@@ -137,7 +140,7 @@ class Objects:
             location: the object.
             nonce: marks the attempts of this call.
             data: the contents.
-            settle: is called after an attempt with whether the name was taken, and with False if there was no answer.
+            settle: is called after an attempt: it receives whether the name was taken, or False if there was no answer.
                 It returns the outcome, or None for another attempt.
 
         Raises:

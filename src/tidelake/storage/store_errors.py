@@ -92,7 +92,7 @@ _FAILURE = re.compile(r"(?:java\.net\.\w+|software\.amazon\.awssdk\.[\w.]+)Excep
 _NO_SPARK_CREDENTIALS = "NoAuthWithAWSException"
 _ACTIONS = {"list": "list", "put": "write", "writ": "write", "upload": "write", "delete": "delete"}
 _BY_STATUS = {301: "PermanentRedirect", 400: "AccessDenied", 401: "AccessDenied", 403: "AccessDenied"}
-"""The meaning of a status if a response has no code, as those to HEAD; expired credentials are then a bad request."""
+"""The meaning of a status if the response has no code, as with HEAD; expired credentials then give a bad request."""
 
 
 def _code_of(text: str) -> str | None:

@@ -1,9 +1,9 @@
 """A head start for new processes: the logs of a collection as a process has verified them, in one blob.
 
 At the end of each step on a collection in an object store, the logs that the process follows are put into the blob,
-with the bytes of small files. A new process reads the blob instead of up to 34 objects for each log. It believes
-nothing in the blob: entries and checkpoints count only if the markers in the store name their SHA-256, and bytes of
-files only if the log does. A blob that is missing, damaged, or too old costs requests, and nothing else. See
+with the bytes of small files. A new process reads the blob instead of up to 34 objects for each log. It trusts nothing
+in the blob: entries and checkpoints count only if the markers in the store name their SHA-256, and bytes of files only
+if the log does. A blob that is missing, damaged, or too old costs requests, and nothing else. See
 docs/decisions/requests.md.
 """
 

@@ -20,7 +20,7 @@ from tidelake.store.followed import refresh
 ATTEMPTS_MAX = 64
 _PAUSE_S_MAX = 0.1
 _TURN_S_MAX = 2.0
-"""How long those who lost wait for one that does not go on. By then, a live one has committed."""
+"""How long processes that lost wait for one that makes no progress. By then, one that is alive has committed."""
 
 T = TypeVar("T")
 
