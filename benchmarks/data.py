@@ -73,7 +73,7 @@ class Stream:
     Args:
         rows: the number of rows in the state.
         kind: `upsert` sets new values; `plain` alternately retracts the old row and adds the new row.
-        skew: whether all keys are equally likely, or 80 % of the updates concern 20 % of the keys.
+        skew: whether all keys are equally likely, or 80% of the updates concern 20% of the keys.
         state_updates_per_time: the number of updates at each time of the state; a state with fewer times loads faster.
     """
 
@@ -219,7 +219,7 @@ def write_bulk(spark: SparkSession, folder: Path, rows: int, update: str, update
 class Ticks:
     """Standard ticks. Each is written to a file before the measurement, and added to a topic during it.
 
-    A tick has 100,000 updates in 1,000 messages, copies of 2 % of these messages, late copies of 5 % of the previous
+    A tick has 100,000 updates in 1,000 messages, copies of 2% of these messages, late copies of 5% of the previous
     tick, which is sealed by then, and a progress statement for every 100 times.
     """
 

@@ -1,4 +1,4 @@
-"""Reads of the contents AS OF a time, reads of 1 % of the times, and the cost that forgotten history adds to a read."""
+"""Reads of the contents AS OF a time, reads of 1% of the times, and the cost that forgotten history adds to a read."""
 
 from __future__ import annotations
 

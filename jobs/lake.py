@@ -45,7 +45,7 @@ class CheckedLake:
         if name in self.unreachable:
             raise self.unreachable[name]
         spec = resolve_spec(spark, self.settings.collection(name), name in self.known)
-        # With several collections, the check may be long ago.
+        # With several collections, the check may have been long ago.
         return self.catalog.open_or_create(spec, just_checked=len(self.settings.collections) == 1)
 
 

@@ -64,7 +64,7 @@ MANGLED: dict[str, Any] = {
     "partitions": 2,
     "empty_times": 0.0,
 }
-"""Two redundant writers with batches of their own; messages are shuffled, 30 % are repeated, some are unusable."""
+"""Two redundant writers with batches of their own; messages are shuffled, 30% are repeated, some are unusable."""
 
 
 def write_config(folder: Path, names: Iterable[str] = ()) -> Path:
