@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -40,6 +40,7 @@ from tidelake.store.row_hash import sum_of_rows
 from tidelake.store.runs import read_files, write_updates
 from tidelake.store.state import HAS_BARRIERS, HAS_ERRORS, HAS_UNAVAILABLE, UPPER
 
+_T = TypeVar("_T")
 _SNAPSHOT_LSN = "snapshot/lsn"
 """The LSN of the last snapshot whose rows were read."""
 _SNAPSHOT_MS = "snapshot/processed_ms"
@@ -93,10 +94,10 @@ class ChangeRecords:
             self.batch.settings.key,
             self.batch.settings.position,
             self.batch.settings.unavailable_value,
-            {**self.schemas.refused, **self.refused_schemas},
-            self.schemas.unreadable_keys,
-            self.schemas.written,
-            self.schemas.lengths,
+            _sorted({**self.schemas.refused, **self.refused_schemas}),
+            tuple(sorted(self.schemas.unreadable_keys)),
+            _sorted(self.schemas.written),
+            _sorted(self.schemas.lengths),
             {name: kind for kind, name in self.batch.settings.metadata.items()},
         )
 
@@ -317,6 +318,11 @@ class ChangeRecords:
             "which fields of its events give their order",
             "list these fields, the most significant first: `position: [source.file, source.pos, source.row]`",
         )
+
+
+def _sorted(by_schema: Mapping[int, _T]) -> dict[int, _T]:
+    """Return a mapping in an order that does not depend on the order of messages: cached columns are found by it."""
+    return dict(sorted(by_schema.items()))
 
 
 @cached

@@ -5,15 +5,17 @@ A column is an immutable description that does not belong to a DataFrame or a se
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import wraps
+from hashlib import sha256
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
 from pyspark import SparkContext
 
-_ENTRIES_MAX = 2_000
-"""Enough for a few hundred collections; when it is full, the oldest entries are evicted."""
+_ENTRIES_MAX = 1_000
+"""Enough for hundreds of collections. The least recently used are evicted: any tick may bring new schemas."""
 _Arguments = ParamSpec("_Arguments")
 _Columns = TypeVar("_Columns")
 
@@ -25,20 +27,21 @@ def cached(build: Callable[_Arguments, _Columns]) -> Callable[_Arguments, _Colum
         build: builds columns from its arguments alone. Callers must not change the result, and `repr` must show each
             argument in full.
     """
-    cache: dict[tuple[Any, str], _Columns] = {}
+    cache: OrderedDict[tuple[Any, bytes], _Columns] = OrderedDict()
     lock = Lock()
 
     @wraps(build)
     def look_up(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Columns:
-        key = (SparkContext._gateway, repr((args, kwargs)))
+        key = (SparkContext._gateway, sha256(repr((args, kwargs)).encode()).digest())
         with lock:
             if key in cache:
+                cache.move_to_end(key)
                 return cache[key]
-            if len(cache) >= _ENTRIES_MAX:
-                del cache[next(iter(cache))]
         columns = build(*args, **kwargs)
         with lock:
             cache[key] = columns
+            while len(cache) > _ENTRIES_MAX:
+                cache.popitem(last=False)
         return columns
 
     return look_up

@@ -42,7 +42,7 @@ class ChangeShape:
     position: tuple[str, ...] = ()
     placeholder: str = UNAVAILABLE_VALUE
     refused_schemas: Mapping[int, str] = field(default_factory=dict)
-    unreadable_keys: frozenset[int] = frozenset()
+    unreadable_keys: tuple[int, ...] = ()
     written: Mapping[int, Mapping[str, WireType]] = field(default_factory=dict)
     schema_lengths: Mapping[int, int] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
