@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -158,12 +160,43 @@ def test_a_slow_caller_is_not_starved_by_quick_ones(table: Location) -> None:
     assert attempts <= 5
 
 
-def test_a_caller_does_not_wait_forever_for_one_that_is_stopped(
-    table: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_slow_callers_all_get_their_turn(table: Location) -> None:
+    attempts: Counter[int] = Counter()
+
+    def linger(number: int) -> None:
+        def commit(opened: OpenTable) -> None:
+            attempts[number] += 1
+            time.sleep(0.05)
+            opened.commit({f"slow/{number}": 1})
+
+        retry_commit(table, commit, "no attempt won")
+
+    with ThreadPoolExecutor(12) as threads:
+        list(threads.map(linger, range(12)))
+    assert OpenTable(table).seq == 12
+    assert max(attempts.values()) <= 5, attempts
+
+
+def test_nobody_waits_forever_for_a_caller_that_is_stopped(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "_TURN_S_MAX", 0.05)
     with blobs.turn(table, 0) as is_mine:
         assert is_mine
         assert blobs.is_turn_taken(table)
         assert retry_commit(table, lambda opened: opened.commit({}).version, "no attempt won") == 1
-    assert not blobs.is_turn_taken(table)
+        assert not blobs.is_turn_taken(table), "the next caller need not wait"
+
+
+def test_a_call_within_a_turn_does_not_wait_for_itself(table: Location) -> None:
+    stale = OpenTable(table)
+    interfere(table)
+
+    def commit(opened: OpenTable) -> int:
+        if opened is not stale:
+            assert blobs.is_turn_taken(table)
+            started = time.monotonic()
+            retry_commit(table, lambda inner: inner.commit({"inner": 1}), "no attempt won")
+            assert time.monotonic() - started < retry._TURN_S_MAX
+            opened = OpenTable(table)
+        return opened.commit({}).version
+
+    assert retry_commit(stale, commit, "no attempt won") == 3

@@ -304,7 +304,7 @@ def turn(folder: Location, wait_s: float) -> Iterator[bool]:
 
     Args:
         folder: the folder.
-        wait_s: how long to wait at most.
+        wait_s: how long to wait at most for each of those before it. Whoever takes longer loses the turn.
 
     Yields:
         Whether it is this caller's turn.
@@ -315,7 +315,7 @@ def turn(folder: Location, wait_s: float) -> Iterator[bool]:
 
 def is_turn_taken(folder: Location) -> bool:
     """Return whether it is somebody's turn; see `turn`."""
-    return _writable(folder).is_turn_taken(folder)
+    return _backend(folder).is_turn_taken(folder)
 
 
 def now_s(folder: Location) -> float:

@@ -223,13 +223,17 @@ class LocalDisk:
     @contextmanager
     def turn(self, folder: Location, wait_s: float) -> Iterator[bool]:
         """Lock a file in the folder; the lock of a killed process is released."""
+        path = str(folder.local / ".turn")
         try:
-            lock = os.open(folder.local / ".turn", os.O_CREAT | os.O_WRONLY, 0o666)
+            lock = _open_lock(path)
         except OSError:
             yield False
             return
         try:
-            yield _lock(lock, wait_s)
+            is_mine = _lock(lock, wait_s)
+            if not is_mine and wait_s:
+                _discard_lock(lock, path)
+            yield is_mine
         finally:
             os.close(lock)
 
@@ -268,19 +272,39 @@ def _blob_of(location: Location, status: os.stat_result) -> Blob:
     return Blob(location, status.st_size, status.st_mtime, (status.st_size, status.st_mtime_ns))
 
 
+def _open_lock(path: str) -> int:
+    try:  # some file systems lock only what can be written
+        return os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+    except PermissionError:  # another user's
+        return os.open(path, os.O_RDONLY)
+
+
 def _lock(descriptor: int, wait_s: float) -> bool:
     """Lock a file, which stays locked until it is closed; return whether that succeeded in time."""
-    given_up_at = time.monotonic() + wait_s
+    begun, since = None, time.monotonic()
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
         except BlockingIOError:
-            if time.monotonic() >= given_up_at:
+            now = time.monotonic()
+            if begun != (begun := os.fstat(descriptor).st_mtime_ns):  # the turn of another one has begun
+                since = now
+            if now - since >= wait_s:
                 return False
         except OSError:  # this file system has no locks
             return False
+        else:
+            with suppress(OSError):
+                os.utime(descriptor)  # those who wait see that a turn has begun
+            return True
         time.sleep(_LOOK_AGAIN_S)
+
+
+def _discard_lock(descriptor: int, path: str) -> None:
+    """Delete the file of a turn that takes too long, so that nobody else waits for it."""
+    with suppress(OSError):
+        if os.stat(path).st_ino == os.fstat(descriptor).st_ino:
+            os.unlink(path)
 
 
 def _sync(path: str) -> None:

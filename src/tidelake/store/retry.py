@@ -8,7 +8,9 @@ repeated.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 from tidelake.errors import Conflict, RunSwept
@@ -20,7 +22,9 @@ from tidelake.store.followed import refresh
 ATTEMPTS_MAX = 64
 _PAUSE_S_MAX = 0.1
 _TURN_S_MAX = 2.0
-"""How long processes that lost wait for one that makes no progress. By then, one that is alive has committed."""
+"""How long those who have lost wait for one of them, which may be stopped. Commits are as safe without any turns."""
+_turns: ContextVar[frozenset[Location]] = ContextVar("turns", default=frozenset())
+"""The tables for which this thread has the turn."""
 
 T = TypeVar("T")
 
@@ -40,12 +44,15 @@ def retry_commit(
 ) -> T:
     """Call `commit` with fresh state until it raises no `Conflict`, and return what it returns.
 
+    Whoever takes longest from reading to committing would lose each time. So on a disk, those who have lost take turns,
+    and others wait as long as it is somebody's turn.
+
     Args:
         table: the table's folder, or an open table to use for the first attempt.
         commit: makes one attempt from an open table, or finds that no commit is needed.
         failure: the text of the error if every attempt loses.
-        after_conflict: called with the fresh state after each conflict. It raises `LostRace` if the commit is no longer
-            valid.
+        after_conflict: called with the fresh state before each further attempt, and before the first one if it is
+            somebody's turn. It raises `LostRace` if the commit is no longer valid.
         attempts_max: maximum number of attempts.
         pause_s: how much longer to pause after each further conflict, up to 0.1 s, if callers do not take turns.
 
@@ -57,16 +64,19 @@ def retry_commit(
     Cost: the log is opened once for each attempt.
     """
     opened = table if isinstance(table, OpenTable) else OpenTable(table)
+    is_nested = opened.path in _turns.get()
     lost: Conflict | None = None
-    if not blobs.is_turn_taken(opened.path):
+    first = 0
+    if is_nested or not blobs.is_turn_taken(opened.path):
         try:
             return _attempt(commit, opened)
         except Conflict as conflict:
-            lost, attempts_max = conflict, attempts_max - 1
-    # Whoever takes longest from reading to committing would lose each time. So those who have lost take turns, and
-    # others wait as long as it is somebody's turn.
-    with blobs.turn(opened.path, _TURN_S_MAX) as is_mine:
-        for attempt in range(attempts_max):
+            lost, first = conflict, 1
+    with ExitStack() as turns:
+        is_mine = is_nested
+        for attempt in range(first, attempts_max):
+            if not is_mine:
+                is_mine = turns.enter_context(_turn(opened.path))
             if not is_mine:
                 time.sleep(min(pause_s * attempt, _PAUSE_S_MAX))
             opened = OpenTable(opened.path)
@@ -76,6 +86,20 @@ def retry_commit(
             except Conflict as conflict:
                 lost = conflict
     raise Conflict(str(opened.path), opened.version + 1, failure) from lost
+
+
+@contextmanager
+def _turn(path: Location) -> Iterator[bool]:
+    """Wait for a turn; in its block, calls of this thread that commit to the same table need none."""
+    with blobs.turn(path, _TURN_S_MAX) as is_mine:
+        if not is_mine:
+            yield False
+            return
+        token = _turns.set(_turns.get() | {path})
+        try:
+            yield True
+        finally:
+            _turns.reset(token)
 
 
 def _attempt(commit: Callable[[OpenTable], T], opened: OpenTable) -> T:
