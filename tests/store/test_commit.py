@@ -17,10 +17,19 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.store.racing import check_race
-from tidelake.errors import Conflict, DamagedLog, DamagedTable, Fenced, Indeterminate, InvalidUsage, NewerFormat
+from tidelake.errors import (
+    CommitRefused,
+    Conflict,
+    DamagedLog,
+    DamagedTable,
+    Fenced,
+    Indeterminate,
+    InvalidUsage,
+    NewerFormat,
+)
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
-from tidelake.store import commit
+from tidelake.store import commit, table_log
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.dead_notes import DEAD
 from tidelake.store.failpoints import on_reach
@@ -137,6 +146,86 @@ def test_a_call_that_raises_and_leaves_nothing_is_indeterminate(
         opened.commit({"upper": 8})
     assert caught.value.version == 1
     assert OpenTable(table).value("upper") == 5
+
+
+def test_a_name_in_use_by_our_own_entry_is_a_commit(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shared disk may repeat a call that has succeeded, and report that the name is in use."""
+    opened = OpenTable(table)
+
+    def in_use(create: Callable[[], object]) -> None:
+        create()
+        raise FileExistsError
+
+    wrap_next_write(monkeypatch, in_use)
+    assert opened.commit({"upper": 8}).version == 1
+    assert OpenTable(table).value("upper") == 8
+
+
+def commit_many(table: Location, commits: int) -> None:
+    """Commit often enough that the log forgets its first versions."""
+    for _ in range(commits):
+        OpenTable(table).commit({})
+        maintain(table, entries_max=2)
+
+
+def test_an_entry_that_is_created_in_a_gap_is_no_commit(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process is stopped just before it creates its entry; when it continues, the log no longer has that version."""
+    monkeypatch.setattr(table_log, "_CROWDED_S", -1.0)
+    opened = OpenTable(table)
+
+    def late(create: Callable[[], object]) -> None:
+        commit_many(table, 70)
+        create()
+
+    wrap_next_write(monkeypatch, late)
+    with pytest.raises(Conflict, match="other commits came first, and were cleaned up"):
+        opened.commit({"upper": 8})
+    assert (OpenTable(table).version, OpenTable(table).value("upper")) == (70, 5)
+    check_log(table)
+
+
+def test_an_entry_that_was_cleaned_up_before_its_writer_went_on_may_be_a_commit(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_log, "_CROWDED_S", -1.0)
+    opened = OpenTable(table)
+
+    def slept(create: Callable[[], object]) -> None:
+        create()
+        commit_many(table, 70)
+
+    wrap_next_write(monkeypatch, slept)
+    with pytest.raises(Indeterminate, match="later entries were cleaned up"):
+        opened.commit({"upper": 8})
+    assert (OpenTable(table).version, OpenTable(table).value("upper")) == (71, 8)
+    check_log(table)
+
+
+def test_a_writer_that_continues_late_finds_its_commit_in_the_log(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = OpenTable(table)
+
+    def slept(create: Callable[[], object]) -> None:
+        create()
+        commit_many(table, 3)
+
+    wrap_next_write(monkeypatch, slept)
+    assert opened.commit({"upper": 8}).version == 1
+    assert (OpenTable(table).version, OpenTable(table).value("upper")) == (4, 8)
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 1.5])
+def test_a_value_that_is_no_int64_is_refused(table: Location, value: Any) -> None:
+    with pytest.raises(CommitRefused, match="is not an int64"):
+        OpenTable(table).commit({"other": value})
+    assert OpenTable(table).version == 0
+
+
+def test_a_column_that_a_table_cannot_get_is_refused(table: Location) -> None:
+    with pytest.raises(CommitRefused, match="cannot be changed"):
+        OpenTable(table).add_columns([pa.field("a", pa.string())])
+    assert OpenTable(table).version == 0
 
 
 def test_an_equal_seq_with_another_nonce_proves_nothing(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
+from deltalake.exceptions import DeltaError
 
 from tidelake.errors import (
     CommitRefused,
@@ -31,7 +32,7 @@ from tidelake.errors import (
     RunSwept,
     StoreUnreachable,
 )
-from tidelake.spark.engine_errors import engine_fact
+from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Location
 from tidelake.store.acknowledged import acknowledge_checkpoint, acknowledge_entry, digest_of, read_markers
@@ -64,6 +65,7 @@ from tidelake.store.table_log import (
     seq_of,
     settle,
     state_at,
+    stated_before,
     version_of,
 )
 
@@ -82,7 +84,7 @@ _CONFIGURATION = {
     "delta.deletedFileRetentionDuration": "interval 24 hours",
     # The first column is `_time`. With `dataSkippingStatsColumns`, a column of structs would lose all statistics.
     "delta.dataSkippingNumIndexedCols": "1",
-    "delta.checkpointInterval": "1000000",  # `maintain` writes checkpoints, outside the commit call
+    "delta.checkpointInterval": "1000000",  # `maintain` writes checkpoints, after the commit
     REFUSED_PROPERTY: REFUSED_VALUE,
 }
 _CHECKPOINT_EVERY_COMMITS = 32
@@ -269,7 +271,8 @@ class OpenTable:
             raise
         for run in removes:
             blobs.renew(self.path / f"{RUN}={run}")  # from now on, readers have the retention period to finish with it
-        removed = [file for file in self.files() if file.run in set(removes)] if removes else []
+        removed_runs = set(removes)
+        removed = [file for file in self.files() if file.run in removed_runs] if removes else []
         return self._append(values, lambda stated: entry_of_files(stated, adds, removed))
 
     def add_columns(self, fields: Sequence[pa.Field], epoch: int | None = None) -> Committed:
@@ -323,7 +326,12 @@ class OpenTable:
 
     def _entry_of(self, alter: Callable[[DeltaTable, CommitProperties], None], stated: Stated) -> bytes:
         """Return the entry that delta-rs writes for a change of the schema or the properties."""
-        return next_entry(self._tip, lambda table: alter(table, stated.properties()))
+        try:
+            return next_entry(self._tip, lambda table: alter(table, stated.properties()))
+        except BaseException as error:  # nothing has been written yet
+            if not isinstance(error, DeltaError) and not is_panic(error):
+                raise
+            raise CommitRefused(f"{self.path} cannot be changed: {engine_fact(error)}", "leave it as it is") from error
 
     def _append(self, values: Mapping[str, int], entry_of: Callable[[Stated], bytes]) -> Committed:
         """Append one entry, with the next `seq` and these values; return once the commit is durable."""
@@ -332,81 +340,105 @@ class OpenTable:
         stated = Stated(secrets.token_hex(16), self._tip.digest or "", {**values, SEQ: self.seq + 1})
         reach("commit.before_call", self.path.name)
         text = entry_of(stated)
-        if self.path.is_local:
-            self._link(text, stated.nonce)
-        else:
-            try:
-                self._put(text, stated.nonce)
-            except BaseException:
-                forget(self.path)  # the log may have an entry that was not acknowledged
-                raise
+        try:
+            self._put(text, stated.nonce)
+        except BaseException:
+            forget(self.path)  # the log may have an entry that was not acknowledged
+            raise
         return Committed(self.version + 1, self.seq + 1, stated.nonce)
 
-    def _link(self, text: bytes, nonce: str) -> None:
-        """Link an entry into a log on a local disk, and acknowledge it; raises what `_put` raises."""
-        # The markers decide, not the log: its newest entries may be lost.
-        acknowledged = read_markers(self.path, self.version).newest
-        if acknowledged > self.version:
-            raise Conflict(str(self.path), self.version + 1, "another commit was already acknowledged")
-        if acknowledged < self.version:
-            raise DamagedLog(str(self.path), f"version {self.version} was acknowledged, but its marker is gone")
-        self._create(text, nonce)
-        reach("commit.after_call", self.path.name)
-        self._acknowledge(nonce)
-        reach("commit.after_marker", self.path.name)
-
-    def _acknowledge(self, nonce: str) -> None:
-        """Make the entry that was just written durable, and then its marker.
-
-        Raises:
-            DamagedLog: the entry is not in the log, or another one has its name.
-        """
-        entry = entry_path(self.path, self.version + 1)
-        text = read_or_none(entry)
-        if text is None or nonce.encode() not in text:
-            raise DamagedLog(str(self.path), f"the entry of version {self.version + 1} is not the one that was written")
-        blobs.make_names_durable([self.path / LOG])
-        reach("commit.after_sync", self.path.name)
-        digest = acknowledge_entry(self.path, self.version + 1, text)
-        if read_markers(self.path, self.version).entries.get(self.version + 1) != digest:
-            fact = f"version {self.version + 1} was acknowledged before, but its entry was lost"
-            raise DamagedLog(str(self.path), fact)
-
     def _put(self, text: bytes, nonce: str) -> None:
-        """Put an entry into an object store, and acknowledge it: three requests.
+        """Put an entry into the log, and acknowledge it. In an object store, this takes three requests.
 
         Raises:
             Conflict, Indeterminate: as with `commit`.
             DamagedLog: the version was acknowledged before, but its entry was lost. The new entry was not acknowledged.
         """
         version, digest = self.version + 1, digest_of(text)
+        if self.path.is_local:
+            self._check_newest()
         self._create(text, nonce)
         reach("commit.after_call", self.path.name)
+        blobs.make_names_durable([self.path / LOG])
         reach("commit.after_sync", self.path.name)
         try:
-            markers = read_markers(self.path, version)
-            if markers.newest >= version and markers.entries.get(version) != digest:
-                fact = f"version {version} was acknowledged before, but its entry was lost"
-                raise DamagedLog(str(self.path), fact)
+            if self._is_acknowledged(text, nonce):
+                return
             acknowledge_entry(self.path, version, text)
         except StoreUnreachable as error:  # the next process to open the table acknowledges the entry
             raise Indeterminate(str(self.path), version, nonce, error.fact) from error
         reach("commit.after_marker", self.path.name)
-        remember(self.path, self._followed.followed_by(version, digest, text))
+        if self.path.is_local:
+            read_markers(self.path, version)  # raises if another entry of this version was acknowledged meanwhile
+        else:
+            remember(self.path, self._followed.followed_by(version, digest, text))
+
+    def _check_newest(self) -> None:
+        """Check that the newest acknowledged version is that of this table: the newest entries may be lost.
+
+        Raises:
+            Conflict: another commit came first.
+            DamagedLog, DamagedTable: the version that was read is not acknowledged any more, or there is no table.
+        """
+        for _ in range(2):  # one listing may miss a name
+            acknowledged = read_markers(self.path, self.version).newest
+            if acknowledged > self.version:
+                raise Conflict(str(self.path), self.version + 1, "another commit was already acknowledged")
+            if acknowledged == self.version:
+                return
+        if not blobs.is_folder(self.path / LOG):
+            raise DamagedTable(str(self.path), "there is no table")
+        raise DamagedLog(str(self.path), f"version {self.version} was acknowledged, but its marker is gone")
+
+    def _is_acknowledged(self, text: bytes, nonce: str) -> bool:
+        """Return whether another process has acknowledged the entry that was just created; if not, it is the newest.
+
+        This process may have been stopped for long before it created the entry or after it did. By then, the log may
+        have moved on, and its entries and markers may have been cleaned up.
+
+        Raises:
+            Conflict: the entry was created where another one had been cleaned up. It is not in the log.
+            Indeterminate: it may have been, or it was in the log, and was cleaned up.
+            DamagedLog: the version was acknowledged before, but its entry was lost.
+        """
+        version, digest = self.version + 1, digest_of(text)
+        entry = entry_path(self.path, version)
+        markers = read_markers(self.path, self.version)
+        stated = markers.entries.get(version)
+        if stated not in (None, digest):
+            fact = f"version {version} was acknowledged before, but its entry was lost"
+            raise DamagedLog(str(self.path), fact)
+        if stated == digest:
+            return True
+        if markers.newest > version:
+            # Clean-up deletes the oldest first. So an entry that is there without the next one was created too late.
+            present, following = read_or_none(entry), read_or_none(entry_path(self.path, version + 1))
+            if following is not None and stated_before(following) == digest:
+                return True
+            if present == text and following is None:
+                blobs.delete(entry)
+                raise Conflict(str(self.path), version, "other commits came first, and were cleaned up")
+            raise Indeterminate(str(self.path), version, nonce, "later entries were cleaned up")
+        if self.path.is_local and read_or_none(entry) != text:
+            raise DamagedLog(str(self.path), f"the entry of version {version} is not the one that was written")
+        return False
 
     def _create(self, text: bytes, nonce: str) -> None:
         """Create the next entry, whose bytes are then durable; return only if it is the one that was created."""
         version = self.version + 1
         try:
             blobs.create(entry_path(self.path, version), text)
-        except FileExistsError as error:
-            raise Conflict(str(self.path), version, "another commit came first") from error
-        except (StoreUnreachable, OSError) as error:  # whatever it is, only the log knows what happened
+        except (StoreUnreachable, OSError) as error:
+            if isinstance(error, FileExistsError) and not self.path.is_local:
+                raise Conflict(str(self.path), version, "another commit came first") from error
+            # Only the log knows what happened: a shared disk may repeat a call that has succeeded, and then the name is
+            # in use by this entry.
             self._settle(nonce, error)
 
-    def _settle(self, nonce: str, error: BaseException) -> None:
-        """Find out from the log whether a commit call that raised an error has committed; return only if it has."""
+    def _settle(self, nonce: str, error: Exception) -> None:
+        """Find out from the log whether an entry was created although that raised an error; return only if it was."""
         version = self.version + 1
+        fact = "another commit came first" if isinstance(error, FileExistsError) else engine_fact(error)
         for wait_s in (0.0, 0.05, 0.2, 1.0):
             time.sleep(wait_s)
             entry = None
@@ -415,8 +447,8 @@ class OpenTable:
             if entry is not None:
                 if nonce_of(entry) == nonce:
                     return
-                raise Conflict(str(self.path), version, engine_fact(error)) from error
-        raise Indeterminate(str(self.path), version, nonce, engine_fact(error)) from error
+                raise Conflict(str(self.path), version, fact) from error
+        raise Indeterminate(str(self.path), version, nonce, fact) from error
 
     def _check_chain(self) -> None:
         before, entry = self._tip.newest_entries()
@@ -445,6 +477,8 @@ class OpenTable:
         if SEQ in values:
             raise CommitRefused("'seq' is set by the commit itself", "leave it out")
         for name, value in values.items():
+            if not isinstance(value, int) or not -(2**63) <= value < 2**63:
+                raise CommitRefused(f"'{name}' is {value!r}, which is not an int64", "values are int64")
             current = self.value(name)
             if current is not None and value < current:
                 fact = f"'{name}' would fall from {current} to {value} in {self.path}"
@@ -469,7 +503,6 @@ class OpenTable:
 
     def _check_runs(self, adds: Sequence[RunFile], removes: Sequence[str]) -> None:
         self._check_not_swept(adds)
-        # To delta-rs, an overwrite with no filters, or with a filter that matches nothing, means "remove everything".
         live = {file.run for file in self.files()} if removes else set()
         missing = sorted(set(removes) - live)
         if missing:

@@ -16,6 +16,8 @@ from tidelake.store.layout import RUN
 from tidelake.store.table_log import BEFORE, LAST
 
 _ENGINE = "tidelake"
+_SAFE = "/=!$&'()+,:;@"
+"""The characters that delta-rs does not encode in paths either, besides letters, digits and `_.-~`."""
 
 
 @dataclass(frozen=True)
@@ -78,4 +80,4 @@ def entry_of_files(stated: Stated, adds: Sequence[RunFile], removes: Sequence[Ru
 
 def _name_of(file: RunFile) -> dict[str, Any]:
     """The fields that name a file. Delta encodes paths as in URLs."""
-    return {"path": quote(file.path, safe="/="), "partitionValues": {RUN: file.run}, "size": file.bytes}
+    return {"path": quote(file.path, safe=_SAFE), "partitionValues": {RUN: file.run}, "size": file.bytes}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 TABLES: tuple[str, ...] = ("handles", "progress", "proofs", "quarantine", "late", "updates")
-"""The folders of a collection's tables that delta-rs commits to, in the order of their creation."""
+"""The folders of a collection's tables in the order of their creation."""
 
 FAILPOINTS: tuple[str, ...] = (
     "table.after_folder",

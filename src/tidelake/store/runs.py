@@ -1,6 +1,6 @@
 """Writes runs with Spark, reads the files of runs, and appends runs to small tables.
 
-delta-rs lists the live files, and Spark reads only those. So a read stays at the version for which it was planned,
+The log lists the live files, and Spark reads only those. So a read stays at the version for which it was planned,
 opens no other file, and needs no Spark job over the Delta log.
 """
 
