@@ -70,7 +70,7 @@ class Share:
 
 
 def _first_of_each(names: Names, collections: Sequence[CollectionSettings]) -> dict[str, str]:
-    """Return, by name, the first name among the collections that must stay with it."""
+    """Map the name of each collection to the first name among the collections that must stay together with it."""
     first: dict[str, str] = {}
 
     def find(node: str) -> str:

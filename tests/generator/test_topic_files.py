@@ -91,7 +91,7 @@ def test_offsets_are_contiguous_in_each_partition_and_files_hold_no_more_records
     assert max(map(len, by_partition.values())) - min(map(len, by_partition.values())) <= 1
 
 
-def test_a_topic_that_is_not_empty_is_refused_by_name_and_left_unchanged(tmp_path: Path) -> None:
+def test_a_topic_that_is_not_empty_is_named_in_the_refusal_and_left_unchanged(tmp_path: Path) -> None:
     make(tmp_path, seed=1)
     before = bytes_below(tmp_path)
     with pytest.raises(GeneratorRefused, match=r"topics/orders is not empty(?s:.*)--append"):
@@ -104,7 +104,7 @@ def test_an_empty_folder_is_treated_like_a_missing_one(tmp_path: Path) -> None:
     assert_reads_as_the_truth_says(make(tmp_path, append=True))
 
 
-def test_the_truth_may_not_lie_inside_the_topic(tmp_path: Path) -> None:
+def test_the_truth_must_be_outside_the_topic(tmp_path: Path) -> None:
     with pytest.raises(GeneratorRefused, match="inside the topic"):
         generate(GenerateOptions(name="orders", updates=9), tmp_path, tmp_path / "orders")
 

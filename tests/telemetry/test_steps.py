@@ -1,4 +1,4 @@
-"""The data that each step of a small lake gives monitoring: text files, OpenTelemetry, and structured logs."""
+"""What each step of a small lake reports to monitoring: text files, OpenTelemetry, and structured logs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Reported:
     sealed: SealReport
     error: TidelakeError
     files: dict[str, dict[tuple[str, ...], float]]
-    """The series of each step's file before the failure; `failed` has those of the ingest that failed."""
+    """The series in each step's file, by step; the key `failed` has those of the ingest that failed."""
     lines: list[dict[str, Any]]
     collector: Collector
 

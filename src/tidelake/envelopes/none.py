@@ -16,7 +16,7 @@ class NoEnvelope(Envelope):
     terms = ENVELOPES["none"]
 
     def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
-        """Return the form of sums: diffs are summed."""
+        """Return the form that adds up diffs."""
         return SumForm(entry, table)
 
 

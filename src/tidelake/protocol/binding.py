@@ -115,7 +115,7 @@ def chain_of(
         upper: the upper of that version.
         offsets: the offsets of that version.
         where: the table's folder, for errors.
-        lower: bindings of earlier times may be left out.
+        lower: where to stop; bindings of earlier times may be missing.
 
     Raises:
         DamagedTable: a binding is missing, or does not end where the next one begins.

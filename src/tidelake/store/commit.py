@@ -74,10 +74,10 @@ SWEEP_FLOOR = "sweep_floor"
 """A run that began at a `seq` below this value and is not live may be deleted at any moment. No commit can add it."""
 
 FLAGGED = "flagged"
-"""Equal to `seq` if every commit since the table's creation came from a release that sets the flags of its caller.
+"""Equal to `seq` if every commit since the table's creation came from a release that records its callers' flags.
 
-A commit by an earlier release does not raise this value, and later commits never make up for that: from then on, a flag
-that is not set means nothing."""
+A commit by an earlier release does not raise this value, and no later commit catches up: from then on, a flag that is
+not set proves nothing."""
 
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 6 hours",
@@ -331,7 +331,10 @@ class OpenTable:
         except BaseException as error:  # nothing has been written yet
             if not isinstance(error, DeltaError) and not is_panic(error):
                 raise
-            raise CommitRefused(f"{self.path} cannot be changed: {engine_fact(error)}", "leave it as it is") from error
+            raise CommitRefused(
+                f"{self.path} cannot be changed: {engine_fact(error)}",
+                "the table is unchanged; mend the cause and try again",
+            ) from error
 
     def _append(self, values: Mapping[str, int], entry_of: Callable[[Stated], bytes]) -> Committed:
         """Append one entry, with the next `seq` and these values; return once the commit is durable."""
@@ -374,7 +377,9 @@ class OpenTable:
             remember(self.path, self._followed.followed_by(version, digest, text))
 
     def _check_newest(self) -> None:
-        """Check that the newest acknowledged version is that of this table: the newest entries may be lost.
+        """Check that the version at which this table was opened is still the newest acknowledged one.
+
+        Later entries may be missing from the log although they were acknowledged.
 
         Raises:
             Conflict: another commit came first.
@@ -391,14 +396,14 @@ class OpenTable:
         raise DamagedLog(str(self.path), f"version {self.version} was acknowledged, but its marker is gone")
 
     def _is_acknowledged(self, text: bytes, nonce: str) -> bool:
-        """Return whether another process has acknowledged the entry that was just created; if not, it is the newest.
+        """Return whether another process has acknowledged the entry that was just created. If not, the entry is the newest.
 
-        This process may have been stopped for long before it created the entry or after it did. By then, the log may
+        This process may have been suspended for a long time before or after it created the entry. By then, the log may
         have moved on, and its entries and markers may have been cleaned up.
 
         Raises:
             Conflict: the entry was created where another one had been cleaned up. It is not in the log.
-            Indeterminate: it may have been, or it was in the log, and was cleaned up.
+            Indeterminate: later entries were cleaned up, so it is unknown whether this one was ever in the log.
             DamagedLog: the version was acknowledged before, but its entry was lost.
         """
         version, digest = self.version + 1, digest_of(text)
@@ -424,19 +429,19 @@ class OpenTable:
         return False
 
     def _create(self, text: bytes, nonce: str) -> None:
-        """Create the next entry, whose bytes are then durable; return only if it is the one that was created."""
+        """Create the next entry with durable bytes; return only if it was created."""
         version = self.version + 1
         try:
             blobs.create(entry_path(self.path, version), text)
         except (StoreUnreachable, OSError) as error:
             if isinstance(error, FileExistsError) and not self.path.is_local:
                 raise Conflict(str(self.path), version, "another commit came first") from error
-            # Only the log knows what happened: a shared disk may repeat a call that has succeeded, and then the name is
-            # in use by this entry.
+            # Only the log knows what happened: a network file system may repeat a call that has succeeded, and then
+            # reports that the file exists.
             self._settle(nonce, error)
 
     def _settle(self, nonce: str, error: Exception) -> None:
-        """Find out from the log whether an entry was created although that raised an error; return only if it was."""
+        """Find out from the log whether the entry was created despite the error; return only if it was."""
         version = self.version + 1
         fact = "another commit came first" if isinstance(error, FileExistsError) else engine_fact(error)
         for wait_s in (0.0, 0.05, 0.2, 1.0):
