@@ -366,15 +366,31 @@ def test_a_pipe_is_not_read(disk: Location) -> None:
 def test_callers_take_turns_on_a_disk(root: Location, disk: Location) -> None:
     blobs.make_folder(root)
     with blobs.turn(root, 0) as first:
-        assert first == blobs.is_turn_taken(root) == (root == disk)
+        assert first() == blobs.is_turn_taken(root) == (root == disk)
         with blobs.turn(root, 0.01) as second:
-            assert not second
-    assert not blobs.is_turn_taken(root)
+            assert not second()
+        assert not first() and not blobs.is_turn_taken(root), "whoever takes too long loses the turn"
     with blobs.turn(root, 0) as again:
-        assert again == first
+        assert again() == (root == disk)
+
+
+def test_a_turn_takes_as_long_as_its_caller_needs(disk: Location) -> None:
+    blobs.make_folder(disk)
+    with blobs.turn(disk, 0, needs_s=30) as first, ThreadPoolExecutor(1) as threads:
+
+        def wait() -> bool:
+            with blobs.turn(disk, 0.01) as second:
+                return second()
+
+        waiting = threads.submit(wait)
+        time.sleep(0.2)
+        assert not waiting.done()
+        assert first()
+        os.utime(disk.local / ".turn", (1, 1))  # as if it had asked for nothing
+        assert not waiting.result()
 
 
 def test_nobody_waits_where_no_file_can_be_written(disk: Location) -> None:
     with blobs.turn(disk / "absent", 1) as is_mine:
-        assert not is_mine
+        assert not is_mine()
     assert not blobs.is_turn_taken(disk / "absent")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import Counter
@@ -180,10 +181,11 @@ def test_several_slow_callers_all_get_their_turn(table: Location) -> None:
 def test_nobody_waits_forever_for_a_caller_that_is_stopped(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "_TURN_S_MAX", 0.05)
     with blobs.turn(table, 0) as is_mine:
-        assert is_mine
+        assert is_mine()
         assert blobs.is_turn_taken(table)
         assert retry_commit(table, lambda opened: opened.commit({}).version, "no attempt won") == 1
         assert not blobs.is_turn_taken(table), "the next caller need not wait"
+        assert not is_mine(), "its turn was taken away"
 
 
 def test_a_call_within_a_turn_does_not_wait_for_itself(table: Location) -> None:
@@ -200,3 +202,45 @@ def test_a_call_within_a_turn_does_not_wait_for_itself(table: Location) -> None:
         return opened.commit({}).version
 
     assert retry_commit(stale, commit, "no attempt won") == 3
+
+
+def test_a_caller_whose_attempts_take_longer_than_a_turn_asks_for_more(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "_TURN_S_MAX", 0.1)
+    attempts, done = 0, threading.Event()
+
+    def hurry() -> None:
+        while not done.is_set():
+            retry_commit(table, lambda opened: opened.commit({}), "no attempt won")
+
+    def linger(opened: OpenTable) -> None:
+        nonlocal attempts
+        attempts += 1
+        time.sleep(0.5)
+        opened.commit({"slow": 1})
+
+    quick = [threading.Thread(target=hurry) for _ in range(3)]
+    for thread in quick:
+        thread.start()
+    try:
+        retry_commit(table, linger, "no attempt won")
+    finally:
+        done.set()
+        for thread in quick:
+            thread.join()
+    assert attempts <= 6
+
+
+def test_a_call_without_a_turn_keeps_no_file_open(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "_TURN_S_MAX", 0.0)
+    opened_files: list[int] = []
+
+    def lose(opened: OpenTable) -> None:
+        opened_files.append(len(os.listdir("/proc/self/fd")))
+        interfere(table)
+        opened.commit({})
+
+    with blobs.turn(table, 0), pytest.raises(Conflict):
+        retry_commit(table, lose, "no attempt won", attempts_max=5)
+    assert max(opened_files) <= opened_files[0] + 1

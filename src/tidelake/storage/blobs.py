@@ -296,20 +296,21 @@ def make_names_durable(folders: Iterable[Location]) -> None:
 
 
 @contextmanager
-def turn(folder: Location, wait_s: float) -> Iterator[bool]:
+def turn(folder: Location, wait_s: float, needs_s: float = 0.0) -> Iterator[Callable[[], bool]]:
     """Let callers that compete for the names in a folder take turns: each waits until the block of another one ends.
 
     This only orders them. It excludes nobody: a caller that has waited in vain goes on, and in an object store nobody
-    waits.
+    waits. If one disk has several machines, it may order badly.
 
     Args:
         folder: the folder.
-        wait_s: how long to wait at most for each of those before it. Whoever takes longer loses the turn.
+        wait_s: how long to wait at most for each of those before it, besides what each of them needs.
+        needs_s: how long this caller needs; at most 30 s count. Whoever takes longer loses the turn.
 
     Yields:
-        Whether it is this caller's turn.
+        A function that says whether it is this caller's turn.
     """
-    with _writable(folder).turn(folder, wait_s) as is_mine:
+    with _writable(folder).turn(folder, wait_s, needs_s) as is_mine:
         yield is_mine
 
 

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import pyarrow as pa
 
@@ -22,6 +22,8 @@ from tidelake.storage.location import HIDDEN, UNFINISHED, Blob, Listing, Locatio
 _CREATE_ATTEMPTS_MAX = 16
 _LOOK_AGAIN_S = 0.005
 """How often a caller checks whether it is its turn."""
+_NEEDED_S_MAX = 30.0
+"""How much time a caller can ask for."""
 
 
 class LocalDisk:
@@ -221,19 +223,15 @@ class LocalDisk:
                 _sync(str(above))
 
     @contextmanager
-    def turn(self, folder: Location, wait_s: float) -> Iterator[bool]:
+    def turn(self, folder: Location, wait_s: float, needs_s: float) -> Iterator[Callable[[], bool]]:
         """Lock a file in the folder; the lock of a killed process is released."""
         path = str(folder.local / ".turn")
-        try:
-            lock = _open_lock(path)
-        except OSError:
-            yield False
+        lock = _locked(path, wait_s, needs_s)
+        if lock is None:
+            yield lambda: False
             return
         try:
-            is_mine = _lock(lock, wait_s)
-            if not is_mine and wait_s:
-                _discard_lock(lock, path)
-            yield is_mine
+            yield lambda: _has_path(lock, path)
         finally:
             os.close(lock)
 
@@ -272,6 +270,27 @@ def _blob_of(location: Location, status: os.stat_result) -> Blob:
     return Blob(location, status.st_size, status.st_mtime, (status.st_size, status.st_mtime_ns))
 
 
+def _locked(path: str, wait_s: float, needs_s: float) -> int | None:
+    """Lock the file of turns, and return its descriptor; None if that took too long, or cannot be done."""
+    while True:
+        try:
+            lock = _open_lock(path)
+        except OSError:
+            return None
+        outcome = _lock(lock, wait_s)
+        if outcome == "locked" and _has_path(lock, path):
+            until_s = time.time() + min(needs_s, _NEEDED_S_MAX)
+            with suppress(OSError):
+                os.utime(lock, (until_s, until_s))  # those who wait see that a turn has begun, and what it needs
+            return lock
+        if outcome == "late" and _has_path(lock, path):
+            with suppress(OSError):
+                os.unlink(path)  # nobody else waits for a turn that takes too long
+        os.close(lock)
+        if outcome != "locked":
+            return None
+
+
 def _open_lock(path: str) -> int:
     try:  # some file systems lock only what can be written
         return os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
@@ -279,32 +298,30 @@ def _open_lock(path: str) -> int:
         return os.open(path, os.O_RDONLY)
 
 
-def _lock(descriptor: int, wait_s: float) -> bool:
-    """Lock a file, which stays locked until it is closed; return whether that succeeded in time."""
-    begun, since = None, time.monotonic()
+def _lock(descriptor: int, wait_s: float) -> Literal["locked", "late", "impossible"]:
+    """Lock a file, which stays locked until it is closed."""
+    seen, limit = None, time.monotonic() + wait_s
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            now = time.monotonic()
-            if begun != (begun := os.fstat(descriptor).st_mtime_ns):  # the turn of another one has begun
-                since = now
-            if now - since >= wait_s:
-                return False
+            if seen != (seen := os.fstat(descriptor).st_mtime):  # the turn of another one has begun
+                limit = time.monotonic() + wait_s + min(max(seen - time.time(), 0.0), _NEEDED_S_MAX)
+            if time.monotonic() >= limit:
+                return "late"
         except OSError:  # this file system has no locks
-            return False
+            return "impossible"
         else:
-            with suppress(OSError):
-                os.utime(descriptor)  # those who wait see that a turn has begun
-            return True
+            return "locked"
         time.sleep(_LOOK_AGAIN_S)
 
 
-def _discard_lock(descriptor: int, path: str) -> None:
-    """Delete the file of a turn that takes too long, so that nobody else waits for it."""
-    with suppress(OSError):
-        if os.stat(path).st_ino == os.fstat(descriptor).st_ino:
-            os.unlink(path)
+def _has_path(descriptor: int, path: str) -> bool:
+    """Return whether an open file still has its path."""
+    try:
+        return os.stat(path).st_ino == os.fstat(descriptor).st_ino
+    except OSError:
+        return False
 
 
 def _sync(path: str) -> None:

@@ -318,8 +318,8 @@ class Objects:
         pass
 
     @contextmanager
-    def turn(self, folder: Location, wait_s: float) -> Iterator[bool]:
-        yield False
+    def turn(self, folder: Location, wait_s: float, needs_s: float) -> Iterator[Callable[[], bool]]:
+        yield lambda: False
 
     def is_turn_taken(self, folder: Location) -> bool:
         return False

@@ -66,38 +66,38 @@ def retry_commit(
     opened = table if isinstance(table, OpenTable) else OpenTable(table)
     is_nested = opened.path in _turns.get()
     lost: Conflict | None = None
-    first = 0
+    first, begun = 0, time.monotonic()
     if is_nested or not blobs.is_turn_taken(opened.path):
         try:
             return _attempt(commit, opened)
         except Conflict as conflict:
             lost, first = conflict, 1
+    took_s = time.monotonic() - begun
+    is_mine: Callable[[], bool] = lambda: is_nested  # noqa: E731
     with ExitStack() as turns:
-        is_mine = is_nested
         for attempt in range(first, attempts_max):
-            if not is_mine:
-                is_mine = turns.enter_context(_turn(opened.path))
-            if not is_mine:
+            if not is_mine():
+                turns.close()
+                is_mine = turns.enter_context(_turn(opened.path, 2 * took_s))
+            if not is_mine():
                 time.sleep(min(pause_s * attempt, _PAUSE_S_MAX))
+            begun = time.monotonic()
             opened = OpenTable(opened.path)
             after_conflict(opened)
             try:
                 return _attempt(commit, opened)
             except Conflict as conflict:
-                lost = conflict
+                lost, took_s = conflict, time.monotonic() - begun
     raise Conflict(str(opened.path), opened.version + 1, failure) from lost
 
 
 @contextmanager
-def _turn(path: Location) -> Iterator[bool]:
+def _turn(path: Location, needs_s: float) -> Iterator[Callable[[], bool]]:
     """Wait for a turn; in its block, calls of this thread that commit to the same table need none."""
-    with blobs.turn(path, _TURN_S_MAX) as is_mine:
-        if not is_mine:
-            yield False
-            return
-        token = _turns.set(_turns.get() | {path})
+    with blobs.turn(path, _TURN_S_MAX, needs_s) as is_mine:
+        token = _turns.set(_turns.get() | {path} if is_mine() else _turns.get())
         try:
-            yield True
+            yield is_mine
         finally:
             _turns.reset(token)
 
