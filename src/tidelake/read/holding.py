@@ -188,6 +188,8 @@ def acquire(
             raise SinceError(time, (low,))
         return holds.acquire(entry, replace(unbound, collection_id=entry.id), time, lease_ms, purpose, _now_ms())
 
+    if newest_version(catalog.store.log_of_name(name)) < 0:
+        catalog.find(name)  # nothing is changed for a name that is unknown, not even a catalog of an earlier release
     entry = catalog.update(name, add)
     return ReadCapability(catalog.store.collection(entry.id), entry, replace(unbound, collection_id=entry.id))
 
