@@ -17,6 +17,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.store.racing import check_race
+from tests.store.small_tables import damages
 from tidelake.errors import (
     CommitRefused,
     Conflict,
@@ -30,13 +31,14 @@ from tidelake.errors import (
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
 from tidelake.store import commit, table_log
+from tidelake.store.acknowledged import acknowledge_entry, entry_markers, forget_before
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.dead_notes import DEAD
 from tidelake.store.failpoints import on_reach
 from tidelake.store.files import DIGEST, RunFile, describe_run, read_rows, write_run
 from tidelake.store.layout import RUN
 from tidelake.store.sweep import sweep
-from tidelake.store.table_log import LOG, check_log, read_entry
+from tidelake.store.table_log import LOG, check_log, entry_path, read_entry
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("a", pa.int64()), ("_run", pa.string())])
 
@@ -173,11 +175,7 @@ def test_an_entry_that_is_created_in_a_gap_is_no_commit(table: Location, monkeyp
     monkeypatch.setattr(table_log, "_CROWDED_S", -1.0)
     opened = OpenTable(table)
 
-    def late(create: Callable[[], object]) -> None:
-        commit_many(table, 70)
-        create()
-
-    wrap_next_write(monkeypatch, late)
+    wrap_next_write(monkeypatch, late_by(table, 70))
     with pytest.raises(Conflict, match="other commits came first, and were cleaned up"):
         opened.commit({"upper": 8})
     assert (OpenTable(table).version, OpenTable(table).value("upper")) == (70, 5)
@@ -199,6 +197,126 @@ def test_an_entry_that_was_cleaned_up_before_its_writer_went_on_may_be_a_commit(
         opened.commit({"upper": 8})
     assert (OpenTable(table).version, OpenTable(table).value("upper")) == (71, 8)
     check_log(table)
+
+
+def late_by(table: Location, commits: int) -> Callable[[Callable[[], object]], None]:
+    """Create an entry only after so many other commits that the log has forgotten its version."""
+
+    def late(create: Callable[[], object]) -> None:
+        commit_many(table, commits)
+        create()
+
+    return late
+
+
+def test_a_kill_after_an_entry_was_created_in_a_gap_damages_nothing(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_log, "_CROWDED_S", -1.0)
+    opened = OpenTable(table)
+    wrap_next_write(monkeypatch, late_by(table, 70))
+
+    def stop(name: str) -> None:
+        if name == f"commit.after_sync.{table.name}" and entry_path(table, 1).local.exists():
+            raise KeyboardInterrupt
+
+    late_entry = entry_path(table, 1)
+    assert not late_entry.local.exists()
+    on_reach(lambda name: stop(name) if OpenTable(table).version >= 70 else None)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            opened.commit({"upper": 8})
+    finally:
+        on_reach(None)
+    assert late_entry.local.exists()
+    assert (OpenTable(table).version, OpenTable(table).value("upper")) == (70, 5)
+    assert damages(table) == []
+    assert min(version for version, _ in table_log.kept_entries(table)) > 1
+    commit_many(table, 32)
+    assert not late_entry.local.exists()
+
+
+def test_an_entry_that_is_cleaned_up_while_its_writer_looks_for_it_is_a_commit(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = OpenTable(table)
+    reads: list[str] = []
+
+    def slept(create: Callable[[], object]) -> None:
+        create()
+        commit_many(table, 3)
+        forget_before(table, 2)  # clean-up deletes the markers first
+        monkeypatch.setattr(commit, "read_or_none", read_then_clean_up)
+
+    def read_then_clean_up(location: Location) -> bytes | None:
+        text = table_log.read_or_none(location)
+        if location.parent.name == LOG:
+            reads.append(location.name)
+            for version in (1, 2):
+                entry_path(table, version).local.unlink(missing_ok=True)
+        return text
+
+    wrap_next_write(monkeypatch, slept)
+    assert opened.commit({"upper": 8}).version == 1
+    assert reads == [entry_path(table, 2).name]
+
+
+def test_two_writers_that_come_too_late_both_lose(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_log, "_CROWDED_S", -1.0)
+    OpenTable(table).commit({})
+    first = OpenTable(table)
+    OpenTable(table).commit({})
+    second = OpenTable(table)
+
+    def stop(name: str) -> None:
+        if name == f"commit.after_sync.{table.name}":
+            raise KeyboardInterrupt
+
+    commit_many(table, 70)
+    entry = entry_path(table, 3)
+    monkeypatch.setattr(second, "_check_newest", lambda: on_reach(stop))  # it was suspended after this check
+    with pytest.raises(KeyboardInterrupt):
+        second.commit({"upper": 8})
+    on_reach(None)
+    assert entry.local.exists()
+    monkeypatch.setattr(first, "_check_newest", lambda: None)
+    with pytest.raises(Conflict, match="other commits came first, and were cleaned up"):
+        first.commit({"upper": 9})
+    assert not entry_path(table, 2).local.exists()
+    assert damages(table) == []
+
+
+def test_a_marker_that_comes_after_its_entry_was_cleaned_up_is_deleted(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_log, "_CROWDED_S", -1.0)
+    opened = OpenTable(table)
+
+    def slept(path: Location, version: int, text: bytes) -> str:
+        monkeypatch.setattr(commit, "acknowledge_entry", acknowledge_entry)
+        commit_many(table, 70)
+        return acknowledge_entry(path, version, text)
+
+    monkeypatch.setattr(commit, "acknowledge_entry", slept)
+    assert opened.commit({"upper": 8}).version == 1
+    assert (OpenTable(table).version, OpenTable(table).value("upper")) == (71, 8)
+    assert 1 not in entry_markers(table)
+    assert damages(table) == []
+
+
+def test_a_commit_to_a_table_that_was_deleted_meanwhile_is_no_commit(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = OpenTable(table)
+
+    def deleted(create: Callable[[], object]) -> None:
+        shutil.rmtree(table.local)
+        create()
+
+    wrap_next_write(monkeypatch, deleted)
+    with pytest.raises(DamagedTable, match="there is no table"):
+        opened.commit({"upper": 8})
+    assert not entry_path(table, 1).local.exists()
 
 
 def test_a_writer_that_continues_late_finds_its_commit_in_the_log(

@@ -34,6 +34,7 @@ from tidelake.store.table_log import (
     entry_that_added,
     is_of_earlier_release,
     is_whole,
+    last_checkpoint,
     read_or_none,
     stated_before,
 )
@@ -321,6 +322,8 @@ def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
         copies = {digest: read_or_none(entry_marker(table, version, digest)) for digest in digests}
         if None in (text, *copies.values()) and version not in entry_markers(table):
             continue  # a cleanup has just deleted it
+        if text is None and version < last_checkpoint(table) and _is_forgotten(table, version + 1, markers):
+            continue  # its writer was suspended until the log had forgotten this version
         good = digest_of(text) if text is not None and digest_of(text) in digests else None
         if good is None:
             fitting = [digest for digest, copy in copies.items() if _fits(table, markers, version, digest, copy)]
@@ -361,6 +364,11 @@ def _lost_markers(table: Location) -> Damage:
         f"{version} as it is, and gives up any later commit"
     )
     return Damage(table.name, ACKED, "is missing", remedy)
+
+
+def _is_forgotten(table: Location, version: int, markers: dict[int, set[str]]) -> bool:
+    """Return whether a log has neither the entry of a version nor its marker."""
+    return version not in markers and read_or_none(entry_path(table, version)) is None
 
 
 def _stated_after(table: Location, version: int) -> str | None:

@@ -35,7 +35,14 @@ from tidelake.errors import (
 from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Location
-from tidelake.store.acknowledged import acknowledge_checkpoint, acknowledge_entry, digest_of, read_markers
+from tidelake.store.acknowledged import (
+    Markers,
+    acknowledge_checkpoint,
+    acknowledge_entry,
+    digest_of,
+    entry_marker,
+    read_markers,
+)
 from tidelake.store.entry_text import Stated, entry_of_files
 from tidelake.store.failpoints import reach
 from tidelake.store.files import DIGEST, HEADERS_DIGEST, ROWS_HASH, WHOLE_DIGEST, RunFile, check_file
@@ -372,7 +379,11 @@ class OpenTable:
             raise Indeterminate(str(self.path), version, nonce, error.fact) from error
         reach("commit.after_marker", self.path.name)
         if self.path.is_local:
-            read_markers(self.path, version)  # raises if another entry of this version was acknowledged meanwhile
+            # Another entry of this version may have been acknowledged meanwhile: that is an error. Or the log has moved
+            # on, and was cleaned up: then the marker has come too late, and would look as if the entry was lost.
+            newest_now = read_markers(self.path, version).newest
+            if newest_now > version and read_or_none(entry_path(self.path, version)) is None:
+                blobs.delete(entry_marker(self.path, version, digest))
         else:
             remember(self.path, self._followed.followed_by(version, digest, text))
 
@@ -385,45 +396,55 @@ class OpenTable:
             Conflict: another commit came first.
             DamagedLog, DamagedTable: the version that was read is not acknowledged any more, or there is no table.
         """
+        if self._markers_from_here().newest > self.version:
+            raise Conflict(str(self.path), self.version + 1, "another commit was already acknowledged")
+
+    def _markers_from_here(self) -> Markers:
+        """Return the markers from the version at which this table was opened; raises what `_check_newest` raises."""
         for _ in range(2):  # one listing may miss a name
-            acknowledged = read_markers(self.path, self.version).newest
-            if acknowledged > self.version:
-                raise Conflict(str(self.path), self.version + 1, "another commit was already acknowledged")
-            if acknowledged == self.version:
-                return
-        if not blobs.is_folder(self.path / LOG):
+            markers = read_markers(self.path, self.version)
+            if markers.newest >= self.version:
+                return markers
+        if not blobs.is_folder(self.path / LOG) or not read_markers(self.path).entries:
             raise DamagedTable(str(self.path), "there is no table")
         raise DamagedLog(str(self.path), f"version {self.version} was acknowledged, but its marker is gone")
 
     def _is_acknowledged(self, text: bytes, nonce: str) -> bool:
-        """Return whether another process has acknowledged the entry that was just created. If not, the entry is the newest.
+        """Return whether another process has acknowledged the entry that was just created. If not, it is the newest.
 
         This process may have been suspended for a long time before or after it created the entry. By then, the log may
-        have moved on, and its entries and markers may have been cleaned up.
+        have moved on, and its entries and markers may have been cleaned up. See docs/decisions/commits.md.
 
         Raises:
             Conflict: the entry was created where another one had been cleaned up. It is not in the log.
             Indeterminate: later entries were cleaned up, so it is unknown whether this one was ever in the log.
             DamagedLog: the version was acknowledged before, but its entry was lost.
+            DamagedTable: the table was deleted.
         """
         version, digest = self.version + 1, digest_of(text)
         entry = entry_path(self.path, version)
-        markers = read_markers(self.path, self.version)
+        try:
+            markers = self._markers_from_here()
+        except DamagedTable:
+            blobs.delete(entry)
+            raise
         stated = markers.entries.get(version)
-        if stated not in (None, digest):
-            fact = f"version {version} was acknowledged before, but its entry was lost"
-            raise DamagedLog(str(self.path), fact)
         if stated == digest:
             return True
         if markers.newest > version:
-            # Clean-up deletes the oldest first. So an entry that is there without the next one was created too late.
-            present, following = read_or_none(entry), read_or_none(entry_path(self.path, version + 1))
-            if following is not None and stated_before(following) == digest:
+            # The next entry, even one that came too late itself, states the SHA-256 of the entry that the log had here.
+            # It is read first: on a disk, clean-up deletes the oldest first, so a committed entry would be gone before.
+            following = stated_before(read_or_none(entry_path(self.path, version + 1)) or b"")
+            if following == digest:
                 return True
-            if present == text and following is None:
+            is_there = read_or_none(entry) == text
+            if is_there:
                 blobs.delete(entry)
+            if following is not None or (is_there and self.path.is_local):
                 raise Conflict(str(self.path), version, "other commits came first, and were cleaned up")
             raise Indeterminate(str(self.path), version, nonce, "later entries were cleaned up")
+        if stated is not None:
+            raise DamagedLog(str(self.path), f"version {version} was acknowledged before, but its entry was lost")
         if self.path.is_local and read_or_none(entry) != text:
             raise DamagedLog(str(self.path), f"the entry of version {version} is not the one that was written")
         return False
@@ -482,7 +503,7 @@ class OpenTable:
         if SEQ in values:
             raise CommitRefused("'seq' is set by the commit itself", "leave it out")
         for name, value in values.items():
-            if not isinstance(value, int) or not -(2**63) <= value < 2**63:
+            if type(value) is not int or not -(2**63) <= value < 2**63:
                 raise CommitRefused(f"'{name}' is {value!r}, which is not an int64", "values are int64")
             current = self.value(name)
             if current is not None and value < current:

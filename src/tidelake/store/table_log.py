@@ -91,7 +91,7 @@ def check_log(path: Location) -> int:
     Raises:
         DamagedTable: the error names the version where the chain breaks.
     """
-    versions = _versions(path)
+    versions = _tail(path, _versions(path))
     seq_before: int | None = None
     digest: str | None = None
     for version in versions:
@@ -131,7 +131,7 @@ def kept_entries(path: Location) -> Iterator[tuple[int, Entry]]:
 
     Cost: reads each entry on demand.
     """
-    for version in reversed(_versions(path)):
+    for version in reversed(_tail(path, _versions(path))):
         text = _text_of(path, version)
         if text is None:  # a cleanup has deleted it meanwhile, and every earlier one
             return
@@ -581,7 +581,14 @@ def clean_up(path: Location, entries_max: int | None = None) -> None:
     old = [blob for blob in listed if version_of(blob.location) < limits[0]]
     # Oldest first, up to the first that is too young: there must be no gap.
     ages = {blob.location: RETENTION_S if version_of(blob.location) >= first_kept else _CROWDED_S for blob in old}
-    young = (blob.location for blob in old if blob.changed_s >= now_s - ages[blob.location])
+    # An entry that came too late is deleted at once. It is before a gap, and would keep all later ones.
+    entries = _tail(path, _versions_in([blob.location.name for blob in listed]))
+    first = entries[0] if entries else 0
+    young = (
+        blob.location
+        for blob in old
+        if version_of(blob.location) >= first and blob.changed_s >= now_s - ages[blob.location]
+    )
     limit = min(map(version_of, young), default=limits[0])
     forget_before(path, limit)  # first: an old entry without a marker is not damage, but a marker without an entry is
     blobs.delete_all(blob.location for blob in old if version_of(blob.location) < limit)
@@ -711,6 +718,18 @@ def _versions(path: Location) -> list[int]:
 def _versions_in(names: list[str]) -> list[int]:
     # One search over all names takes a quarter of the time that one for each name takes.
     return sorted(map(int, _ENTRIES.findall("\0".join(names))))
+
+
+def _tail(path: Location, versions: list[int]) -> list[int]:
+    """Return the versions without those before a gap that nobody has acknowledged: their entries came too late.
+
+    Their writer was suspended until the log had forgotten these versions, and was killed before it deleted its entry.
+    """
+    gaps = [place for place in range(1, len(versions)) if versions[place] != versions[place - 1] + 1]
+    if not gaps:
+        return versions
+    first_marked = min(read_markers(path).entries, default=0)
+    return versions[max((place for place in gaps if versions[place - 1] < first_marked), default=0) :]
 
 
 def _text_of(path: Location, version: int) -> bytes | None:
