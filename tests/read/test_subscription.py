@@ -401,7 +401,7 @@ def test_a_hold_whose_name_is_bound_to_another_collection_meanwhile_is_not_acqui
     lake.catalog.drop(NAME)
     fresh = lake.catalog.open_or_create(collection_of(lake).settings.spec())
     with pytest.raises(UnknownCollection):
-        acquire(lake.catalog, stored.name, 3, timedelta(hours=1), "")
+        acquire(lake.catalog, stored.name, 3, timedelta(hours=1), "", id=stored.entry.id)
     assert not read_handles(fresh.paths).is_held
 
 
