@@ -340,6 +340,11 @@ def test_a_value_that_is_no_int64_is_refused(table: Location, value: Any) -> Non
     assert OpenTable(table).version == 0
 
 
+def test_true_is_stored_as_one(table: Location) -> None:
+    OpenTable(table).commit({"other": True})
+    assert DeltaTable(str(table)).transaction_version("other") == 1
+
+
 def test_a_column_that_a_table_cannot_get_is_refused(table: Location) -> None:
     with pytest.raises(CommitRefused, match="cannot be changed"):
         OpenTable(table).add_columns([pa.field("a", pa.string())])

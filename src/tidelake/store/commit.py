@@ -503,7 +503,7 @@ class OpenTable:
         if SEQ in values:
             raise CommitRefused("'seq' is set by the commit itself", "leave it out")
         for name, value in values.items():
-            if type(value) is not int or not -(2**63) <= value < 2**63:
+            if not isinstance(value, int) or not -(2**63) <= value < 2**63:
                 raise CommitRefused(f"'{name}' is {value!r}, which is not an int64", "values are int64")
             current = self.value(name)
             if current is not None and value < current:

@@ -74,7 +74,7 @@ def entry_of_files(stated: Stated, adds: Sequence[RunFile], removes: Sequence[Ru
     for file in removes:
         removed = _name_of(file) | {"deletionTimestamp": now_ms, "dataChange": True, "extendedFileMetadata": True}
         actions.append({"remove": removed})
-    actions += [{"txn": {"appId": name, "version": value}} for name, value in stated.values.items()]
+    actions += [{"txn": {"appId": name, "version": int(value)}} for name, value in stated.values.items()]
     return "\n".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions).encode()
 
 
