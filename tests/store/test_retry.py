@@ -6,7 +6,9 @@ import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -134,12 +136,28 @@ def test_work_that_always_loses_its_race_ends_with_a_conflict(table: Location) -
     assert attempts == [0, 1, 2, 3, 4]
 
 
-def test_a_slow_caller_is_not_starved_by_quick_ones(table: Location) -> None:
-    attempts, done = 0, threading.Event()
+@contextmanager
+def quick_callers(table: Location) -> Iterator[None]:
+    """Commit from three threads, one commit after the other, until the block ends."""
+    done = threading.Event()
 
     def hurry() -> None:
         while not done.is_set():
             retry_commit(table, lambda opened: opened.commit({}), "no attempt won")
+
+    threads = [threading.Thread(target=hurry) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_slow_caller_is_not_starved_by_quick_ones(table: Location) -> None:
+    attempts = 0
 
     def linger(opened: OpenTable) -> None:
         nonlocal attempts
@@ -147,15 +165,8 @@ def test_a_slow_caller_is_not_starved_by_quick_ones(table: Location) -> None:
         time.sleep(0.2)  # many commits of the others
         opened.commit({"slow": 1})
 
-    quick = [threading.Thread(target=hurry) for _ in range(3)]
-    for thread in quick:
-        thread.start()
-    try:
+    with quick_callers(table):
         retry_commit(table, linger, "no attempt won")
-    finally:
-        done.set()
-        for thread in quick:
-            thread.join()
     assert OpenTable(table).value("slow") == 1
     # The first attempt loses. In the second, each of the others may finish what it has begun.
     assert attempts <= 5
@@ -208,11 +219,7 @@ def test_a_caller_whose_attempts_take_longer_than_a_turn_asks_for_more(
     table: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "_TURN_S_MAX", 0.1)
-    attempts, done = 0, threading.Event()
-
-    def hurry() -> None:
-        while not done.is_set():
-            retry_commit(table, lambda opened: opened.commit({}), "no attempt won")
+    attempts = 0
 
     def linger(opened: OpenTable) -> None:
         nonlocal attempts
@@ -220,15 +227,8 @@ def test_a_caller_whose_attempts_take_longer_than_a_turn_asks_for_more(
         time.sleep(0.5)
         opened.commit({"slow": 1})
 
-    quick = [threading.Thread(target=hurry) for _ in range(3)]
-    for thread in quick:
-        thread.start()
-    try:
+    with quick_callers(table):
         retry_commit(table, linger, "no attempt won")
-    finally:
-        done.set()
-        for thread in quick:
-            thread.join()
     assert attempts <= 6
 
 
