@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +23,7 @@ from tidelake.storage.location import Location
 from tidelake.store.commit import Committed, OpenTable, create_table, maintain
 from tidelake.store.files import discard_run, read_rows, write_run
 from tidelake.store.layout import RUN, new_run
+from tidelake.store.retry import pause_after_conflicts
 from tidelake.store.table_log import nonce_of, read_entry, seq_of
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("worker", pa.int64()), (RUN, pa.string())])
@@ -132,8 +134,9 @@ def _append(path: Location, row: tuple[int, int]) -> Committed:
     rows, total = pa.table({"_time": [row[0]], "worker": [row[1]]}), f"worker/{row[1]}"
     files = _answered(lambda: write_run(path, new_run("ingest", OpenTable(path).seq), rows))
     unknown: list[Indeterminate] = []
-    unanswered = 0
+    unanswered = conflicts = 0
     while True:
+        began_s = time.monotonic()
         try:
             table = OpenTable(path)
             if (done := _settled(path, unknown)) is not None:
@@ -143,7 +146,8 @@ def _append(path: Location, row: tuple[int, int]) -> Committed:
             _met[UNKNOWN] += 1
             unknown.append(attempt)
         except Conflict:
-            _met[CONFLICTS] += 1
+            conflicts += 1
+            _lost(conflicts, began_s)
         except StoreUnreachable:
             _met[UNANSWERED] += 1
             unanswered += 1
@@ -154,9 +158,10 @@ def _append(path: Location, row: tuple[int, int]) -> Committed:
 def _merge(path: Location, rng: Random, worker: int) -> Committed | None:
     """Swap a few live runs for a single run; None if there were too few, or if others were always faster."""
     unknown: list[Indeterminate] = []
-    attempts = 0
+    attempts = conflicts = 0
     while unknown or attempts < _ATTEMPTS_MAX:
         attempts += 1
+        began_s = time.monotonic()
         table = _answered(lambda: OpenTable(path))
         if (done := _settled(path, unknown)) is not None:
             return done
@@ -175,9 +180,16 @@ def _merge(path: Location, rng: Random, worker: int) -> Committed | None:
         except StoreUnreachable:
             _met[UNANSWERED] += 1
         except Conflict:
-            _met[CONFLICTS] += 1
             _answered(lambda run=run: discard_run(path, run))  # type: ignore[misc]
+            conflicts += 1
+            _lost(conflicts, began_s)
     return None
+
+
+def _lost(conflicts: int, began_s: float) -> None:
+    """Count an attempt that another process's commit made useless, and pause as the jobs do."""
+    _met[CONFLICTS] += 1
+    pause_after_conflicts(conflicts, time.monotonic() - began_s)
 
 
 def rows_of(table: Location) -> Counter[tuple[int, int]]:

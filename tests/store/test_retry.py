@@ -244,3 +244,15 @@ def test_a_call_without_a_turn_keeps_no_file_open(table: Location, monkeypatch: 
     with blobs.turn(table, 0), pytest.raises(Conflict):
         retry_commit(table, lose, "no attempt won", attempts_max=5)
     assert max(opened_files) <= opened_files[0] + 1
+
+
+def test_pauses_double_with_each_conflict_up_to_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused_s: list[float] = []
+    monkeypatch.setattr(retry.time, "sleep", paused_s.append)
+    for conflicts in (1, 2, 3, 10, 10_000):
+        paused_s.clear()
+        for _ in range(2_000):
+            retry.pause_after_conflicts(conflicts, took_s=0.02)
+        longest_s = min(0.02 * 2 ** min(conflicts, 16), 1.0)
+        assert 0.9 * longest_s < max(paused_s) <= longest_s
+        assert min(paused_s) < 0.1 * longest_s

@@ -118,4 +118,4 @@ def _swap(table: OpenTable, entry: Entry) -> None:
 def _retry(paths: CollectionPaths, commit: Callable[[OpenTable], T]) -> T:
     failure = f"{ATTEMPTS_MAX} attempts to change the handles failed"
     # A sweep with a wrong clock may delete the run that holds the new entry: then the run is written again.
-    return retry_work(lambda: retry_commit(_open(paths), commit, failure, pause_s=0.002), paths.handles, failure)
+    return retry_work(lambda: retry_commit(_open(paths), commit, failure), paths.handles, failure)

@@ -7,6 +7,7 @@ repeated.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,7 +21,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.followed import refresh
 
 ATTEMPTS_MAX = 64
-_PAUSE_S_MAX = 0.1
+_PAUSE_S_MAX = 1.0
 _TURN_S_MAX = 2.0
 """How long those who have lost wait for one of them, which may be stopped. Commits are as safe without any turns."""
 _turns: ContextVar[frozenset[Location]] = ContextVar("turns", default=frozenset())
@@ -40,12 +41,11 @@ def retry_commit(
     *,
     after_conflict: Callable[[OpenTable], None] = lambda _: None,
     attempts_max: int = ATTEMPTS_MAX,
-    pause_s: float = 0.0,
 ) -> T:
     """Call `commit` with fresh state until it raises no `Conflict`, and return what it returns.
 
     Whoever takes longest from reading to committing would lose each time. So on a disk, those who have lost take turns,
-    and others wait as long as it is somebody's turn.
+    and others wait as long as it is somebody's turn. Elsewhere, those who have lost pause: see `pause_after_conflicts`.
 
     Args:
         table: the table's folder, or an open table to use for the first attempt.
@@ -54,7 +54,6 @@ def retry_commit(
         after_conflict: called with the fresh state before each further attempt, and before the first one if it is
             somebody's turn. It raises `LostRace` if the commit is no longer valid.
         attempts_max: maximum number of attempts.
-        pause_s: how much longer to pause after each further conflict, up to 0.1 s, if callers do not take turns.
 
     Raises:
         Conflict: every attempt lost; its text is `failure`.
@@ -80,7 +79,7 @@ def retry_commit(
                 turns.close()
                 is_mine = turns.enter_context(_turn(opened.path, 2 * took_s))
             if not is_mine():
-                time.sleep(min(pause_s * attempt, _PAUSE_S_MAX))
+                pause_after_conflicts(attempt, took_s)
             begun = time.monotonic()
             opened = OpenTable(opened.path)
             after_conflict(opened)
@@ -89,6 +88,19 @@ def retry_commit(
             except Conflict as conflict:
                 lost, took_s = conflict, time.monotonic() - begun
     raise Conflict(str(opened.path), opened.version + 1, failure) from lost
+
+
+def pause_after_conflicts(conflicts: int, took_s: float) -> None:
+    """Pause for a random time of at most 1 s. On average, it doubles with each conflict, so callers spread out.
+
+    Args:
+        conflicts: how many attempts in a row were lost.
+        took_s: how long the last of them took, in seconds.
+
+    Source: "full jitter" in M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+    """
+    longest_s = min(took_s * 2 ** min(conflicts, 16), _PAUSE_S_MAX)
+    time.sleep(random.uniform(0, longest_s))
 
 
 @contextmanager
