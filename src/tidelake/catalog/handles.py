@@ -112,7 +112,8 @@ def _swap(table: OpenTable, entry: Entry) -> None:
         reach("catalog.after_conflict")
         raise
     reach("catalog.after_commit")
-    maintain(table.path, _ENTRIES_MAX)
+    if table.is_checkpoint_due:
+        maintain(table.path, _ENTRIES_MAX)
 
 
 def _retry(paths: CollectionPaths, commit: Callable[[OpenTable], T]) -> T:

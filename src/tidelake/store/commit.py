@@ -244,6 +244,11 @@ class OpenTable:
         """The table's schema, `_run` included."""
         return pa.schema(Schema.from_json(json.dumps(self._state.metadata["schema"])).to_arrow())
 
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether `maintain` would write a checkpoint after one more commit, unless another process writes it first."""
+        return self.version + 1 - self._tip.checkpoint_version >= _CHECKPOINT_EVERY_COMMITS
+
     def commit(
         self,
         values: Mapping[str, int],

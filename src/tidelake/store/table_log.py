@@ -283,8 +283,8 @@ def _settle(path: Location, takes_over: bool, seen: Tip | None = None) -> Tip:
         markers = markers_named(path, acked)
     written = _matching(path, _CHECKPOINT, names)
     versions = _versions_in(names)
-    if written and (path.is_local or version_of(written[-1]) > max(versions, default=-1)):
-        versions = _versions(path)  # again: an entry is there before any checkpoint that covers it
+    if written and version_of(written[-1]) > max(versions, default=-1):
+        versions = _versions(path)  # again: an entry exists before any checkpoint that covers it
     newest = versions[-1] if versions else -1
     if markers.newest > newest:
         raise DamagedLog(str(path), f"version {markers.newest} was acknowledged, but its entry is missing")
