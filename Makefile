@@ -14,7 +14,7 @@ export PIP_NO_INPUT := 1
 
 .PHONY: help
 help:
-	@echo "make run     show what Tidelake does, with its own data"
+	@echo "make run     show what Tidelake does, on sample data"
 	@echo "make test    run the tests"
 	@echo "make sweep   kills, races and random histories; TIDELAKE_SWEEP_SEEDS=10 runs ten seeds of each"
 	@echo "make check   check style, formatting, types, and imports between packages"
@@ -42,7 +42,7 @@ services: setup prometheus
 	@$(BIN)/python -m tidelake.spark.jars --services
 	@$(BIN)/python -m tidelake.spark.jars --set s3
 
-# Debian's Prometheus evaluates the alert rules in the tests. It is unpacked, as its installation would start a server.
+# Debian's Prometheus evaluates the alert rules in the tests. It is only unpacked: installing it would start a server.
 # Without it, the tests that need it are skipped.
 PROMETHEUS := .jars/prometheus
 .PHONY: prometheus
@@ -144,7 +144,7 @@ check: setup
 	@echo "check: types" && $(BIN)/mypy --no-error-summary src $(PACKAGES) tests benchmarks examples docs hatch_build.py
 	@echo "check: imports" && $(BIN)/lint-imports
 
-# No index is asked: the locked hatchling builds the wheel.
+# No package index is queried: the locked hatchling builds the wheel.
 .PHONY: wheel
 wheel: setup
 	@rm -rf dist && $(PIP) wheel --no-deps --no-build-isolation --no-index --wheel-dir dist . && ls dist/*.whl
@@ -175,7 +175,7 @@ lock: setup
 	  sed -f extras.sed pins.txt > "$(CURDIR)/requirements.lock"
 	@$(BIN)/python -m tidelake.spark.jars --relock
 	@$(BIN)/python -m tidelake.spark.jars --services --relock
-	@echo "lock: requirements.lock, jars.lock and services.lock are new; review the diff, then run make test"
+	@echo "lock: requirements.lock, jars.lock and services.lock are updated; review the diff, then run make test"
 
 .PHONY: clean
 clean:

@@ -152,7 +152,7 @@ def _current(names: Names, settings: CollectionSettings, family: Family) -> Asse
         required_resource_keys={names.resource, names.options},
         metadata={"family": family.name, "envelope": settings.envelope},
         description=(
-            "The contents at upper as a plain Delta table, for every engine. "
+            "The contents at upper as a plain Delta table that any engine can read. "
             + _copies_text(settings)
             + "The table does not change if upper has not moved or data below upper is damaged."
         ),

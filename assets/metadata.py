@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dagster import MetadataValue
 
 from assets.columns import DIFF, MEANINGS, POSITIONED, RUN, TIME, docs_of, table_schema
+from tidelake.read.words import counted
 from tidelake.schema.columns import column_types
 from tidelake.settings.collection import CollectionSettings
 
@@ -52,7 +53,7 @@ def ingest_metadata(ingested: IngestReport, seconds: float) -> Metadata:
 
 
 def seal_metadata(sealed: SealReport, seconds: float) -> Metadata:
-    """Return the numbers of a seal, and the times that it waits for."""
+    """Return the numbers of a seal, and the times that it is waiting for."""
     metadata: Metadata = {
         "times_sealed": sealed.times_sealed,
         "copies_cancelled": sealed.copies_cancelled,
@@ -75,10 +76,10 @@ def seal_metadata(sealed: SealReport, seconds: float) -> Metadata:
     return metadata
 
 
-def _waiting_time(time: int, announced: int | None, counted: int) -> str:
+def _waiting_time(time: int, announced: int | None, arrived: int) -> str:
     if announced is None:
-        return f"time {time}: no progress statement covers it yet; {counted} updates have arrived"
-    return f"time {time}: {announced} updates are announced, {counted} have arrived"
+        return f"time {time}: no progress statement covers it yet; {counted(arrived, 'update')} arrived"
+    return f"time {time}: {counted(announced, 'update')} announced, {arrived:,} arrived"
 
 
 def status_metadata(
@@ -178,7 +179,7 @@ def current_metadata(collection: Collection, settings: CollectionSettings, rows:
     Args:
         collection: the collection.
         settings: its settings.
-        rows: the number of rows of the table, which are distinct rows of the contents unless it is a bag.
+        rows: the number of rows of the table, which are distinct rows of the contents unless the collection is a bag.
     """
     from tidelake.plugins.envelope import envelope_of
     from tidelake.read.publication import publication_of

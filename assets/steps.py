@@ -195,7 +195,7 @@ def _observe(
 
 
 def _offsets_of(collection: "Collection", settings: CollectionSettings) -> dict[str, int]:
-    """Return the next offset of each partition as of the last commit. Several topics: each key names its topic."""
+    """Return the next offset of each partition as of the last commit. With several topics, each key names its topic."""
     from tidelake.store.bindings import known_offsets
     from tidelake.store.commit import OpenTable
     from tidelake.topic.open import open_topics
@@ -246,7 +246,7 @@ def _seal(context: OpExecutionContext, names: Names, name: str) -> tuple[Metadat
 
 
 def compact_now(context: OpExecutionContext, names: Names, name: str, full: bool) -> Metadata:
-    """Move `since` as the retention rule says, and merge runs; return the numbers of the compaction.
+    """Move `since` according to the retention rule, and merge runs; return the numbers of the compaction.
 
     Raises:
         TidelakeError: merging is not allowed, or another process has committed.

@@ -1,6 +1,6 @@
 """Compares a tick and the publication of its changes with a MERGE of the same rows.
 
-The table of the MERGE, too, can be read by every engine.
+Any engine can also read the table of the MERGE.
 """
 
 from __future__ import annotations

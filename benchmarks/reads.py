@@ -106,7 +106,7 @@ def _as_of_turns(bench: Bench, lake: Lake, stream: Stream) -> dict[str, Callable
 def _duckdb_turns(bench: Bench, lake: Lake, stream: Stream, optimised: str) -> dict[str, Callable[[int], Measured]]:
     """Read every row and column of the data in this process.
 
-    The plain table has as many rows as the contents, in files that Spark wrote as well.
+    The plain table has as many rows as the contents, in files that were also written by Spark.
     """
     hashed = f"bit_xor(hash({', '.join(COLUMNS)}))"
     files = DeltaTable(optimised).file_uris()

@@ -99,7 +99,7 @@ VERIFY = Row("`verify --deep`", "Arrow reading all columns of the same files", "
 MEMORY = Row("memory", "2 GiB of heap", "enough for every state", "ticks")
 START = Row("cold start to the first commit", "bare session and first job", "1.3×; import 150 ms; status 1 s", "start")
 CLUSTER = Row("standard tick on two workers", "standard tick in one process", "reported", "cluster")
-NO_JARS = "no jar of theirs for Spark 4.0 and Scala 2.13 could be resolved (last tried: 1.2.0 and 1.4.2, November 2026)"
+NO_JARS = "none of their jars for Spark 4.0 and Scala 2.13 could be resolved (tried: 1.2.0 and 1.4.2, November 2026)"
 HUDI = Row("tick", "Hudi's and Paimon's writers", "reported", "", NO_JARS)
 
 ROWS = (

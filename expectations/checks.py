@@ -34,7 +34,7 @@ from assets.topics import TopicState, read_topic_states
 from expectations.data_docs import INDEX
 from expectations.judge import Verdict
 from expectations.sentences import failure_of as what_failed_in
-from expectations.sentences import sentence_of
+from expectations.sentences import sentence_of, times_of
 from expectations.suite import Rule, rules_of
 from tidelake.errors import DamagedTable, SourceError
 from tidelake.read.verdict import NOT_SEALED, UPDATES_MISSING, problems_of
@@ -170,8 +170,8 @@ def _build_compact(names: Names, settings: CollectionSettings) -> OpDefinition:
     @op(
         name=names.step(settings.name, "compact"),
         description=(
-            "**Forgets.** Moves `since` as the retention rule says, then merges data files: within a budget in every "
-            "tick, and all sealed rows in the nightly job. Reads at or after `since` give the same results as before."
+            "**Forgets.** Moves `since` according to the retention rule, then merges data files: within a budget in "
+            "every tick, and all sealed rows in the nightly job. Reads at or after `since` give the same results."
         ),
         ins={_INPUT: In(Nothing)},
         out={MERGES_KEEP_CONTENTS: Out(Nothing, is_required=False)},
@@ -278,7 +278,7 @@ def _topic_complete(context: OpExecutionContext, key: AssetKey, topics: _Topics)
 
 
 def _updates_arrive(key: AssetKey, status: "CollectionStatus") -> AssetCheckResult:
-    """Judge whether upper waits for updates that will not arrive on their own, or for a seal that does not happen."""
+    """Judge whether upper is waiting for updates that will not arrive by themselves, or for a seal that never runs."""
     missing = next((found for found in problems_of(status) if found.kind in (UPDATES_MISSING, NOT_SEALED)), None)
     first = None if status.waiting is None else status.waiting.first_missing
     metadata: dict[str, Any] = {"updates_missing": 0 if first is None else first.missing}
@@ -448,7 +448,7 @@ def _what_failed(rule: Rule, verdict: Verdict, evidence: list[str]) -> str:
         return f"could not be judged: {verdict.problem}"
     if rule.is_own:
         return what_failed_in(rule, verdict)
-    at = [f"fails at times {', '.join(map(str, verdict.times))}"] if verdict.times and rule.blocking else []
+    at = [f"fails at {times_of(verdict)}"] if verdict.times and rule.blocking else []
     return "; ".join([*evidence[:1], *at, f"expected: {rule.description}"])
 
 

@@ -28,7 +28,7 @@ class Notes:
     headline: list[str] = field(default_factory=list)
     """The page's first lines: whether the table can be used, and what it waits for."""
     numbers: dict[str, str] = field(default_factory=dict)
-    """The numbers below it, by name: since, upper, totals."""
+    """The numbers below the headline, by name: since, upper, totals."""
 
 
 def notes_file(data_docs: Path, result: Path) -> Path:

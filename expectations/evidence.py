@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelake.read.words import fact_of
+from tidelake.read.words import counted, fact_of
 
 if TYPE_CHECKING:
     from tidelake.read.status import CollectionStatus
@@ -38,12 +38,12 @@ def evidence_of(report: ValidateReport, status: CollectionStatus) -> dict[str, l
 def _waiting(status: CollectionStatus) -> list[str]:
     """Say what upper waits for, if it is known: long before the check fails, this shows why it will."""
     missing = None if status.waiting is None else status.waiting.first_missing
-    return [] if missing is None else [f"upper waits at {missing}"]
+    return [] if missing is None else [f"upper is waiting at {missing}"]
 
 
 def decided_times(status: CollectionStatus) -> list[str]:
     """Return a sentence for each time that was sealed by decision, with the count and the reason."""
     return [
-        f"time {sealed['time']}, sealed by decision with {sealed['announced']} updates: {sealed['reason']}"
+        f"time {sealed['time']}, sealed by decision with {counted(sealed['announced'], 'update')}: {sealed['reason']}"
         for sealed in status.sealed_by_decision
     ]

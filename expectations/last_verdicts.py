@@ -37,7 +37,7 @@ def save_verdicts(data_docs: ReportPlace, name: str, at_ms: int, results: Sequen
 
 
 def keep_verdicts(data_docs: ReportPlace, name: str) -> None:
-    """Keep the verdicts that are only in the report, as older versions wrote them, before the report is replaced.
+    """Keep the verdicts that are only in the report, where older versions wrote them, before the report is replaced.
 
     Raises:
         OSError, StoreUnreadable: the folder of the reports cannot be written to.
@@ -51,8 +51,8 @@ def keep_verdicts(data_docs: ReportPlace, name: str) -> None:
 def last_verdicts(data_docs: ReportPlace, name: str, rules: Sequence[Rule]) -> list[Verdict]:
     """Return the verdicts of the last full validation that judged the user's own expectations.
 
-    An expectation that was not judged yet passes, and says so. If the verdicts cannot be read, none passes: the last
-    full validation may have failed.
+    An expectation that has not been judged yet passes, and says so. If the verdicts cannot be read, none passes: the
+    last full validation may have failed.
     """
     if not rules:
         return []

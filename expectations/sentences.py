@@ -50,11 +50,16 @@ def failure_of(rule: Rule, verdict: Verdict) -> str:
     if verdict.note:
         return _sentence(verdict.note)
     if rule.is_own:
-        of = f" of {verdict.rows:,}" if verdict.rows else ""
-        found = f": {verdict.failed:,}{of} rows do not" if verdict.failed else f": {verdict.observed}"
+        of, do = f" of {verdict.rows:,}" if verdict.rows else "", "does" if verdict.failed == 1 else "do"
+        found = f": {verdict.failed:,}{of} rows {do} not" if verdict.failed else f": {verdict.observed}"
         return f"Expected that {rule.description}{found}."
-    at = f" It fails at times {', '.join(map(str, verdict.times))}." if verdict.times and rule.blocking else ""
+    at = f" It fails at {times_of(verdict)}." if verdict.times and rule.blocking else ""
     return f"Expected: {rule.description}.{at}"
+
+
+def times_of(verdict: Verdict) -> str:
+    """Return the times at which a check failed, as words."""
+    return f"{'time' if len(verdict.times) == 1 else 'times'} {', '.join(map(str, verdict.times))}"
 
 
 def _sentence(text: str) -> str:

@@ -29,7 +29,7 @@ class Rule:
     warning: bool = False
     """Whether a failure is only a warning to look at soon."""
     is_own: bool = False
-    """Whether the user's settings have the expectation. It is about the contents, and full validations judge it."""
+    """Whether the expectation is from the user's settings. It is about the contents, and full validations judge it."""
 
 
 def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:

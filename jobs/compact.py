@@ -1,4 +1,4 @@
-"""Compact: move `since` as the retention rule says in one commit, then merge runs in a second commit."""
+"""Compact: one commit moves `since` according to the retention rule, and a second commit merges runs."""
 
 from __future__ import annotations
 

@@ -73,5 +73,5 @@ def check_lake(settings: Settings) -> CheckedLake:
 
 
 def open_collection(spark: SparkSession, settings: Settings, name: str) -> Collection:
-    """Check the settings of one collection and open it; raises as `check_lake` and `CheckedLake.open` do."""
+    """Check the settings of one collection and open it; raises the errors of `check_lake` and `CheckedLake.open`."""
     return check_lake(settings.only((name,))).open(spark, name)

@@ -40,7 +40,7 @@ class _Watched:
     stopped: bool = False
     """Whether the last ingest or seal has stopped with an error."""
     has_run: bool = False
-    """Whether something was sealed since it was last validated and merged."""
+    """Whether something has been sealed since the last validation and merge."""
 
     def has_news(self, now_s: float) -> bool:
         """Whether it is time to ingest: messages have arrived, or upper of an idle topic may move."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tidelake.validate.validation import ValidateReport
 
 _NOT_OF_THE_TABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
-"""The operating system's errors that say that this machine lacks something, but nothing about the table."""
+"""The operating system's errors that are about this machine, not about the table."""
 
 
 @dataclass(frozen=True)

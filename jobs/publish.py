@@ -77,7 +77,7 @@ def publish_collection(spark: SparkSession, settings: Settings, name: str, asked
     Raises:
         ConfigurationError: there is no `kafka` or `registry` block, but it is needed.
         ArgumentRefused: the collection reads the topic itself.
-        TidelakeError: as `publishing.publish` raises.
+        TidelakeError: see `publishing.publish`.
     """
     catalog, target = Catalog(Store(settings.store), settings.writer), target_of(settings, asked)
     check_target(settings, name, asked)
@@ -117,7 +117,7 @@ def check_target(settings: Settings, name: str, asked: Asked) -> None:
 
     Raises:
         ArgumentRefused: the collection reads it.
-        ConfigurationError: as `target_of` raises.
+        ConfigurationError: see `target_of`.
     """
     own, target = settings.collection(name), target_of(settings, asked)
     if asked.kafka != (own.source == "kafka"):

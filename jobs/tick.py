@@ -51,7 +51,7 @@ class Observer(Protocol):
 
 
 def run(spark: SparkSession, settings: Settings) -> Report:
-    """Run a tick of every collection; raises as `run_steps` does."""
+    """Run a tick of every collection; raises the same errors as `run_steps`."""
     return run_steps(spark, settings, tuple(STEPS))
 
 

@@ -1,4 +1,4 @@
-"""Alerts: one message to a webhook when a check begins to fail, passes again, or a run fails.
+"""Alerts: one message to a webhook when a check begins to fail or passes again, or when a run fails.
 
 The message is JSON with `text`, as Slack, Mattermost and others accept it. `alerts:` in `collections.yaml` says where
 the URL of the webhook is; the URL itself is a secret.
@@ -65,7 +65,7 @@ def build_alerts_sensor(
         name=environment.job("alerts"),
         minimum_interval_seconds=_INTERVAL_S,
         default_status=DefaultSensorStatus.RUNNING if running else DefaultSensorStatus.STOPPED,
-        description="Sends a message to a webhook if a check begins to fail, passes again, or a run fails.",
+        description="Sends a message to a webhook when a check begins to fail or passes again, or when a run fails.",
     )
     def alerts(context: SensorEvaluationContext) -> SensorResult:
         cursor = _Cursor(**json.loads(context.cursor or "{}"))
@@ -122,7 +122,7 @@ def _send(webhook: Secret, text: str) -> None:
 
     Raises:
         OSError: the webhook cannot be reached, or refuses the message.
-        TidelakeError: the URL is not where the settings say.
+        TidelakeError: the URL is not where the settings say it is.
     """
     from tidelake.settings.secret import read_secret
 

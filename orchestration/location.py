@@ -126,7 +126,7 @@ def _location(environment: Environment, loaded: LoadedSettings) -> Definitions:
 
 
 def _executor(environment: Environment) -> ExecutorDefinition | None:
-    """Return the executor of the location; None if somebody else's project decides."""
+    """Return the executor of the location; None in another project, which has its own."""
     return in_process_executor if environment.owns_location else None
 
 

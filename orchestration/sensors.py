@@ -31,6 +31,7 @@ from orchestration.jobs import TICK
 from orchestration.schedules import UNFINISHED
 from orchestration.settings import Environment
 from tidelake.errors import TidelakeError
+from tidelake.read.words import counted
 from tidelake.settings.lake import Settings
 
 _INTERVAL_S = 30
@@ -152,8 +153,8 @@ def _choose(found: dict[str, _Topics], cursor: _Cursor, retries: bool) -> tuple[
             chosen.append(name)
         else:
             left.append(
-                f"{name}: {topics.unread:,} messages are still unread after the tick that was requested for them; they "
-                "wait for the schedule, or for new messages"
+                f"{name}: {counted(topics.unread, 'message')} still unread after the tick that was requested; waiting "
+                "for the schedule or for new messages"
             )
     return chosen, left
 
@@ -167,7 +168,7 @@ def _was_killed(context: SensorEvaluationContext, job: str) -> bool:
 def _observations(
     names: Names, settings: Settings, found: dict[str, _Topics], cursor: _Cursor, now_s: float
 ) -> list[AssetObservation]:
-    """Return an event for each topic that has changed, or whose messages still wait; remember them in the cursor."""
+    """Return an event for each topic that has changed, or still has unread messages; remember them in the cursor."""
     seen: dict[AssetKey, tuple[TopicState, float]] = {}
     for collection in settings.collections:
         topics = found.get(collection.name)
@@ -178,7 +179,7 @@ def _observations(
             cursor.waiting_since.pop(collection.name, None)
         for key, state in zip(names.topics(collection), topics.states, strict=True):
             before = seen.get(key)
-            if before is None or before[0].unread < state.unread:  # the reader that is furthest behind decides
+            if before is None or before[0].unread < state.unread:  # the reader that is furthest behind counts
                 seen[key] = (state, now_s - since if state.unread else 0.0)
     events = []
     for key, (state, lag_s) in seen.items():

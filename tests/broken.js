@@ -1,5 +1,5 @@
-// What a page does not show as it should, as a list of sentences. A text needs the contrast to its background that the
-// accessibility guidelines ask for (WCAG, level AA): 4.5.
+// The elements that a page displays wrongly, as a list of phrases. The contrast between a text and its background must
+// be at least 4.5, as the accessibility guidelines require (WCAG, level AA).
 (() => {
   const CONTRAST_MIN = 4.5;
   const channels = (colour) => (colour.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number);
@@ -36,7 +36,7 @@
   for (const image of document.images) {
     if (image.complete && !image.naturalWidth) found.push(`picture ${image.src}`);
   }
-  // A drawing may be there twice, for wide windows and for phones: one of them is shown.
+  // A page may contain a drawing twice, for wide windows and for phones: exactly one of the two must be shown.
   const drawings = new Map();
   for (const drawing of document.querySelectorAll("svg[role=img]")) {
     const name = drawing.getAttribute("aria-label");

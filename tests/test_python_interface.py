@@ -43,7 +43,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert not heavy & modules_after("import tidelake; tidelake.errors.UpperError")
 
 
-def test_opening_a_lake_imports_no_spark() -> None:
+def test_opening_a_lake_does_not_import_spark() -> None:
     assert "pyspark" not in modules_after("import tidelake.lake")
 
 

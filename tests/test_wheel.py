@@ -36,7 +36,7 @@ class Foreign:
         python = self.environment / "bin" / "python"
         self._run([*pip, "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)])
         (packages,) = (self.environment / "lib").glob("python*/site-packages")
-        # The .pth files inside a folder that a .pth file names are not read: the checkout stays unknown.
+        # Python does not read the .pth files in a folder that a .pth file names, so the checkout stays unknown.
         (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
         home = root / "home"
         home.mkdir()

@@ -68,7 +68,7 @@ TOP_LEVEL = (
     "[Many collections](../operations.md#many-collections). |",
     "| `collection_limit_s` | seconds | none | How long the jobs may work on one collection in a run. After "
     "that, its Spark jobs are cancelled, and the other collections continue. |",
-    "| `alerts` | `{env: VARIABLE}` or `{file: PATH}` | none | The place of the URL of a webhook: see "
+    "| `alerts` | `{env: VARIABLE}` or `{file: PATH}` | none | Where a webhook's URL is kept: see "
     "[Alerts](../operations.md#alerts). |",
     "| `writer` | text, or `{env: VARIABLE}` | none | The name of the processes that write with these settings: see "
     "[Fenced](../operations.md#fenced). |",
@@ -78,7 +78,7 @@ TOP_LEVEL = (
 
 
 def collection_settings() -> str:
-    """Return a table of the keys of a collection: first those of every framing, then those of single framings."""
+    """Return a table of the keys of a collection: first those for every framing, then those for single framings."""
     from tidelake.settings.collection import CollectionSettings
     from tidelake.settings.framings import SETTINGS
     from tidelake.settings.terms import ENVELOPES
@@ -281,7 +281,7 @@ def option_default(option: click.Parameter) -> str:
 
 
 def prose(text: str) -> str:
-    """Return a help text on one line, with the characters escaped that a table cell cannot hold."""
+    """Return a help text on one line; characters that a table cell cannot hold are escaped."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 

@@ -1,4 +1,4 @@
-"""A code location of its own, next to the lake's: `orders_by_status` follows the demo's table `orders/current`.
+"""A code location of its own, next to the lake's: `orders_by_customer` follows the demo's table `orders/current`.
 
 It knows the lake only by the key of an asset: the asset's newest materialization says where the table is. The SQL
 runs in deltalake's own engine; a dbt model on DuckDB accepts the same condition in its `meta.dagster`.
@@ -38,7 +38,7 @@ def published_table(context: AssetExecutionContext, key: AssetKey) -> Path:
     event = context.instance.get_latest_materialization_event(key)
     materialization = event.asset_materialization if event is not None else None
     if materialization is None:
-        raise Failure(f"{key.to_user_string()} was never published: run the lake's job rebuild_current")
+        raise Failure(f"{key.to_user_string()} has never been published: run the lake's job rebuild_current")
     return Path(unquote(urlparse(str(materialization.metadata["dagster/uri"].value)).path))
 
 

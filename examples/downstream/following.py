@@ -1,8 +1,7 @@
 """An asset that follows the changes of a collection instead of reading its contents again: the totals of the demo.
 
-Each run adds what has changed since the asset's last materialization to the totals. The table states the last time that
-it has seen in the commit of the rows, so a run that dies between this commit and its materialization counts nothing
-twice.
+Each run adds to the totals what has changed since the asset's last materialization. The commit of the rows also states
+the last time that they include, so a run that dies between this commit and its materialization counts nothing twice.
 """
 
 from pathlib import Path

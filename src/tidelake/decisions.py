@@ -1,7 +1,7 @@
 """The rules of `resolve`: which decisions a collection accepts now, and what is stored for each.
 
-A decision is accepted only if it can have an effect: its time waits, its gap stops ingest, its message is in the
-quarantine. Sealed times never change, so a decision about a sealed time may only repeat what was published there.
+A decision is accepted only if it can have an effect: its time is waiting, its gap stops ingest, or its message is in
+the quarantine. Sealed times never change, so a decision about a sealed time may only repeat what was published there.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def check_withdrawal(collection: Collection, subject: int | Offsets) -> None:
     decisions = collection.entry.decisions
     known: list[Any]
     if isinstance(subject, Offsets):
-        about, hint = f"'{subject}'", "; give the offsets exactly as they were decided"
+        about, hint = f"'{subject}'", "; repeat the offsets exactly as they were given"
         known = [decision.offsets for decision in decisions if isinstance(decision, Acknowledge)]
     else:
         if is_sealed(collection, subject):
@@ -182,7 +182,7 @@ def _check_time(collection: Collection, time: int) -> None:
     if collection.entry.mints_times:
         raise DecisionRefused(
             f"'{collection.name}' mints its times itself, and the tick that mints a time also seals it",
-            "nothing waits for a decision; acknowledge a quarantined message with `tidelake resolve quarantine`",
+            "nothing is waiting for a decision; acknowledge a quarantined message with `tidelake resolve quarantine`",
         )
 
 
@@ -192,8 +192,8 @@ def _check_settles(collection: Collection, time: int, count: int | None, discard
         raise DecisionRefused(
             f"time {time} of '{collection.name}' is already sealed, and this would settle no late contradiction",
             "sealed times never change; "
-            f"a statement that `tidelake late {collection.name}` shows can be discarded, "
-            "and a count that it shows can be settled with the published count",
+            f"you can discard a statement listed by `tidelake late {collection.name}`, "
+            "or settle a count listed there with the published count",
         )
 
 
@@ -222,7 +222,8 @@ def _check_gap(collection: Collection, settings: CollectionSettings, decision: A
     if collection.entry.counts_positions:
         blocked = waiting_events(settings, OpenTable(collection.paths.updates), topic)
         ends = topic.end_offsets()
-        # Of a longer range, only the events without a transaction are left out: a snapshot may have any number of rows.
+        # A snapshot may have any number of rows, so the decision may cover all later offsets of the partition; only
+        # the events without a transaction are left out.
         open_gaps += [
             Offsets(topic.name, event.partition, event.offset, ends[event.partition])
             for event in blocked
@@ -275,7 +276,7 @@ def _stops_at(
 
 
 def _check_parking(collection: Collection, settings: CollectionSettings, decision: Park) -> Park:
-    """Check that ingest waits for the END of the transaction, or stops at it because it is too late."""
+    """Check that ingest is waiting for the transaction's END, or stops at that END because it came too late."""
     if not isinstance(settings, TransactionSettings):
         raise DecisionRefused(
             f"'{collection.name}' reads no transactions", "only collections with `framing: transactions` do"
@@ -286,13 +287,13 @@ def _check_parking(collection: Collection, settings: CollectionSettings, decisio
     if back is not None:
         if back.transaction == decision.transaction:
             return decision
-        raise DecisionRefused(f"the END of transaction {decision.transaction} may follow: {back.fact}", back.hint)
+        raise DecisionRefused(f"the END of transaction {decision.transaction} may still arrive: {back.fact}", back.hint)
     waiting = waiting_events(settings, table, events)
     if decision.transaction not in [event.transaction for event in waiting]:
         named = ", ".join(str(event.transaction) for event in waiting) or "none"
         raise DecisionRefused(
-            f"'{collection.name}' does not wait for the END of transaction {decision.transaction}",
-            f"it waits for: {named}",
+            f"'{collection.name}' is not waiting for the END of transaction {decision.transaction}",
+            f"it is waiting for: {named}",
         )
     return decision
 

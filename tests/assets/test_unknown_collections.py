@@ -1,4 +1,4 @@
-"""Options of a run that name no collection of the lake, without a JVM."""
+"""Run options with the name of an unknown collection. No JVM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assets.steps import options_of
 NAMES = Names("lakes")
 
 
-def test_a_misspelt_collection_fails_the_run_and_names_the_nearest() -> None:
+def test_a_misspelt_collection_fails_the_run_with_an_error_that_suggests_the_nearest_name() -> None:
     def read(*collections: str) -> RunOptions:
         lake = SimpleNamespace(settings=SimpleNamespace(names=("prices", "visits")))
         resources = {NAMES.resource: lake, NAMES.options: RunOptions(collections=list(collections))}

@@ -1,4 +1,4 @@
-"""The report of the benchmarks about their samples."""
+"""The benchmarks' report on their samples."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_calls_of_holders_are_compared_with_a_bound_and_with_a_new_collection() 
     assert [line.unit for line in lines] == [" ms", "×"] * 4
 
 
-def test_the_usual_number_of_requests_has_a_budget_and_the_greatest_is_shown() -> None:
+def test_the_usual_number_of_requests_has_a_budget_and_the_maximum_is_shown() -> None:
     counts = {requests.TICK: [33.0, 33.0, 80.0], requests.SEAL: [21.0], requests.STATUS: [5.0], requests.FIRST: [90.0]}
     samples = Samples()
     for step, numbers in counts.items():

@@ -107,7 +107,7 @@ class BankLake:
         return Catalog(Store(self.settings.store)).find(table)
 
     def upper(self, table: str) -> int:
-        """Return the first time of a table that is not sealed."""
+        """Return the first unsealed time of a table."""
         return OpenTable(self.collection(table).paths.updates).value(UPPER) or 0
 
     def rows(self, table: str, as_of: int | None = None) -> list[list[Any]]:

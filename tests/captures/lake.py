@@ -181,7 +181,7 @@ class CaptureLake(ChangeLake):
         self._sent = dict.fromkeys(self._lines, 0)
 
     def send_to(self, offsets: Mapping[str, int]) -> None:
-        """Add the lines before these offsets that are not in the topic yet."""
+        """Add the lines before these offsets, except those that are already in the topic."""
         ends = {int(partition): end for partition, end in offsets.items()}
         self.send({partition: self._lines[partition][self._sent[partition] : end] for partition, end in ends.items()})
         self._sent |= ends

@@ -119,7 +119,7 @@ class Capture:
                 time.sleep(0.3)
 
     def write(self, tables: tuple[str, ...], folder: Path, topics: tuple[str, ...] = ()) -> None:
-        """Write the moments, and the topics of tables, and further topics, as file topics."""
+        """Write the moments; also write the topics of tables, and further topics, as file topics."""
         shutil.rmtree(folder, ignore_errors=True)
         for topic in (*map(self.topic, tables), *topics):
             for partition, records in self.services.broker.consume(topic).items():
@@ -173,7 +173,7 @@ def record_steady(running: Services, name: str, seed: int, truncates: bool = Tru
 
 
 def record_snapshots(running: Services, name: str, seed: int) -> Capture:
-    """Record concurrent sessions; twice the connector loses its offsets, and rows are deleted while it is stopped."""
+    """Record concurrent sessions; the connector loses its offsets twice, and rows are deleted while it is stopped."""
     recording = capture(running, name)
     recording.start()
     with Workload(running.postgres, recording.database, seed, pause_s=0.03) as work:

@@ -15,7 +15,7 @@ import psycopg
 from tests.services.postgres import Postgres
 
 TABLES = ("people", "papers")
-"""For a change in `people`, the database logs only the old key, as by default; in `papers`, the whole old row."""
+"""For a change in `people`, the database logs only the old key (the default); in `papers`, the whole old row."""
 
 _COLUMNS = """(
     id int primary key, name text not null, big text, bin bytea, price numeric(12, 3), seen timestamptz, day date,

@@ -72,7 +72,7 @@ def test_a_fence_between_the_check_and_the_opening_keeps_the_writer_out(just_che
     assert catalog.check([spec]) == {"prices"}
     seen = {path: known(path) for path in (paths.handles, paths.updates)}
     Catalog(store).fence("prices", "new")
-    for path, log in seen.items():  # as if another process had done so
+    for path, log in seen.items():  # as if another process had set the fence
         remember(path, log)
     if just_checked:
         opened = catalog.open_or_create(spec, just_checked=True)

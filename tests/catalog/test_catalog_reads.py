@@ -68,7 +68,7 @@ def test_the_state_of_a_lake_reads_the_entry_of_each_of_its_collections_once(
 
 
 @pytest.mark.parametrize("number", [1, 12])
-def test_finding_or_changing_a_collection_touches_as_many_files_in_any_catalog(
+def test_finding_or_changing_a_collection_touches_the_same_number_of_files_in_any_catalog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     catalog = Catalog(Store(tmp_path / "store"))

@@ -119,7 +119,7 @@ def test_the_retention_period_begins_when_the_last_hold_has_ended(lake: HeldLake
     assert noted is not None and noted.unheld_at_ms is not None and noted.unheld_at_ms >= released_ms - 20
 
 
-def test_leases_on_a_dropped_collection_end_by_the_stores_clock(lake: HeldLake) -> None:
+def test_leases_on_a_dropped_collection_expire_by_the_stores_clock(lake: HeldLake) -> None:
     lake.collection.acquire(at=4, lease=timedelta(milliseconds=1))
     paths = lake.stored.paths
     lake.catalog.drop(NAME)  # a first sighting
@@ -189,6 +189,6 @@ def test_a_hold_outlives_a_rename(lake: HeldLake) -> None:
     lake.catalog.rename(NAME, "b")
     held.renew()
     held.downgrade(5)
-    with pytest.raises(CapabilityForeign, match=f"belongs to the collection 'b', and not to '{NAME}'"):
+    with pytest.raises(CapabilityForeign, match=f"belongs to the collection 'b', not to '{NAME}'"):
         lake.collection.release(held.token)
     held.drop()

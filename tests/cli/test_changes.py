@@ -17,7 +17,7 @@ from tidelake.protocol.iso_times import iso_of
 
 
 @pytest.mark.spark
-def test_changes_lists_updates_by_time_with_what_was_read(tmp_path: Path, spark: SparkSession) -> None:
+def test_changes_lists_updates_by_time_and_says_what_was_read(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, "upsert", key="id")
     lake.send(updates(((1, 1), 1, 1), ((2, 1), 1, 1)), progress([0], [2], {1: 2}))
     lake.run()

@@ -53,7 +53,7 @@ def test_a_machine_that_is_ready_passes_every_check(tmp_path: Path) -> None:
         "packages", "java", "jars", "temporary space", "port", "logs", "settings", "store", "disk", "clock",
         "topic orders",
     }  # fmt: skip
-    assert found["topic orders"]["fact"] == "1 partition, 1 offsets"
+    assert found["topic orders"]["fact"] == "1 partition, 1 offset"
     assert found["settings"]["fact"].endswith("1 collection")
     assert not (tmp_path / "store").exists()
 

@@ -85,7 +85,7 @@ def test_arguments_that_make_no_sense_are_refused(lake: HeldLake) -> None:
     assert listed(lake) == []
 
 
-def test_a_capability_that_is_gone_exits_with_1_and_its_page(lake: HeldLake) -> None:
+def test_releasing_a_capability_that_is_gone_exits_with_1_and_names_its_page(lake: HeldLake) -> None:
     done = run("release", NAME, f"{lake.stored.entry.id}.0123.4567", "--config", lake.file)
     assert done.returncode == 1
     assert done.stderr.endswith("see: tidelake errors CapabilityUnknown\n")

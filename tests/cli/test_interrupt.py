@@ -1,4 +1,4 @@
-"""Ctrl-C: a command ends within two seconds, with status 130 and one line, and is not a collection's error."""
+"""Ctrl-C: a command ends within two seconds, with status 130 and one line, and no collection reports an error."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_the_history_shows_renames_and_the_drop_even_if_the_settings_no_longer_h
     assert kinds[0] == "created" and kinds.count("renamed") == 2 and kinds.count("dropped") == 1
     with pytest.raises(ConfigurationError, match="orders"):
         call("history", "orders", "--config", config)
-    with pytest.raises(UnknownCollection):  # it has had this name, but not last
+    with pytest.raises(UnknownCollection):  # it once had this name, but not last
         call("history", "prices", "--config", config)
 
 

@@ -52,5 +52,5 @@ def test_a_terminal_that_cannot_redraw_a_line_and_a_pipe_show_nothing() -> None:
     assert (done.stdout, done.stderr) == ("a result\n", "")
 
 
-def test_without_colours_the_bar_has_none() -> None:
+def test_the_bar_has_no_colours_if_the_environment_says_so() -> None:
     assert "\x1b[3" not in shown(NO_COLOR="1")[1]

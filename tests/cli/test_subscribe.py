@@ -48,7 +48,7 @@ def complete(lines: Sequence[str]) -> tuple[list[str], int | None]:
     for line in lines:
         try:
             message = json.loads(line)
-        except ValueError:  # the process was killed in this line
+        except ValueError:  # the process was killed while printing this line
             break
         whole.append(line)
         if "progress" in message:
@@ -92,7 +92,7 @@ def test_a_stream_that_is_subscribed_and_replayed_gives_the_same_collection(lake
 
 
 @pytest.mark.spark
-def test_a_subscription_ends_after_some_times_and_without_the_contents(lake: Lake) -> None:
+def test_a_subscription_can_omit_the_contents_and_end_after_some_times(lake: Lake) -> None:
     config = ("--config", str(lake.file))
     done = invoke("subscribe", NAME, "--as-of", "1", "--no-snapshot", "--limit", "2", "--where", "id > 0", *config)
     assert done.stdout.splitlines() == [
@@ -163,7 +163,7 @@ def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     [[signal.SIGKILL], pytest.param([signal.SIGKILL, signal.SIGTERM, signal.SIGINT], marks=pytest.mark.sweep)],
     ids=["killed", "killed, stopped and interrupted"],
 )
-def test_a_killed_command_that_is_resumed_has_printed_each_time_once(
+def test_a_killed_command_that_is_resumed_prints_each_time_once(
     lake: Lake, tmp_path: Path, ends: list[signal.Signals]
 ) -> None:
     stream: list[str] = []
@@ -183,7 +183,7 @@ def test_a_killed_command_that_is_resumed_has_printed_each_time_once(
         stream += lines
         token = last if last is not None else token
         left = open_lake(lake.file).collection(NAME).holds()
-        # SIGKILL leaves one until its lease ends. So may Ctrl-C, if the command has not ended after a second.
+        # SIGKILL leaves a hold until its lease ends. So may Ctrl-C, if the command has not ended after a second.
         assert 1 <= len(left) <= (2 if end == signal.SIGINT else 1), (end, (tmp_path / "errors").read_text())
         lake.send(*(updates(((at % 5, at), at, 1)) for at in range(upper, upper + 9)))
         lake.send(progress([upper], [upper + 9], dict.fromkeys(range(upper, upper + 9), 1)))

@@ -78,7 +78,7 @@ def _process(log: Path, java_class: str, *options: str, hidden: Path | None = No
 
 
 def can_hide_folders() -> bool:
-    """Whether this process may give others mounts of their own; on Linux, this requires root."""
+    """Whether this process may give other processes their own mounts; on Linux, this requires root."""
     if shutil.which("unshare") is None:
         return False
     with TemporaryDirectory() as folder:

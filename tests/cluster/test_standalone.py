@@ -255,7 +255,7 @@ def test_machines_that_share_no_disk_make_the_same_tables_over_kafka_and_s3_as_a
                 remote.send(*values, b"\x07", values[2], partition=partition)
             remote.send(progress([start], [start + 6], dict.fromkeys(range(start, start + 6), 100)))
             if start:
-                remote.send(updates((7, 1, 1)), updates((8, 1, 5)))  # both are late, and one contradicts itself
+                remote.send(updates((7, 1, 1)), updates((8, 1, 5)))  # a late copy and a late contradiction
             command = f"cd {cluster_root} && PYTHONPATH={PROJECT}:{PROJECT}/src exec {sys.executable} driver.py"
             command += f" {running.url} {remote.file}"
             done = run_by_bash(PROJECT, command, timeout_s=900)

@@ -1,4 +1,4 @@
-"""A statement that a user types gets the same bytes as in a message of the topic, for every type and form."""
+"""A statement typed by a user is encoded to the same bytes as in a message of the topic, for every type and form."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_every_form_of_a_value_becomes_the_bytes_of_the_topics_message(column: s
     assert encoded in CODEC.encode(Updates([(data, 1, 1)]))
 
 
-def test_the_forms_cover_every_type_that_can_land() -> None:
+def test_the_forms_cover_every_type_that_a_table_can_hold() -> None:
     assert {name for name, _, _ in FORMS} == {field["name"] for field in ALL["fields"]}
 
 
@@ -151,13 +151,13 @@ def test_a_statement_loses_nothing_when_it_is_stored(column: str, form: Any, mea
         ("ms", 2**63 // 1000 + 1, "column 'ms' is .*, not of type timestamp-millis"),
         ("us", "1970-01-01T24:00:00Z", "column 'us' is"),
         ("us", "+294247-01-10T04:00:54.775808Z", "column 'us' is"),
-        ("dec", "1.0001", "column 'dec' is '1.0001', which has more than 3 digits after the point"),
-        ("dec", "1e17", "column 'dec' is '1e17', which has more than 17 digits before the point"),
+        ("dec", "1.0001", "column 'dec' is '1.0001', which has too many digits after the point: the maximum is 3"),
+        ("dec", "1e17", "column 'dec' is '1e17', which has too many digits before the point: the maximum is 17"),
         ("dec", "1e9999999999999999999999", "column 'dec' is .*, not a decimal"),
         ("dec", "NaN", "column 'dec' is 'NaN', not a decimal"),
         ("dec", b64(b""), "column 'dec' is not the bytes of a decimal"),
         ("dec", b64(b"\x7f" * 9), "column 'dec' is not the bytes of a decimal"),
-        ("fix", "abc", "column 'fix' has 3 bytes, not 4"),
+        ("fix", "abc", "column 'fix' has length 3, not 4"),
         ("color", "blue", "column 'color' is 'blue', not one of red, green"),
         ("list", [1, "x"], r"column 'list\[1\]' is 'x', not of type long"),
         ("place", {}, "column 'place.city' is missing"),
@@ -199,7 +199,7 @@ def test_a_decimal_of_fixed_size_fills_its_bytes() -> None:
     assert encode_data(schema, {"n": "-0.01"}) == b"\xff\xff"
     assert encode_data(schema, {"n": "1.5"}) == b"\x00\x96"
     assert read_statement(schema, '{"data": {"n": {"b64": "AAU="}}, "diff": 1}')["data"] == {"n": "0.05"}
-    with pytest.raises(DataRefused, match="column 'n' has 1 bytes, not 2"):
+    with pytest.raises(DataRefused, match="column 'n' has length 1, not 2"):
         encode_data(schema, {"n": {"b64": "AA=="}})
 
 

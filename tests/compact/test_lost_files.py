@@ -46,7 +46,7 @@ def lose(lake: Lake, kind: str) -> RunFile:
 
 
 def check_what_needs_no_rows(lake: Lake, lost: RunFile) -> None:
-    """Check that every question except about rows is still answered, and that nothing is written."""
+    """Check that all questions except those about rows are still answered, and that nothing is written."""
     collection = door(lake)
     status = collection.status()
     assert status is not None

@@ -87,7 +87,7 @@ def test_times_that_a_source_states_are_not_bounded_by_a_clock(tmp_path: Path) -
 
 
 class Sealed:
-    """A collection whose times were sealed at known moments: in a proof, or in a binding."""
+    """A collection whose times were sealed at known moments, as stated by its proofs or bindings."""
 
     def __init__(self, empty: EmptyCollection) -> None:
         self.empty, self.upper = empty, 0

@@ -1,4 +1,4 @@
-"""Fixtures for these tests: a nursery on the JVM of the shared session, and what the lives of a seed share."""
+"""Fixtures for these tests: a nursery on the shared session's JVM, and the lives of each seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two lakes on the same topic: the process of the first is killed and restarted, that of the second is left alone."""
+"""Two lakes on the same topic: the first one's process is killed and restarted, and the second one's is left alone."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def pieces_of(seed: int, count: int = PIECES) -> list[list[bytes | None]]:
 
 
 def _window(rng: Random, index: int) -> dict[tuple[int, int], int]:
-    """From `(id, time)` to diff: an update at the window's first time, another at its second, and random ones."""
+    """Diffs by `(id, time)`: an update at the window's first time, another at its second, and random ones."""
     start = WINDOW * index
     history = {(_IDS[data], start + 1 + time): diff for (data, time), diff in random_history(rng, 8, False).items()}
     return {(_EARLY, start): 1, (_IDS["a"], start + 1): 1} | history

@@ -37,7 +37,7 @@ class Refused:
 
 @dataclass
 class Reader:
-    """Asks a collection.
+    """Asks questions about a collection.
 
     Args:
         spark: the session; if None, contents are not read.

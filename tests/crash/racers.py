@@ -29,15 +29,15 @@ from tidelake.store.table_log import nonce_of, read_entry, seq_of
 SCHEMA = pa.schema([("_time", pa.int64()), ("worker", pa.int64()), (RUN, pa.string())])
 _MERGED_MAX = 6
 JOIN_MAX_S = 3600.0
-"""The time limit of a race: a thousand commits of eight processes take minutes to half an hour in S3."""
+"""The time limit of a race: a thousand commits of eight processes take up to half an hour in S3."""
 _ATTEMPTS_MAX = 20
-"""A merge gives up after this many attempts with known outcomes: the others were always faster."""
+"""A merge gives up after this many attempts with known outcomes: other processes were always faster."""
 _UNANSWERED_MAX = 50
 """The maximum number of unanswered requests after which a worker continues: the store may be gone forever."""
 CONFLICTS, UNKNOWN, UNANSWERED = "conflicts", "unknown outcomes", "unanswered calls"
 T = TypeVar("T")
 _met: Counter[str] = Counter()
-"""What this process has met instead of a commit."""
+"""How often this process met something instead of a commit."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _answered(work: Callable[[], T]) -> T:
 
 
 def _settled(path: Location, unknown: list[Indeterminate]) -> Committed | None:
-    """The commit that was written in the end, of those whose outcome was unknown; forget those that others overtook."""
+    """Return the one commit of unknown outcome that was written after all; forget those that others overtook."""
     for attempt in list(unknown):
         entry = _answered(lambda attempt=attempt: read_entry(path, attempt.version))  # type: ignore[misc]
         if entry is not None and nonce_of(entry) == attempt.nonce:
@@ -193,6 +193,6 @@ def _lost(conflicts: int, began_s: float) -> None:
 
 
 def rows_of(table: Location) -> Counter[tuple[int, int]]:
-    """How often each row is in the live files."""
+    """How often each row occurs in the live files."""
     rows = read_rows(table, OpenTable(table).files(), SCHEMA)
     return Counter(zip(rows["_time"].to_pylist(), rows["worker"].to_pylist(), strict=True))

@@ -1,4 +1,4 @@
-"""A reclocked lake that is killed, the records that were put into it, and the contents that each time must have."""
+"""A reclocked lake whose processes are killed, its records, and the contents that each time must have."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class RawLife:
         return {"config": str(self.lake.file), "said": str(self.lake.root / f"{who}.jsonl"), "steps": steps}
 
     def check(self) -> None:
-        """Check that each valid binding shows the records before its offsets, and that they cover the topic."""
+        """Check that each valid binding shows the records before its offsets, and that all bindings cover the topic."""
         chain = self.check_read()
         assert chain[-1].ends == {(NAME, partition): len(records) for partition, records in self.records.items()}
 
@@ -96,7 +96,7 @@ class RawLife:
         return chain
 
     def _expected(self, chain: list[Binding], last: Binding) -> dict[Any, int]:
-        """The contents that the records before the offsets of a binding result in."""
+        """The contents that result from the records before a binding's offsets."""
         read: list[_Record] = []
         for binding in chain[: chain.index(last) + 1]:
             for (_, partition), end in sorted(binding.ends.items()):

@@ -118,7 +118,7 @@ def prepare(lake: Lake, what: str | None, seed: int) -> None:
 
 
 def _tear(lake: Lake, seed: int) -> None:
-    """Another process has died while it was writing the next log entry."""
+    """Another process died while it was writing the next log entry."""
     tear_next_entry(lake.table.path, Random(seed))
 
 
@@ -176,7 +176,7 @@ def _litter(lake: Lake, seed: int) -> None:
 
 
 def _republish(lake: Lake, seed: int) -> None:
-    """The same contents were published so often that a checkpoint is due after the next time."""
+    """The same contents were published so often that a checkpoint is due after the next publication."""
     table = table_of(collection_of(lake))
     shown = read_published(table)
     assert shown is not None

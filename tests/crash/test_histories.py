@@ -1,6 +1,6 @@
 """Random histories of arrivals, ticks, merges, kills, races and sleepers end as if nothing had happened, in every form.
 
-At each moment that is readable, the contents are those of the memory model, or of the records that were put.
+At each readable time, the contents are those of the in-memory model, or of the records that were put.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ class Cases:
             replace_file(path, new)
 
     def _run(self, lake: Lake, job: str, about: Any) -> str:
-        """Run a job; if it succeeds, the contents are still the same, and `validate` must have found the damage."""
+        """Run a job; if it succeeds, the contents must still be the same."""
         try:
             report = _JOBS[job](lake)
         except TidelakeError:
@@ -231,7 +231,7 @@ def _parts(path: Path) -> dict[str, list[tuple[int, int]]]:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Callable[[str], LargeLake]:
-    """A lake with large files, by its name; each is made once."""
+    """The lakes with large files, by name; each is made once."""
     session = writing_session(spark)
     return cache(lambda name: LargeLake(name, LARGE[name](tmp_path_factory.mktemp(name), session)))
 

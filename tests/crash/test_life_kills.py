@@ -1,4 +1,4 @@
-"""A process that is killed while it renames, drops or collects garbage: the next one ends with the same store."""
+"""If a process is killed while it renames, drops or collects garbage, the next one ends with the same store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def die(lake: HeldLake, place: str, passing: int) -> bool:
 
 
 def check_kill(lake: HeldLake, place: str, passing: int) -> bool:
-    """Check that a store in which a process was killed ends as if it had not been; return whether it was killed."""
+    """Check that a store ends as if no process had been killed in it; return whether one was killed."""
     id, catalog = lake.stored.entry.id, lake.catalog
     publish(catalog)
     was_killed = die(lake, place, passing)
@@ -85,6 +85,6 @@ def test_a_killed_rename_or_drop_is_finished(held_template: HeldLake, tmp_path: 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("place", PLACES)
-def test_a_kill_at_any_place_of_a_life_changes_nothing(held_template: HeldLake, tmp_path: Path, place: str) -> None:
+def test_a_kill_at_any_place_in_a_life_changes_nothing(held_template: HeldLake, tmp_path: Path, place: str) -> None:
     killed = [check_kill(held_template.copy(tmp_path / str(at)), place, at) for at in range(STEPS)]
     assert killed[0], f"nothing reaches {place}"

@@ -1,4 +1,4 @@
-"""`tidelake repair --apply` restores files bit by bit, and names those that it cannot restore. No JVM."""
+"""`tidelake repair --apply` restores files bit for bit, and names those that it cannot restore. No JVM."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Case:
         return [file for file in files_of([self.table]) if kind_of(file)[1] == what]
 
     def change(self, file: Path, others: Sequence[Path]) -> bytes:
-        """Change the bytes of a file, or replace them by those of another file of its kind; return the new bytes."""
+        """Change the bytes of a file, or replace them with those of another file of its kind; return the new bytes."""
         data = file.read_bytes()
         different = [other.read_bytes() for other in others if other.read_bytes() != data]
         if different and self.random.random() < 0.25:
@@ -144,7 +144,7 @@ def check_repair(
 def check_says_so(whole: WholeStore, what: str, folder: Path, random: Random) -> None:
     """Damage a file that nothing can restore; check that repair names it and does not change it."""
     case = Case(whole, folder, random)
-    if what == "data":  # files of `updates` may be recreated from their topic
+    if what == "data":  # files of `updates` can be recreated from the topic
         tables = [case.lake.store / "catalog", *sorted(case.lake.folder(case.name).iterdir())]
         while case.table.name in ("updates", "current") or not case.files("data"):
             case.table = random.choice(tables)
@@ -168,7 +168,7 @@ def check_says_so(whole: WholeStore, what: str, folder: Path, random: Random) ->
 def check_marks_again(
     whole: WholeStore, healthy: Callable[[str], dict[str, Any]], folder: Path, random: Random
 ) -> None:
-    """Lose all markers of a table: repair marks its entries again only on request, and everything is equal."""
+    """Lose all markers of a table: repair marks its entries again only on request, and the answers are the same."""
     case = Case(whole, folder, random)
     shutil.rmtree(case.table / ACKED)
     status, said = case.repair()
@@ -184,7 +184,7 @@ def check_marks_again(
 
 
 @pytest.mark.parametrize("kind", REPAIRABLE)
-def test_a_restored_file_is_equal(
+def test_a_lost_or_damaged_file_is_restored(
     whole: WholeStore, healthy: Callable[[str], dict[str, Any]], tmp_path: Path, kind: str
 ) -> None:
     check_repair(whole, healthy, kind, tmp_path / "case", Random(f"every day {kind}"))
@@ -206,7 +206,7 @@ def test_a_file_that_cannot_be_restored_is_reported_and_left_alone(
 @pytest.mark.sweep
 @pytest.mark.parametrize("kind", REPAIRABLE)
 @pytest.mark.parametrize("seed", seeds())
-def test_every_restored_file_is_equal(
+def test_every_lost_or_damaged_file_is_restored(
     whole: WholeStore, healthy: Callable[[str], dict[str, Any]], tmp_path: Path, seed: int, kind: str
 ) -> None:
     for number in range(SWEEP_CASES):

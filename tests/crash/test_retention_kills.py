@@ -1,4 +1,4 @@
-"""A process that removes old rows is killed, or meets another: each row is removed once, and this is recorded."""
+"""If a process that removes old rows is killed or meets another, each row is still removed once, as recorded."""
 
 from __future__ import annotations
 

@@ -125,11 +125,11 @@ class Steps:
             sweep_early(table)
 
     def overtake(self) -> None:
-        """Store a copy of an update at an open time, as another ingest."""
+        """Store a copy of an update at an open time, as another ingest would."""
         store_copies(self.catalog.find(NAME).paths.updates, 1)
 
     def bump(self, table: str) -> None:
-        """Make a commit as another process, which changes only the table's version."""
+        """Commit as another process; the commit changes only the table's version."""
         OpenTable(self.catalog.find(NAME).paths.root / table).commit({})
 
 
@@ -175,7 +175,7 @@ class Victim:
 def live(order: Mapping[str, Any], spark: SparkSession) -> None:
     """Carry out an order: run all its `steps`, `rounds` times.
 
-    With `stop`, the victim stops at that failpoint after it has passed it `passing` times. With `meet`, another process
+    With `stop`, the victim stops at that failpoint after passing it `passing` times. With `meet`, another process
     takes a step when the victim first reaches a failpoint.
     """
     victim = Victim(order, Steps(spark, load_settings(Path(order["config"]))))

@@ -122,7 +122,7 @@ def mutated(rng: random.Random, value: bytes) -> bytes:
     return bytes(changed)
 
 
-def test_mutated_messages_are_accepted_and_refused_on_the_jvm_as_by_the_codec(spark: SparkSession) -> None:
+def test_the_jvm_accepts_and_refuses_the_same_mutated_messages_as_the_codec(spark: SparkSession) -> None:
     rng = random.Random(20_260)
     sources = [
         updates(((1, 5), 1, 1), ((2, None), 2, -1)),

@@ -1,4 +1,4 @@
-"""The anchors of a page, to which links lead."""
+"""The anchors of a page, which links can refer to."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Pictures:
         self.page.open((self.docs / newest.page).as_uri(), 1300, 1000)
 
     def take(self, name: str, folder: Path) -> None:
-        """Take a picture in the light theme, unless it chooses another one."""
+        """Take a picture in the light theme, unless the method that shows it chooses another one."""
         self.page.prefer("light")
         show: Callable[[], None] = getattr(self, name)
         show()

@@ -65,7 +65,7 @@ class Shell:
         self.folder, self.monkeypatch, self.capsys = folder, monkeypatch, capsys
 
     def run(self, command: str) -> Ran:
-        """Run a command to its end."""
+        """Run a command to completion."""
         words = shlex.split(command)
         if words[0] == "export":
             for name, value in (word.split("=", 1) for word in words[1:]):

@@ -60,7 +60,7 @@ def test_every_key_in_the_table_of_a_collection_is_accepted(tmp_path: Path) -> N
     file = tmp_path / "collections.yaml"
     for key in rows_of(reference.collection_settings()):
         file.write_text(f"collections: {{one: {{{key}: null}}}}\n", encoding="utf-8")
-        with pytest.raises(ConfigurationError) as refused:  # of other keys, which are missing
+        with pytest.raises(ConfigurationError) as refused:  # because of other keys, which are missing
             load_settings(file)
         assert "is not a known key" not in str(refused.value)
 

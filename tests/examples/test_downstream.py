@@ -1,4 +1,4 @@
-"""The example of an asset downstream of a lake: it follows each seal that moves its table, and nothing else."""
+"""The example of an asset downstream of a lake: it follows each seal that changes its table, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A newcomer's path, from the clone to a lost message that is named, found and sealed again, in less than ten minutes.
+"""A newcomer's path, from the clone to a lost message that is reported, found and sent again, in less than ten minutes.
 
 The packages and jars are linked instead of installed: how long that takes depends on the network. The demo has less
 data than by default, since sweeps share the machine. The commands are those of the README and the Makefile, in
@@ -72,7 +72,7 @@ class Newcomer:
         return done.stdout + done.stderr
 
     def tidelake(self, arguments: str, status: int = 0) -> str:
-        """Run a command of `tidelake` on the demo's lake."""
+        """Run a `tidelake` command on the demo's lake."""
         self.environment["TIDELAKE_CONFIG"] = str(DEMO / "collections.yaml")
         return self.run(".venv/bin/python", "-m", "tidelake.cli", *arguments.split(), status=status)
 
@@ -95,8 +95,8 @@ def send(file: Path, offset: int, *values: bytes) -> None:
 
 @pytest.mark.sweep
 @pytest.mark.spark
-@pytest.mark.skipif(not (PROJECT / ".git").exists(), reason="this checkout was not made by git, so it has no clone")
-def test_a_newcomer_finds_and_mends_a_lost_message_in_less_than_ten_minutes(
+@pytest.mark.skipif(not (PROJECT / ".git").exists(), reason="this checkout was not made by git, so it cannot be cloned")
+def test_a_newcomer_finds_and_resends_a_lost_message_in_less_than_ten_minutes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     me = Newcomer(tmp_path / "tidelake", capsys)
@@ -126,13 +126,13 @@ def test_a_newcomer_finds_and_mends_a_lost_message_in_less_than_ten_minutes(
             numbers, checks = ui.asset("demo", "prices")
             assert (numbers["upper"], numbers["waiting_for"]) == (
                 10,
-                "time 10: 3 updates are announced, 1 have arrived",
+                "time 10: 3 updates announced, 1 arrived",
             )
             check = checks["frontier_moves"]
             assert (check["success"], check["severity"]) == (False, "WARN")
-            assert check["metadata"]["evidence"] == f"upper waits at {WAITS}"
+            assert check["metadata"]["evidence"] == f"upper is waiting at {WAITS}"
         with me.step("tidelake status"):
-            assert f"prices: waits at {WAITS}" in " ".join(me.tidelake("status prices", status=1).split())
+            assert f"prices: waiting at {WAITS}" in " ".join(me.tidelake("status prices", status=1).split())
         with me.step("tidelake explain"):
             explained = me.tidelake("explain prices")
             assert "prices, time 10: waiting" in explained

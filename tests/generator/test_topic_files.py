@@ -166,7 +166,7 @@ def test_a_topic_without_its_own_truth_is_not_continued(tmp_path: Path) -> None:
     made = make(tmp_path)
     extra = made.topic.local / "part-00001.parquet"
     extra.write_bytes((made.topic.local / "part-00000.parquet").read_bytes())
-    with pytest.raises(GeneratorRefused, match="its ground truth states"):
+    with pytest.raises(GeneratorRefused, match="differs from its ground truth in the number of messages"):
         make(tmp_path, append=True)
     extra.unlink()
     (made.topic.local / "0.jsonl").write_text("")

@@ -104,7 +104,7 @@ class Shown:
         name: the collection.
         folder: its folder in the store.
         known: minted times to show as they are; a clock chose the others, which are shown as `new 1`, `new 2`, ….
-        words: whether messages that may be reworded and the number of stored runs are shown, too.
+        words: whether to show also the number of stored runs, and messages that may be reworded.
     """
 
     config: Path
@@ -195,7 +195,7 @@ class Shown:
         """The table for other engines, read by a plain Delta reader.
 
         Since the earlier version, the table has moved. It has lost the column `_diff` if the collection has a key;
-        otherwise, this column is the last one now. Both are undone here.
+        otherwise, this column is now the last one. The changes to the columns are undone here.
         """
         _, printed = command("path", self.name, "--json", "--config", self.config)
         places = json.loads(printed)

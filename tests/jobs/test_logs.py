@@ -1,4 +1,4 @@
-"""The log of jobs goes to a listener for a while, and afterwards where it went before."""
+"""The jobs' log goes to a listener for a while, and afterwards to where it went before."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jobs.logs import Event, log_to
 from tidelake.store.notices import warn
 
 
-def test_after_a_listener_a_warning_does_not_go_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+def test_once_a_listener_is_gone_a_warning_does_not_go_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     structlog.reset_defaults()
     heard: list[Event] = []
     with log_to(heard.append):

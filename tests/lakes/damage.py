@@ -34,7 +34,7 @@ class Damaged:
 
 @dataclass
 class Damager:
-    """Damages files of folders, whose files may be links: a file is replaced, never written to.
+    """Damages files in folders. The files may be links, so they are replaced, never written to.
 
     Args:
         random: the source of all randomness.

@@ -1,4 +1,4 @@
-"""A lake whose topic is generated and arrives in pieces, and the contents that it has in the memory model."""
+"""A lake whose topic is generated and arrives in pieces, and the contents that it has in the in-memory model."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Tide:
         return range(since[0] if since else upper, upper)
 
     def check(self, as_of: int) -> None:
-        """Check that the contents AS OF a time equal those of the memory model."""
+        """Check that the contents AS OF a time equal those of the in-memory model."""
         found: Counter[str] = Counter()
         for row in snapshot(self.lake.spark, self.lake.collection, as_of).contents.toArrow().to_pylist():
             found[text_of(row)] += row.pop("_diff")
@@ -132,7 +132,7 @@ class Tide:
             raise AssertionError("a read before since was answered")
 
     def expected(self, as_of: int) -> dict[str, int]:
-        """The contents of the memory model at a time: how many times each row occurs."""
+        """The contents of the in-memory model at a time: how many times each row occurs."""
         if self.family == "upsert":
             statements = [keyed.KeyedStatement(row["id"], text_of(row), time, diff) for row, time, diff in self.stated]
             return {str(value): 1 for value in keyed.contents(statements, as_of).values()}

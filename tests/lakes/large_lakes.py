@@ -102,7 +102,7 @@ def upsert(root: Path, spark: SparkSession) -> Lake:
 
 
 def debezium(root: Path, spark: SparkSession) -> Lake:
-    """Change events by key; the database's own order decides."""
+    """Change events by key, in the database's own order."""
 
     def event(row: dict[str, Any], place: int) -> dict[str, Any]:
         sequence = json.dumps([str(place - 1), str(place)])

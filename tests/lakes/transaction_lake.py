@@ -25,7 +25,7 @@ def row(pair: Pair) -> dict[str, Any] | None:
 
 
 def event(transaction: str | None, order: int, before: Pair, after: Pair, previous: int, **more: Any) -> dict[str, Any]:
-    """A change event: the number `order` of its transaction, which follows the commit position `previous`."""
+    """A change event, number `order` in its transaction, after the commit position `previous`."""
     op = "c" if before is None else "d" if after is None else "u"
     source = {"connector": "postgresql", "lsn": previous + order, "sequence": f'["{previous}","{previous + order}"]'}
     source |= {"snapshot": "false", "schema": "public", "table": NAME} | more.pop("source", {})

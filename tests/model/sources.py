@@ -60,7 +60,7 @@ class Ticks:
         return all(place == len(log) for place, log in zip(self.next, self.logs, strict=True))
 
     def tick(self) -> list[PositionedStatement]:
-        """Read further, at a later time than the last tick."""
+        """Read further, at a time later than that of the last tick."""
         self.time += self.rng.randint(1, 3)
         read: list[PositionedStatement] = []
         for partition, log in enumerate(self.logs):

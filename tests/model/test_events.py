@@ -104,7 +104,7 @@ HIDDEN = {"type": "record", "name": "Value", "fields": [{"name": "_id", "type": 
         ([("before", ["null", HIDDEN]), ("after", ["null", "Value"])], "start with _"),
     ],
 )
-def test_a_schema_that_is_not_a_change_event_is_refused_and_the_column_is_named(
+def test_a_schema_that_does_not_describe_change_events_is_refused_and_the_column_is_reported(
     fields: list[Any], problem: str
 ) -> None:
     schema = {"type": "record", "name": "Envelope", "fields": [{"name": name, "type": kind} for name, kind in fields]}

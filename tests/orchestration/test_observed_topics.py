@@ -1,4 +1,4 @@
-"""The sensor observes topics without a run and without a JVM: ends, unread messages, and how long they wait."""
+"""The sensor observes topics without a run and without a JVM: ends, unread messages, and how long they have waited."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_lag_in_seconds_is_how_long_messages_have_been_waiting(instance: Dag
     cursor = json.loads(evaluated(lakes, instance).cursor or "")
     cursor["waiting_since"]["prices"] -= 400
     for seen in cursor["observed"].values():
-        seen[2] -= 400  # long enough to observe a topic again that has not changed
+        seen[2] -= 400  # long enough for an unchanged topic to be observed again
     later = observed(evaluated(lakes, instance, json.dumps(cursor)))
     assert set(later) == {"lakes/topics/files/prices"}
     assert 400 <= later["lakes/topics/files/prices"]["lag_s"] < 500
@@ -85,8 +85,8 @@ def test_messages_left_unread_by_a_run_are_still_reported(instance: DagsterInsta
     second = evaluated(lakes, instance, first.cursor)
     assert not second.run_requests
     assert second.skip_reason is not None
-    assert "prices: 2 messages are still unread" in str(second.skip_reason.skip_message)
-    # A killed run did not decide anything about its messages: another one is started.
+    assert "prices: 2 messages still unread after the tick" in str(second.skip_reason.skip_message)
+    # A killed run proves nothing about its messages: another one is started.
     instance.add_run_tags(failed.run_id, {KILLED_TAG: "true"})
     assert len(evaluated(lakes, instance, second.cursor).run_requests or []) == 1
 

@@ -1,4 +1,4 @@
-"""Dagster's UI for a test: on a free port of 127.0.0.1, queried with GraphQL as its pages do, and always stopped."""
+"""Dagster's UI for a test: on a free local port, queried through the GraphQL that its pages use, and always stopped."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class DagsterUi:
         return document["data"]
 
     def asset(self, *path: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The newest numbers and texts of an asset, by name, and its checks' evaluations, by name of the check."""
+        """The newest numbers and texts of an asset, by name, and the evaluations of its checks, by check name."""
         node = self.ask(_ASSET, path=path)["assetNodeOrError"]
         newest = node["assetMaterializations"][0]["metadataEntries"] if node["assetMaterializations"] else []
         numbers = {entry["label"]: entry.get("intValue", entry.get("text")) for entry in newest}

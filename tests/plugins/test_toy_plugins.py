@@ -91,7 +91,7 @@ def test_a_name_that_is_not_registered_is_refused(tmp_path: Path, spark: SparkSe
         RawLake(tmp_path, spark, framing="counted", schema=LINE)
 
 
-def test_a_plugin_that_is_not_installed_is_refused_and_named() -> None:
+def test_a_plugin_that_is_not_installed_is_refused_by_name() -> None:
     with pytest.raises(UnknownPlugin, match=r"the envelope 'words' is not installed\n.*tidelake\.plugins"):
         envelope.envelope_of("words")
     with pytest.raises(UnknownPlugin, match="the framing 'counted' is not installed"):

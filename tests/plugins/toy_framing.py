@@ -28,7 +28,7 @@ class _Tick(RecordTick):
 
 
 class Counted(Reclock):
-    """Like `reclock`, without a clock."""
+    """Like `reclock`, but without a clock."""
 
     terms = FramingTerms(
         "counted",

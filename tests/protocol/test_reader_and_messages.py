@@ -104,7 +104,7 @@ def test_an_operators_decision_publishes_the_updates_that_it_frees() -> None:
     assert received.frontier == Antichain.of(3)
 
 
-def test_the_ledger_lists_what_the_reader_waits_for() -> None:
+def test_the_ledger_lists_what_the_reader_is_waiting_for() -> None:
     reader = Reader(Antichain.of(0))
     reader.receive(Progress([0], [3], [(1, 2)]))
     reader.receive(Updates([("a", 1, 1)]))
@@ -153,7 +153,7 @@ def test_a_thousand_small_streams_replay_in_seconds() -> None:
 
 
 def seconds_of(statements: int, steps: Iterable[int]) -> float:
-    """How long a ledger takes for statements, each covering ten times, and for their updates, in a given order."""
+    """How long a ledger takes for statements about ten logical times each, and for their updates, in a given order."""
     messages = [
         Progress([n * 10], [n * 10 + 10], [(t, 1) for t in range(n * 10, n * 10 + 10)]) for n in range(statements)
     ]
@@ -171,4 +171,4 @@ def test_statements_in_reverse_order_cost_about_as_much_as_statements_in_order()
     statements = 20_000
     ordered = min(seconds_of(statements, range(statements)) for _ in range(3))
     backwards = min(seconds_of(statements, range(statements - 1, -1, -1)) for _ in range(3))
-    assert backwards < 2 * ordered  # measured: a factor of 1.1 to 1.25; with a scan of all open times, of thousands
+    assert backwards < 2 * ordered  # measured: a factor of 1.1 to 1.25; scanning all open times would make it thousands

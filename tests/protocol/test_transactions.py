@@ -1,4 +1,4 @@
-"""Which events may be read, and which times are covered: against an oracle that knows the whole history."""
+"""Which events may be read, and which times are covered: checked against an oracle that knows the whole history."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Event:
 
 @dataclass
 class _History:
-    """The messages of a connector, in its order: events by partition, and ENDs; some are written twice."""
+    """A connector's messages, in the order in which it wrote them: events by partition, and ENDs; some come twice."""
 
     partitions: list[list[_Event]] = field(default_factory=lambda: [[], []])
     ends: list[End] = field(default_factory=list)
@@ -198,7 +198,7 @@ def test_no_time_is_sealed_before_all_of_its_events_are_read(history: _History, 
 
 @st.composite
 def _interleaved(draw: st.DrawFn) -> list[tuple[str, int | None]]:
-    """A log: the transaction of each record, in the order of the records, and whether it commits there."""
+    """A log: for each record, in order, its transaction, and whether that commits there."""
     names = [str(number) for number in range(draw(st.integers(1, 4)))]
     records: list[tuple[str, int | None]] = []
     for name in draw(st.lists(st.sampled_from(names), min_size=len(names), max_size=12)):
@@ -229,7 +229,7 @@ def test_a_transaction_is_cut_if_and_only_if_a_restarted_connector_skipped_its_f
     for number, (name, end) in enumerate(commits):
         after = commits[number - 1][1] if number else -1
         sent = changes[name]
-        # It resumes after the END of the transaction before, whose position is that of a change of this one.
+        # It resumes after the END of the previous transaction, whose position is that of a change of this one.
         if number == restart and number and after in sent:
             sent = [place for place in sent if place > after]
         marks = ends_of([Begin(name, changes[name][0]), End(name, end, len(sent), len(sent), None, number)])
@@ -268,7 +268,7 @@ def test_a_lost_end_covers_nothing_after_the_previous_position() -> None:
     assert first_uncovered(60, 90, [], [lost]) == 60
 
 
-def test_a_snapshot_that_was_started_again_is_covered_only_with_the_second() -> None:
+def test_a_snapshot_that_was_started_again_is_covered_only_with_its_second_attempt() -> None:
     first, second = Snapshot(30, 4, False), Snapshot(45, 9, False)
 
     def uncovered(last: int, *snapshots: Snapshot) -> int:

@@ -1,4 +1,4 @@
-"""The version in force at a time is fixed before anybody states it, in whatever order publishers read and commit."""
+"""The version in force at a time is fixed before anybody uses it, in whatever order publishers read and commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored rows are published as they are only if a proof shows that they are consolidated updates."""
+"""Stored rows are published unchanged only if a proof shows that they are consolidated updates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def counts(lake: Lake, first: int, through: int, is_initial: bool = False) -> di
     return found.counts
 
 
-def test_rows_are_taken_as_they_are_only_if_the_seal_or_a_merge_proves_it(tmp_path: Path, spark: SparkSession) -> None:
+def test_rows_are_published_unchanged_only_if_they_are_proven_distinct(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((1, 0, 1), (2, 0, 2), (1, 1, 1)), updates((3, 2, 1)), updates((3, 2, 1)))
     lake.send(progress([0], [3], {0: 2, 1: 1, 2: 1}))

@@ -1,4 +1,4 @@
-"""Columns that come while a collection is published, with a real registry that demands compatible schemas."""
+"""Columns that are added while a collection is published, with a real registry that demands compatible schemas."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.services, pytest.mark.spark]
 
 
 def demand(registry: Registry, subject: str, compatibility: str) -> None:
-    """Let the registry refuse schemas of a subject that are not compatible with the ones before."""
+    """Make the registry refuse schemas of a subject that are not compatible with the earlier ones."""
     request = urllib.request.Request(
         f"{registry.url}/config/{subject}",
         method="PUT",

@@ -1,4 +1,4 @@
-"""Few later rows beside a large base, all read by DuckDB itself: the contents are those of a model. No JVM."""
+"""Later rows beside a larger base, all read by DuckDB itself: the contents are those of a model. No JVM."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def shown(row: Iterable[Any]) -> str:
 
 
 def filler(rng: Random) -> bytes:
-    """Bytes that do not compress, so that few rows are a file that DuckDB reads itself."""
+    """Bytes that do not compress, so that few rows make a file large enough for DuckDB to read it itself."""
     return rng.randbytes(40)
 
 
@@ -103,7 +103,7 @@ class Stored:
 
 
 def random_rows(rng: Random, number: int, kind: str) -> list[Row]:
-    """Different rows: most ids are different, or few are, or many ids are null."""
+    """Distinct rows: with many different ids, with few, or with many ids that are null."""
     rows: dict[str, Row] = {}
     while len(rows) < number:
         key = rng.randrange(5) if kind == "few ids" else rng.randrange(10**6)

@@ -52,7 +52,7 @@ SCOPES = {
     ),
     'with "_\u212aept_0" as (select 1) select * from _kept_0': ("_kept_0",),
 }
-"""A name is a collection's unless a `with` around it defines it; a letter that only looks like k is another one."""
+"""A name means a collection unless a `with` around it defines it; a letter that only looks like k is not a k."""
 
 
 @pytest.mark.parametrize(("query", "tables"), (QUERIES | SCOPES).items())
@@ -167,7 +167,7 @@ def test_a_predicate_cannot_be_anything_else(engine: Engine, where: str, problem
     assert problem in refused.value.problem
 
 
-def test_a_column_that_is_named_like_the_user_is_a_column_in_a_predicate(engine: Engine) -> None:
+def test_a_column_named_user_or_current_date_is_a_column_in_a_predicate(engine: Engine) -> None:
     where = "\"user\" = 'ann' and Current_Date is null"
     with pytest.raises(Refused, match="uses 'Current_Date', which depends on the clock"):
         parse_predicate(engine.connection, where, ["user"])

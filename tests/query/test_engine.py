@@ -1,4 +1,4 @@
-"""The database of a read when it is interrupted. Does not start a JVM."""
+"""What becomes of the database of a read that is interrupted. Does not start a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL in Spark's dialect: what is refused before anything is read, and that DuckDB gives the same rows."""
+"""SQL in Spark's dialect: queries that are refused before anything is read, and the same rows as from DuckDB."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 from typing import Literal
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs import ingest, seal
 from tests.cli.commands import call
@@ -113,17 +113,23 @@ REFUSED = {
 }
 
 
+@pytest.fixture(scope="module")
+def frames(spark: SparkSession) -> dict[str, DataFrame]:
+    """The tables, without rows."""
+    return {name: spark.createDataFrame([], schema) for name, schema in TABLES.items()}
+
+
 @pytest.mark.parametrize("query", ACCEPTED)
-def test_a_query_over_collections_is_accepted(spark: SparkSession, query: str) -> None:
+def test_a_query_over_collections_is_accepted(spark: SparkSession, frames: dict[str, DataFrame], query: str) -> None:
     confined = parse_sql(spark, query)
     assert {table.lower() for table in confined.tables} <= set(TABLES)
-    frames = {name: spark.createDataFrame([], schema) for name, schema in TABLES.items()}
     assert frame_of(spark, confined, frames).columns
 
 
 @pytest.mark.parametrize("query", REFUSED)
-def test_a_query_that_reads_anything_else_is_refused_by_name(spark: SparkSession, query: str) -> None:
-    frames = {name: spark.createDataFrame([], schema) for name, schema in TABLES.items()}
+def test_a_query_that_reads_anything_else_is_refused_by_name(
+    spark: SparkSession, frames: dict[str, DataFrame], query: str
+) -> None:
     with pytest.raises(Refused) as refused:
         frame_of(spark, parse_sql(spark, query), frames)
     assert REFUSED[query] in refused.value.problem
@@ -180,7 +186,7 @@ def check_same(spark: SparkSession, lake: Lake, query: str, as_of: int | Literal
     check_equal(ours.table, theirs.frame.toArrow(), (query, as_of))
 
 
-def test_duckdb_and_spark_give_the_same_rows_of_a_join_at_the_same_time(spark: SparkSession, tmp_path: Path) -> None:
+def test_duckdb_and_spark_give_the_same_rows_for_a_join_at_the_same_time(spark: SparkSession, tmp_path: Path) -> None:
     bank = Bank(tmp_path, Random(18))
     for _ in range(4):
         bank.move()
@@ -198,13 +204,13 @@ def test_duckdb_and_spark_give_the_same_rows_of_a_join_at_the_same_time(spark: S
         check_same(spark, lake, query, 2)
 
 
-def test_duckdb_and_spark_give_the_same_rows_of_each_type(spark: SparkSession, config: Path) -> None:
+def test_duckdb_and_spark_give_the_same_rows_for_each_type(spark: SparkSession, config: Path) -> None:
     lake = open_lake(config, read_only=True)
     check_same(spark, lake, "select id, name, price, moved_at, day, kind, tags, weight, is_last, raw, _diff from plain")
     check_same(spark, lake, "with d as (select * from debezium) select a.id, b.name from d a join d b on a.id >= b.id")
 
 
-def test_missing_tables_and_columns_are_refused_as_by_duckdb(spark: SparkSession, config: Path) -> None:
+def test_missing_tables_and_columns_are_refused_as_duckdb_refuses_them(spark: SparkSession, config: Path) -> None:
     lake = open_lake(config, read_only=True)
     for query, problem in (
         ("select * from nobody", "reads 'nobody', which is not a collection"),

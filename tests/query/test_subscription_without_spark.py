@@ -74,7 +74,7 @@ def test_a_follower_that_is_killed_gets_each_time_once_and_whole(lake: Lake, nam
 
 
 @pytest.mark.parametrize("name", ["plain", "upsert"])
-def test_the_printed_stream_replayed_gives_the_contents(lake: Lake, name: str) -> None:
+def test_replaying_the_printed_stream_gives_the_contents(lake: Lake, name: str) -> None:
     collection = lake.collection(name)
     options = ("--json", "--skip-errors", "--config", str(lake.settings.file))
     done = subprocess.run(
@@ -143,7 +143,7 @@ def test_an_envelope_of_another_package_is_refused_at_once(lake: Lake, monkeypat
     assert upsert.holds() == before
 
 
-def test_a_batch_of_a_damaged_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_batch_from_a_damaged_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     collection = open_lake(unpack(tmp_path)).collection("upsert")
     with collection.subscribe(as_of=collection.since, lease=timedelta(minutes=1)) as subscription:
         batch = subscription.next()

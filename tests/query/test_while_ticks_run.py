@@ -130,13 +130,13 @@ def check_bank(root: Path, spark: SparkSession, rng: Random, questions: int) -> 
     assert questions < 100 or len(times) > 3
 
 
-def test_answers_are_the_source_at_their_time_while_ticks_run(tmp_path: Path, spark: SparkSession) -> None:
+def test_answers_equal_the_source_at_their_time_while_ticks_run(tmp_path: Path, spark: SparkSession) -> None:
     check_bank(tmp_path, spark, Random("every day"), 12)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
-def test_two_hundred_answers_are_the_source_at_their_time_while_ticks_run(
+def test_two_hundred_answers_equal_the_source_at_their_time_while_ticks_run(
     tmp_path: Path, interpreted: SparkSession, seed: int
 ) -> None:
     check_bank(tmp_path, interpreted, Random(f"bank {seed}"), 200)

@@ -1,4 +1,4 @@
-"""Random calls get the same answers from the model in memory and from the store: every call, at any time."""
+"""Random calls get the same answers from the in-memory model and from the store: every call, at any time."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Twins(RuleBasedStateMachine):
         return wanted[-1]
 
     def named(self, command: str) -> MultipleResults[str]:
-        """Run a command that makes a capability, whose name stands for `{}` in it."""
+        """Run a command that makes a capability, whose name replaces `{}` in it."""
         name = f"c{next(self.numbers)}"
         made = not self.run(command.format(name)).startswith("= !")
         return multiple(name) if made else multiple()

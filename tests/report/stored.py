@@ -79,7 +79,7 @@ class Stored:
         self._append(self.collection.paths.progress, "pending", pa.Table.from_pylist([row], schema=PROGRESS_SCHEMA))
 
     def refuse(self, messages: Iterable[bytes], reason: str = "undecodable", detail: str | None = None) -> None:
-        """Write messages to the quarantine, at offsets that start with 0."""
+        """Write messages to the quarantine, at offsets from 0 onwards."""
         rows = [
             {"topic": NAME, "partition": 0, "offset": at, "reason": reason, "detail": detail, "value": value}
             for at, value in enumerate(messages)

@@ -1,4 +1,4 @@
-"""The facts of a report about a collection: the verdict, what it waits for, its numbers, and what to do."""
+"""The facts of a report about a collection: the verdict, what upper is waiting for, the numbers, and what to do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_waiting_time_is_shown_with_its_announced_and_its_counted_updates(tmp_
     stored.announce(5, 9, {5: 8, 7: 2})
     stored.arrive(5, 7, 7, 30)
     facts = stored.facts()
-    assert facts.ahead == "Waits at time 5: 8 announced, 1 here, for 3 h."
+    assert facts.ahead == "Waiting at time 5: 8 announced, 1 here, for 3 h."
     (problem,) = facts.problems
     assert (facts.level, problem.text.partition(".")[0]) == (
         "warning",

@@ -1,1 +1,1 @@
-"""The pages of the errors."""
+"""Tests of the error pages."""

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import click
@@ -61,6 +62,11 @@ def test_a_page_says_everything_in_sentences(page: ErrorPage) -> None:
     assert all(len(line) <= 100 for line in text.splitlines() if not line.startswith("  tidelake"))
 
 
+@cache
+def commands_of_the_program() -> dict[tuple[str, ...], set[str]]:
+    return known_commands(typer.main.get_command(app))
+
+
 def known_commands(command: click.Command, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], set[str]]:
     found = {path: {option for parameter in command.params for option in parameter.opts if option.startswith("--")}}
     for name, child in getattr(command, "commands", {}).items():
@@ -70,7 +76,7 @@ def known_commands(command: click.Command, path: tuple[str, ...] = ()) -> dict[t
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_commands_of_a_page_exist_with_their_options(page: ErrorPage) -> None:
-    known = known_commands(typer.main.get_command(app))
+    known = commands_of_the_program()
     for command in page.commands:
         program, *words = command.split()
         if program != "tidelake":
@@ -116,7 +122,7 @@ def test_a_page_is_found_however_its_name_is_written(name: str) -> None:
     assert call("errors", name).startswith("TopicGap (SourceError)\n")
 
 
-def test_an_unknown_name_gets_the_nearest_ones() -> None:
+def test_the_error_about_an_unknown_name_suggests_the_nearest_ones() -> None:
     with pytest.raises(OptionRefused, match=r"there is no error 'TopicGab'\nhint: did you mean TopicGap or "):
         find_page("TopicGab")
     with pytest.raises(OptionRefused, match="hint: `tidelake errors` lists them"):

@@ -50,7 +50,7 @@ def test_a_new_column_may_refer_by_name_to_a_type_that_another_column_defines() 
         (record(("id", "long"), ("net", ["null", MONEY]), ("ID", TEXT)), "ID", "clashes with 'id'"),
     ],
 )
-def test_a_change_that_is_not_additive_is_refused_and_the_column_is_named(
+def test_a_change_that_is_not_additive_is_refused_and_the_column_is_reported(
     writer: dict[str, Any], column: str, reason: str
 ) -> None:
     with pytest.raises(SchemaRefused, match=reason) as refused:

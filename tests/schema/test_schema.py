@@ -139,7 +139,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_schema_that_a_table_cannot_hold_is_refused_and_the_column_is_named(name: str) -> None:
+def test_a_schema_that_a_table_cannot_hold_is_refused_and_the_column_is_reported(name: str) -> None:
     schema, column, reason = REFUSED[name]
     with pytest.raises(SchemaRefused) as caught:
         record_schema_of(schema)

@@ -1,4 +1,4 @@
-"""Reads of the bank AS OF random times while jobs run: the sum of all balances is the same in every one.
+"""Reads of the bank AS OF random times while jobs run: the sum of all balances is the same in every read.
 
 A read chooses its time as `lake.at` does, and reads the pinned files without Spark, so that thousands fit into a run.
 It evaluates the rows by the rules of `tidelake.model.positioned`.
@@ -23,11 +23,11 @@ from tidelake.store.layout import DIFF, POSITION, TIME
 from tidelake.store.transactions import asserted_times
 
 _TIMES = 5
-"""Reads at one state of the tables."""
+"""The number of reads at each state of the tables."""
 
 
 class BankReads:
-    """Reads of both tables at one time, and how many there were."""
+    """Reads of both tables at the same time, and how many there have been."""
 
     def __init__(self, file: Path, rng: Random) -> None:
         self.lake, self.rng, self.done = open_lake(file, read_only=True), rng, 0

@@ -102,7 +102,7 @@ class CountedLake:
 
 
 def forget_process() -> None:
-    """Forget everything that this process knows of object stores, as a new process does."""
+    """Forget all that this process knows of object stores, as if it were new."""
     forget_all()
     forget_files()
     forget_noted()

@@ -1,4 +1,4 @@
-"""A proxy in front of an object store: counts requests, loses or changes answers, as instructed or at random."""
+"""A proxy in front of an object store: counts requests, and loses or changes answers, as instructed or at random."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"
 
 @dataclass
 class Fault:
-    """A fault of requests of a method whose path matches a pattern.
+    """A fault that happens to requests with a method, and with a path that matches a pattern.
 
     Args:
         method: `PUT`, `GET`, …
@@ -116,7 +116,7 @@ class FaultyProxy:
     at_random: RandomFaults | None = None
     """The treatment of requests that no fault matches."""
     met: Counter[str] = field(default_factory=Counter)
-    """How many requests each fault has happened to, by its path; at random, by its kind."""
+    """How many requests each fault has happened to: by its path or, if it was random, by its kind."""
     requests: Counter[str] = field(default_factory=Counter)
     """How many requests there were, by method."""
     served: list[Request] = field(default_factory=list)
@@ -198,7 +198,7 @@ def faulty_proxy(target: str) -> Iterator[FaultyProxy]:
         daemon_threads = True
 
         def handle_error(self, *_: object) -> None:
-            """A client that has stopped waiting closes its connection."""
+            """Say nothing: a client that has stopped waiting closes its connection."""
 
     server = Quiet(("127.0.0.1", 0), Handler)
     proxy = FaultyProxy(f"http://127.0.0.1:{server.server_address[1]}")

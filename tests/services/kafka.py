@@ -120,7 +120,7 @@ class Broker:
             time.sleep(0.05)
 
     def produce(self, topic: str, records: Iterable[Record], **settings: object) -> None:
-        """Write records, in their order within each partition, and wait until the broker has them."""
+        """Write records, in order within each partition, and wait until the broker has them."""
         producer = self.producer(**settings)
         for record in records:
             extra = {} if record.timestamp_ms is None else {"timestamp": record.timestamp_ms}

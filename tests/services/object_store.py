@@ -96,7 +96,7 @@ class ObjectStore:
 
     @contextmanager
     def clock_moved(self, by_s: float) -> Iterator[None]:
-        """Inside the `with` block, move the server's clock against this machine's."""
+        """Inside the `with` block, move the server's clock relative to this machine's."""
         if self.clock is None:
             pytest.skip("the clock of this S3 server cannot be moved")
         before = self.clock.read_text(encoding="ascii")

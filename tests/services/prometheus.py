@@ -39,7 +39,7 @@ class Prometheus:
             return json.load(answer)["data"]
 
     def firing(self) -> set[tuple[str, str]]:
-        """Name and collection of each alert that fires."""
+        """The name and the collection of each firing alert."""
         alerts = [alert for alert in self.get("alerts")["alerts"] if alert["state"] == "firing"]
         return {(alert["labels"]["alertname"], alert["labels"].get("collection", "")) for alert in alerts}
 

@@ -114,7 +114,7 @@ def test_a_marker_that_is_gone_is_written_again_if_the_next_entry_proves_it(tabl
     assert {lost, newest} <= set(blobs.list_names(table / ACKED))
 
 
-def test_another_table_in_the_same_place_is_not_mistaken_for_the_one_before(table: Location) -> None:
+def test_another_table_in_the_same_place_is_not_mistaken_for_the_previous_one(table: Location) -> None:
     OpenTable(table).commit({"upper": 6})
     blobs.delete_folder(table)
     create_table(table, SCHEMA, {"upper": 1})
@@ -163,7 +163,7 @@ def test_a_file_that_this_process_did_not_put_is_checked_before_the_commit(table
         OpenTable(table).commit({}, wrong)
 
 
-def test_bytes_that_were_read_before_count_only_with_the_committed_digest(table: Location) -> None:
+def test_kept_bytes_are_used_only_with_the_committed_digest(table: Location) -> None:
     files = write_run(table, "r1", pa.table({"_time": [1], "a": [2]}))
     location = table / files[0].path
     assert put_files.bytes_of(location, files[0].digest) == blobs.read(location)

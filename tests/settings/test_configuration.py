@@ -50,7 +50,7 @@ def test_paths_are_relative_to_the_file_and_defaults_are_filled_in(tmp_path: Pat
         ("7d", timedelta(days=7)),
     ],
 )
-def test_retention_is_all_a_distance_or_a_duration(tmp_path: Path, text: str, keep: object) -> None:
+def test_retention_may_be_all_or_a_distance_or_a_duration(tmp_path: Path, text: str, keep: object) -> None:
     (tmp_path / "collections.yaml").write_text(GOOD.replace("topic: orders", f"topic: orders\n    keep: {text}"))
     read = load_settings(tmp_path / "collections.yaml").collection("orders").keep
     assert (read, type(read)) == (keep, type(keep))

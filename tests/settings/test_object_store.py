@@ -75,10 +75,10 @@ def test_a_folder_under_two_paths_is_one_store(tmp_path: Path) -> None:
         ({"store": "s3://lake?versionId=1"}, "store", "does not name a bucket"),
         ({"store": "s3://key:secret@lake/a"}, "store", "does not name a bucket"),
         ({"store": "s3a://lake"}, "store", "only 'file' and 's3' are supported"),
-        ({"store": "gs://lake"}, "store", "the scheme 'gs', and Tidelake was never tested on such stores"),
-        ({"store": "az://lake"}, "store", "the scheme 'az', and Tidelake was never tested on such stores"),
+        ({"store": "gs://lake"}, "store", "the scheme 'gs', and Tidelake has never been tested on such stores"),
+        ({"store": "az://lake"}, "store", "the scheme 'az', and Tidelake has never been tested on such stores"),
         ({"store": "gs://lake", "untested_stores": True}, "untested_stores", "is not `allow`"),
-        ({"s3": {"region": "eu-central-1"}}, "s3", "neither `store`, `topics` nor `data_docs` is an s3: URI"),
+        ({"s3": {"region": "eu-central-1"}}, "s3", "none of `store`, `topics` and `data_docs` is an s3: URI"),
         ({"store": "s3://lake", "s3": {"bucket": "a"}}, "s3.bucket", "is not a known key"),
         ({"store": "s3://lake", "s3": []}, "s3", "is not a mapping"),
         ({"store": "s3://lake", "s3": {"endpoint": "minio:9000"}}, "s3.endpoint", "string should match"),
@@ -126,7 +126,7 @@ def test_topics_and_reports_have_uris_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("uri", "problem"),
     [
-        ("gs://lake/x", "the scheme 'gs', and Tidelake was never tested on such stores"),
+        ("gs://lake/x", "the scheme 'gs', and Tidelake has never been tested on such stores"),
         ("abfs://lake/x", "only 'file' and 's3' are supported"),
         ("s3a://lake/x", "only 'file' and 's3' are supported"),
         ("s3://", "does not name a bucket"),
@@ -160,7 +160,7 @@ def test_places_in_a_bucket_must_be_separate(tmp_path: Path, document: dict[str,
     assert str(load_settings(written(tmp_path, **apart)).topics) == "s3://lake/shops"
 
 
-def test_untested_stores_are_accepted_only_by_name(tmp_path: Path) -> None:
+def test_untested_stores_are_accepted_only_if_the_settings_allow_them(tmp_path: Path) -> None:
     settings = load_settings(written(tmp_path, store="gs://lake//shop/", untested_stores="allow"))
     assert (str(settings.store), settings.jar_sets) == ("gs://lake/shop", ())
 

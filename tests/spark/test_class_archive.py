@@ -30,7 +30,8 @@ def started(*options: str) -> subprocess.CompletedProcess[str]:
 def test_a_session_maps_the_archive_that_the_setup_has_made() -> None:
     assert class_archive.main() == 0
     assert [path.name for path in classes.archives()] == [classes.archive_of_this_java().name]
-    mapped = started(*classes.options_to_use(), "-Xshare:on")  # with -Xshare:on, a JVM that cannot map its archive ends
+    # With -Xshare:on, a JVM that cannot map its archive exits.
+    mapped = started(*classes.options_to_use(), "-Xshare:on")
     assert mapped.stdout.splitlines()[-1] == "rows 3", mapped.stderr
 
 

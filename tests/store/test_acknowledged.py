@@ -561,7 +561,7 @@ def test_a_reader_that_may_not_write_opens_what_was_acknowledged(
     "text",
     [b"[" * 100_000, b'{"txn": 5}\n', b'{"add": {"path": "a"}}\n', b'{"commitInfo": {"last": "seq"}}\n{"txn": 5}\n'],
 )
-def test_an_entry_of_an_odd_shape_is_an_error_of_its_table(table: Location, text: bytes) -> None:
+def test_an_entry_with_an_odd_shape_is_reported_as_damage(table: Location, text: bytes) -> None:
     shutil.rmtree(table.local / ACKED)  # as in stores from before there were markers
     for version in range(4):
         forget_before(entry_of(table, version))

@@ -170,7 +170,7 @@ def commit_many(table: Location, commits: int) -> None:
         maintain(table, entries_max=2)
 
 
-def test_an_entry_that_is_created_in_a_gap_is_no_commit(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_that_is_created_in_a_gap_is_not_a_commit(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process is stopped just before it creates its entry; when it continues, the log no longer has that version."""
     monkeypatch.setattr(table_log, "_CROWDED_S", -1.0)
     opened = OpenTable(table)
@@ -182,7 +182,7 @@ def test_an_entry_that_is_created_in_a_gap_is_no_commit(table: Location, monkeyp
     check_log(table)
 
 
-def test_an_entry_that_was_cleaned_up_before_its_writer_went_on_may_be_a_commit(
+def test_an_entry_that_was_cleaned_up_before_its_writer_continued_may_be_a_commit(
     table: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_log, "_CROWDED_S", -1.0)
@@ -304,7 +304,7 @@ def test_a_marker_that_comes_after_its_entry_was_cleaned_up_is_deleted(
     assert damages(table) == []
 
 
-def test_a_commit_to_a_table_that_was_deleted_meanwhile_is_no_commit(
+def test_an_entry_in_a_table_that_was_deleted_meanwhile_is_not_a_commit(
     table: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = OpenTable(table)
@@ -334,7 +334,7 @@ def test_a_writer_that_continues_late_finds_its_commit_in_the_log(
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 1.5])
-def test_a_value_that_is_no_int64_is_refused(table: Location, value: Any) -> None:
+def test_a_value_that_is_not_an_int64_is_refused(table: Location, value: Any) -> None:
     with pytest.raises(CommitRefused, match="is not an int64"):
         OpenTable(table).commit({"other": value})
     assert OpenTable(table).version == 0

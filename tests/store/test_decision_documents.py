@@ -88,7 +88,7 @@ def test_a_document_that_is_not_one_decision_is_refused(head: str) -> None:
         Entry.model_validate_json(f"{ENTRY}{head}{REST}{END}")
 
 
-def test_a_count_replaces_any_count_of_its_time_and_another_decision_only_an_equal_one() -> None:
+def test_a_count_replaces_any_count_of_its_time_but_another_decision_replaces_only_an_equal_one() -> None:
     count = Count(time=3, count=2, reason="r", at_ms=0)
     discard = Discard(time=3, statement={"data": {"id": 1}, "diff": 1}, reason="r", at_ms=0)
     gap = AcceptGap(offsets=Offsets("orders", 0, 1, 2), reason="r", at_ms=0)

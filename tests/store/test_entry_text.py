@@ -1,4 +1,4 @@
-"""The entries of commits are those that delta-rs would write, and follow what is in the folder now."""
+"""The entries of commits are those that delta-rs would write, and follow the current contents of the folder."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ NAME = "prices"
 
 @pytest.fixture
 def catalog() -> Iterator[Catalog]:
-    """A store in memory with one collection, which a step has just left."""
+    """An in-memory store with one collection, for which a step has just left a head start."""
     root = blobs.mount("memory://head-starts", MemoryStore())
     forget_all()
     catalog = Catalog(Store(root))
@@ -62,7 +62,7 @@ def read_afresh(catalog: Catalog) -> list[int]:
 
 
 def stating(data: bytes, at: int, value: bytes) -> bytes:
-    """Return a ZIP file whose directory states something else of its first member."""
+    """Return a ZIP file whose directory states something else about its first member."""
     place = data.index(b"PK\x01\x02") + at
     return data[:place] + value + data[place + len(value) :]
 
@@ -78,20 +78,20 @@ def zipped(*members: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> b
 LOG = "c/7f/updates/_delta_log"
 FOREIGN = {
     "a file at the top": zipped(("readme", b"x")),
-    "a file that is not of a log": zipped((f"{LOG}/_last_checkpoint", b"{}")),
-    "a path out of the store": zipped(("../other/x", b"x")),
+    "a file that is not in a log": zipped((f"{LOG}/_last_checkpoint", b"{}")),
+    "a path outside the store": zipped(("../other/x", b"x")),
     "an absolute path": zipped((f"/{LOG}/{0:020d}.json", b"x")),
     "a log with a gap": zipped((f"{LOG}/{1:020d}.json", b"x"), (f"{LOG}/{3:020d}.json", b"x")),
     "a checkpoint alone": zipped((f"{LOG}/{3:020d}.checkpoint.parquet", b"x")),
     "a negative version": zipped((f"{LOG}/{-3:020d}.json", b"x")),
     "another compression": zipped((f"{LOG}/{0:020d}.json", b"x" * 99), method=zipfile.ZIP_LZMA),
-    "a compression that it does not have": stating(zipped((f"{LOG}/{0:020d}.json", b"x" * 99)), 10, b"\x0c"),
+    "a misstated compression": stating(zipped((f"{LOG}/{0:020d}.json", b"x" * 99)), 10, b"\x0c"),
     "no member": zipped(),
 }
 
 
 @pytest.mark.parametrize("data", FOREIGN.values(), ids=FOREIGN)
-def test_another_zip_file_in_its_place_is_not_used(catalog: Catalog, data: bytes) -> None:
+def test_another_zip_file_in_place_of_a_head_start_is_not_used(catalog: Catalog, data: bytes) -> None:
     expected = read_afresh(catalog)
     blobs.replace(blob_of(catalog), data)
     assert read_afresh(catalog) == expected

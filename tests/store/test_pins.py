@@ -42,7 +42,7 @@ def runs_in(table: Location) -> set[str]:
     return {name.removeprefix(f"{RUN}=") for name in blobs.list_names(table) if name.startswith(f"{RUN}=")}
 
 
-def test_a_run_that_a_pinned_version_has_stays_and_earlier_ones_go(table: Location) -> None:
+def test_a_run_in_a_pinned_version_stays_and_earlier_runs_are_removed(table: Location) -> None:
     first = swap(table)
     second = swap(table, first)
     sweep_early(table, pinned_seq=OpenTable(table).seq)
@@ -67,7 +67,7 @@ def test_a_run_that_was_noted_before_its_commit_stays_for_readers_after_it(table
     assert run in runs_in(table)
 
 
-def test_a_pin_costs_the_replaced_runs_that_stay_only_for_it(table: Location) -> None:
+def test_the_cost_of_a_pin_is_the_replaced_runs_that_stay_only_for_it(table: Location) -> None:
     first = swap(table)
     pinned_seq = OpenTable(table).seq
     swap(table, first)

@@ -81,7 +81,7 @@ def test_one_of_two_processes_that_publish_at_once_succeeds(table: Location) -> 
     second.discard()
     assert rows(table) == [2]
     early = stage(table, 4)
-    early.version = -1  # the folder was still empty when the other process looked
+    early.version = -1  # the folder was still empty when this process looked
     with pytest.raises(Conflict, match="another process has published first"):
         early.commit("prices", "", NOTE)
     assert rows(table) == [2]
@@ -151,7 +151,7 @@ def test_metadata_of_another_engine_is_not_a_note(table: Location, note: object)
     assert shown is not None and shown.as_of == 3
 
 
-def test_replaced_files_stay_for_a_week_from_their_replacement(table: Location) -> None:
+def test_replaced_files_stay_for_a_week_after_their_replacement(table: Location) -> None:
     def folders() -> list[Path]:
         return sorted(table.local.glob("publish-*"))
 
@@ -183,7 +183,7 @@ def test_rows_that_are_staged_for_the_next_version_stay_however_old_they_are(tab
     for path in (*staged.folder.local.rglob("*"), staged.folder.local):
         os.utime(path, (0, 0))
     for _ in range(2):
-        maintain_published(table)  # of the process that published version 0, and slept since
+        maintain_published(table)  # by the process that published version 0, and has slept since
         for note in (table.local / DEAD).glob("*"):
             os.utime(note, (0, 0))
     staged.commit("prices", "as of 3", NOTE)

@@ -31,7 +31,7 @@ def since_of(entry: Entry) -> tuple[int, ...]:
     return next(each.since for each in entry.capabilities if each.id == "a")
 
 
-def test_only_the_first_publisher_decides() -> None:
+def test_a_later_publisher_does_not_change_the_topic() -> None:
     entry = begin(ENTRY, topic())
     assert begin(entry, topic("b", 7)) == entry
     assert (find_topic(entry, "files", "out").published_from, since_of(entry)) == (5, (5,))

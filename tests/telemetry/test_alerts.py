@@ -68,7 +68,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 @pytest.mark.spark
-def test_a_lost_message_raises_an_alert_that_ends_when_it_arrives(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_lost_message_raises_an_alert_that_ends_when_the_message_arrives(tmp_path: Path, spark: SparkSession) -> None:
     tool("prometheus")  # skips before anything is started
     lake = Lake(tmp_path / "lake", spark, stalled_after_s=2)
     lake.send(progress([0], [4], {1: 1, 2: 2, 3: 1}), updates((1, 1, 1), (2, 2, 1), (4, 3, 1)))

@@ -70,7 +70,7 @@ def test_every_number_of_a_status_is_a_metric() -> None:
     named = {"name", "family", "quarantine", "late", "waiting"}  # labels, and sums of other metrics
     numeric = {field.name for field in fields(STATUS) if type(getattr(STATUS, field.name)) in (int, float)}
     covered = {*numbers, "closed", "lag_s", "late_contradicted"}
-    # A new number of a status needs a metric, or a reason in this test to have none.
+    # A new number of a status needs a metric, or an exception in this test.
     assert numeric - named - covered <= {"upper_age_s", "stalled_after_s"}
 
 

@@ -52,7 +52,7 @@ def test_the_search_finds_a_secret_however_it_is_written(tmp_path: Path) -> None
 @pytest.mark.spark
 @pytest.mark.services
 @pytest.mark.sweep
-def test_no_artefact_of_a_run_has_a_secret(broker: Broker, registry: Registry, tmp_path: Path) -> None:
+def test_no_artefact_of_a_run_contains_a_secret(broker: Broker, registry: Registry, tmp_path: Path) -> None:
     prices, visits = broker.create_topic(), broker.create_topic()
     broker.produce(prices, [Record(progress([0], [3], {1: 1, 2: 1})), Record(updates((1, 1, 1), (2, 2, 1)))])
     schema_id = registry.register(f"{visits}-value", _VISIT)

@@ -73,7 +73,7 @@ def test_scrapes_that_wait_share_one_reading() -> None:
         assert begun.wait(10)
         for thread in threads[1:]:
             thread.start()
-        time.sleep(0.2)  # the other five have asked by now, and wait
+        time.sleep(0.2)  # the other five have asked by now, and are waiting
         finish.set()
         for thread in threads:
             thread.join()

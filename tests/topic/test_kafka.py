@@ -83,7 +83,7 @@ def test_offsets_lost_by_retention_are_a_gap_with_its_exact_range(broker: Broker
     assert (offsets.intervals, gaps) == ({0: (0, 9), 1: (6, 9)}, [])
 
 
-def test_a_topic_that_ends_before_the_next_offset_has_a_gap_and_can_be_read_on_from_its_end(broker: Broker) -> None:
+def test_a_topic_that_ends_before_the_next_offset_has_a_gap_and_reading_can_continue_at_its_end(broker: Broker) -> None:
     name = broker.create_topic()
     broker.produce(name, [Record(b"x")] * 3)
     topic = topic_of(broker, name)

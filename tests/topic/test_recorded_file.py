@@ -42,7 +42,7 @@ def messages(offsets: Sequence[int], *, partition: int = 0, alike: bool = False)
 
 
 def record(folder: Path, offsets: Sequence[int], *, alike: bool = False, identity: int | None = 5) -> Path:
-    """Record the offsets [0, 10) of partition 0, of which only `offsets` have a message, in place of any recording."""
+    """Record the offsets [0, 10) of partition 0, of which only `offsets` have a message; replace any recording."""
     (folder / NAME).unlink(missing_ok=True)
     write_recorded_file(locate(folder) / NAME, messages(offsets, alike=alike), {0: (0, 10)}, identity)
     return folder / NAME
@@ -62,7 +62,7 @@ def rewrite(file: Path, change: Callable[[pa.Table], pa.Table], **options: objec
 
 
 def check_refused(folder: Path, problem: str) -> None:
-    """Check that a topic is refused before anything is read, and that the error names file, partition and offsets."""
+    """Check that a topic is refused before anything is read, and that the error names the file and its offsets."""
     for ask in (FileTopic(folder).end_offsets, lambda: FileTopic(folder).plan({}, 1)):
         with pytest.raises(MalformedTopic, match=problem) as caught:
             ask()

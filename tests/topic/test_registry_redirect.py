@@ -45,7 +45,7 @@ def serving(seen: list[tuple[str, bool]], to: str | None = None) -> Iterator[str
             thread.join()
 
 
-def test_a_redirect_to_another_server_does_not_take_the_password_along(
+def test_the_password_is_not_sent_to_another_server_after_a_redirect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "*")

@@ -1,4 +1,4 @@
-"""A real registry is asked for unknown schema ids; schemas are resolved by column, and refused ids are named."""
+"""A real registry is asked for unknown schema ids; schemas are resolved by column, and refused ids are reported."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def resolved(folder: Path, settings: CollectionSettings) -> SourceSchemas:
     assert isinstance(settings, ReclockSettings)
     spec = replace(settings.spec(), name=f"visits_{settings.envelope}")
     entry = Catalog(Store(folder / "store")).open_or_create(spec).entry
-    return resolve_records(settings, entry, messages=lambda: pytest.fail("no message is asked for a schema"))
+    return resolve_records(settings, entry, messages=lambda: pytest.fail("no message should be searched for a schema"))
 
 
 def test_every_topic_has_its_own_subjects_for_keys_and_for_values(tmp_path: Path, registry: Registry) -> None:

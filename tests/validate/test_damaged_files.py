@@ -54,7 +54,7 @@ def writers(lake: Lake) -> list[Callable[[], object]]:
 
 
 def check_read_only(lake: Lake, name: str) -> None:
-    """Every job that writes refuses, and the status names the file."""
+    """Every job that writes is refused, and the status names the file."""
     versions = [OpenTable(table).version for table in lake.collection.tables]
     for write in writers(lake):
         with pytest.raises(DamagedFiles, match=name):
@@ -72,7 +72,7 @@ def check_goes_on(lake: Lake) -> None:
 
 
 @pytest.mark.spark
-def test_a_collection_with_a_missing_file_is_read_only_until_it_is_back(sealed: Lake) -> None:
+def test_a_collection_with_a_missing_file_is_read_only_until_the_file_is_back(sealed: Lake) -> None:
     path = path_of_a_file(sealed)
     path.unlink()
     sealed.send(updates(((1, 1), 3, 1)))
@@ -104,7 +104,7 @@ def test_a_collection_with_a_flipped_bit_is_read_only_from_one_validation_until_
 def test_every_table_is_verified_but_only_by_full_validations(sealed: Lake) -> None:
     path = path_of_a_file(sealed, "proofs", PROOF_RUN)
     path.write_bytes(path.read_bytes()[:-1])
-    assert not sealed.validate().damaged, "not a full one"
+    assert not sealed.validate().damaged, "only full validations verify files"
     (mismatch,) = sealed.validate(full=True).mismatches
     assert mismatch.startswith("in proofs, ")
     assert read_proof_log(sealed.collection).has_damaged_files

@@ -1,4 +1,4 @@
-"""A program for Pathway's own Python: `run.py SOURCE FOLDER` prints time and memory as JSON. Imports are not timed."""
+"""Runs in Pathway's own environment: `run.py SOURCE FOLDER` prints time and memory as JSON. Imports are not timed."""
 
 import json
 import resource

@@ -107,7 +107,7 @@ class Catalog:
     def lookup(self, names: Iterable[str]) -> dict[str, Collection | TidelakeError | None]:
         """Return the collections of these names; None if there is none, or the error if it cannot be read.
 
-        Cost: what `find` costs for each name, and no other entry. If the catalog was not divided yet, it is read once.
+        Cost: what `find` costs for each name, and no other entry. If the catalog is not divided yet, it is read once.
         """
         found = {name: self._found(name) for name in names}
         unknown = [name for name, collection in found.items() if collection is None]
@@ -215,7 +215,7 @@ class Catalog:
         return None if entry is None or entry.dropped is not None or entry.name == name else entry.name
 
     def dropped(self, name: str) -> Collection | None:
-        """Return the dropped collection that had this name last; None if the name has another one, or had none.
+        """Return the dropped collection that had this name last; None if another one has the name, or none ever had.
 
         Cost: two logs are opened.
         """
@@ -416,7 +416,7 @@ class Catalog:
             DamagedTable: the store has collections.
         """
         are_named = blobs.list_names(self.store.collections) or blobs.list_names(self.store.names)
-        if are_named and not self.exists():  # the catalog comes first: another process may have just created the store
+        if are_named and not self.exists():  # looked up last: another process may have just created the store
             raise DamagedTable(str(self.store.catalog), "it is missing, but there are collections")
 
     def update(self, name: str, change: Callable[[Entry], Entry]) -> Entry:
@@ -497,7 +497,7 @@ class Catalog:
 
         entry = self._upgraded(self.update(name, replace))
         reach("catalog.after_epoch")
-        carry_epoch(self._collection(entry))  # after an interruption, `open_or_create` does so
+        carry_epoch(self._collection(entry))  # after an interruption, `open_or_create` does this
         return entry
 
     def _upgraded(self, entry: Entry) -> Entry:

@@ -100,7 +100,7 @@ class NameLog:
         return read_handles(self.store.collection(binding.id), may_be_stale)
 
     def entry(self, may_be_stale: bool = False) -> Entry | None:
-        """Return the entry of the collection that has the name; None if the name is free. Raises as `bound_entry`."""
+        """Return the entry of the collection of this name; None if there is none. Raises what `bound_entry` raises."""
         entry = self.bound_entry(may_be_stale)
         return entry if entry is not None and self.binding is not None and entry.has_name(self.binding.name) else None
 
@@ -145,7 +145,7 @@ class NameLog:
         self._note_bound(binding.name)
 
     def finish(self) -> None:
-        """Note elsewhere that the name was bound, if the process that bound it died before it did so."""
+        """Note elsewhere that the name was bound, if the process that bound it died before doing so."""
         if self.binding is not None:
             self._note_bound(self.binding.name)
 

@@ -105,7 +105,7 @@ def _copy(store: Store, binding: Binding, entry: Entry | None = None) -> None:
         if entry is not None:
             create_handles(store.collection(entry.id), entry)
             reach("divide.after_handles")
-        with suppress(Conflict):  # another process copies the same rows
+        with suppress(Conflict):  # another process is copying the same rows
             log.commit(binding)
         reach("divide.after_name")
     log.finish()

@@ -64,7 +64,7 @@ def changes(
         typer.Option(
             metavar="TIME",
             callback=check_number,
-            help="The last time of the range; by default the last one. For reclocked collections, also "
+            help="The last time of the range; by default the last sealed one. For reclocked collections, also "
             "2026-11-23T10:00:00Z.",
         ),
     ] = None,

@@ -105,7 +105,7 @@ def _compare(
         typer.echo(f"equal: {counted(counts.first, 'row')}, {at}")
     else:
         typer.echo(
-            f"different: {counts.first:,} and {counts.second:,} rows, of which only the first has "
-            f"{counts.only_first:,}, and only the second {counts.only_second:,}, {at}"
+            f"different: {counted(counts.first, 'row')} and {counted(counts.second, 'row')}; only in the first: "
+            f"{counts.only_first:,}; only in the second: {counts.only_second:,}, {at}"
         )
     return are_equal

@@ -1,4 +1,4 @@
-"""`tidelake explain`: who proved a time and how, or what it waits for."""
+"""`tidelake explain`: who proved a time and how, or what it is waiting for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def explain(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain a time: who proved it and how, or which updates it waits for. Does not start a JVM."""
+    """Explain a time: who proved it and how, or which updates it is waiting for. Does not start a JVM."""
     collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
     mints_times = collection.settings.mints_times
     found = collection.explain(None if time is None else read_time("--time", time, name, mints_times))

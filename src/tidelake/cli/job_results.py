@@ -56,7 +56,7 @@ def _seal(result: Any, show: Callable[[int], str]) -> str:
     if waiting:
         time, announced, here = waiting[0]
         stated = "nothing announced" if announced is None else f"{announced:,} announced"
-        text += f"; waits at time {show(time)}: {stated}, {here:,} here"
+        text += f"; waiting at time {show(time)}: {stated}, {here:,} here"
     return text
 
 

@@ -27,7 +27,7 @@ NamesArgument = Annotated[
 ROWS_SHOWN = 20
 """Number of rows that a list shows unless `--limit` says otherwise."""
 ROWS_MAX = 2**31 - 1
-"""The greatest limit that Spark takes."""
+"""The greatest limit that Spark accepts."""
 WhereOption = Annotated[
     str | None,
     typer.Option(help="A condition on the data's columns only, in the SQL of the engine: DuckDB's, or Spark's."),
@@ -35,7 +35,7 @@ WhereOption = Annotated[
 EngineOption = Annotated[
     Literal["duckdb", "spark"] | None,
     typer.Option(
-        help="What reads: `duckdb` starts at once, `spark` reads tables of any size. By default DuckDB, unless the "
+        help="The engine: `duckdb` starts at once, `spark` reads tables of any size. By default DuckDB, unless the "
         "files are too large for this machine.",
     ),
 ]

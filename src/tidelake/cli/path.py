@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def path(name: NameArgument, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
-    """Print where the published contents are: a Delta table for every engine. Does not start a JVM.
+    """Print where the published contents are: a Delta table that any engine can read. Does not start a JVM.
 
     The exit status is 1 if they cannot be read there.
     """

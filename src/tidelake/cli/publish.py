@@ -140,6 +140,6 @@ def _sentence(report: PublishReport, mints_times: bool) -> str:
     if not report.statements:
         return f"nothing new for {report.topic}, which is {until}"
     columns = report.columns_from.items()
-    until += "".join(f"; rows have {name} from time {shown_time(time, mints_times)}" for name, time in columns)
+    until += "".join(f"; rows have {name} from time {shown_time(time, mints_times)} onwards" for name, time in columns)
     updates, messages = counted(report.updates, "update"), counted(report.messages, "message")
     return f"{updates} in {messages} to {report.topic}, which is {until}"

@@ -15,6 +15,7 @@ from tidelake.cli.render import print_json, print_rows, say
 from tidelake.errors import OptionRefused
 from tidelake.protocol.iso_times import iso_to_the_second
 from tidelake.protocol.order import INT64_MAX
+from tidelake.read.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -280,7 +281,7 @@ def _print_result(collection: LakeCollection, result: str, as_json: bool) -> Non
     if as_json:
         _print_decisions(collection)
     else:
-        typer.echo(f"{collection.name}: {result}; the collection has {len(collection.decisions)} decision(s).")
+        typer.echo(f"{collection.name}: {result}; the collection has {counted(len(collection.decisions), 'decision')}.")
 
 
 def _print_decisions(collection: LakeCollection) -> None:

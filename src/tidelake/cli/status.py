@@ -13,6 +13,7 @@ from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption
 from tidelake.cli.render import console, late_note, print_json, say
 from tidelake.errors import ConfigurationError, OptionRefused, TidelakeError
+from tidelake.read.words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,9 +38,10 @@ def status(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how far each collection is proven, what it waits for, and whether it needs attention. Does not start a JVM.
+    """Show how far each collection is proven, what it is waiting for, and whether it needs attention.
 
-    The exit status is 1 if a collection needs attention: until an operator acts, it cannot continue or be trusted.
+    Does not start a JVM. The exit status is 1 if a collection needs attention: until an operator acts, it cannot
+    continue or be trusted.
     """
     if watch:
         if as_json or check:
@@ -194,7 +196,7 @@ def _notes(status: CollectionStatus) -> list[str]:
         notes.append(f"retired: the settings no longer name the topic {topic}, which was read up to {ends}")
     if status.rows_left:
         notes.append(
-            f"recorded retention removed {status.rows_left:,} rows from the contents, the last ones at time "
+            f"recorded retention removed {counted(status.rows_left, 'row')} from the contents, most recently at time "
             f"{status.left_at}; see `tidelake history {status.name} --kind retention`"
         )
     notes += [f"key in error: {text}" for text in status.keys_in_error_first[:_TIMES_SHOWN]]

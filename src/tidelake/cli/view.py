@@ -20,7 +20,7 @@ class Dialect(StrEnum):
 
 def view(
     name: NameArgument,
-    dialect: Annotated[Dialect, typer.Option(help="The engine that is to run the statement.")] = Dialect.DUCKDB,
+    dialect: Annotated[Dialect, typer.Option(help="The engine that will run the statement.")] = Dialect.DUCKDB,
     config: ConfigOption = CONFIG,
 ) -> None:
     """Print a view of the contents AS OF the last sealed time, for another engine. Does not start a JVM.

@@ -147,7 +147,7 @@ class ConfluentCodec:
 
     Args:
         lookup: returns the schema of an id; called once for each known id.
-        columns: the columns that data have in any case: those that a writer lacks are null.
+        columns: the columns that data always have: those that a writer lacks are null.
     """
 
     def __init__(self, lookup: SchemaLookup, columns: Sequence[str] = ()) -> None:
@@ -177,7 +177,7 @@ class ConfluentCodec:
             detail = f"the first byte is {value[0]:#04x}, not 0x00" if value else "the message is empty"
             raise CodecError("wrong_magic_byte", detail)
         if len(value) < HEADER_BYTES:
-            raise CodecError("undecodable", f"{len(value)} bytes are too few for a header of {HEADER_BYTES}")
+            raise CodecError("undecodable", f"length {len(value)} is too short for a header of {HEADER_BYTES} bytes")
         message = self._codec(int.from_bytes(value[1:HEADER_BYTES], "big")).decode(value[HEADER_BYTES:])
         if not self._missing or not isinstance(message, Updates):
             return message

@@ -85,7 +85,7 @@ def read_exactly(resolved: Any, value: bytes) -> Any:
     if not fits:
         raise CodecError("undecodable", "a decimal or a timestamp is out of range for its type")
     if body.at != len(value):
-        raise CodecError("bytes_left_over", f"{len(value) - body.at} trailing bytes after the message")
+        raise CodecError("bytes_left_over", f"trailing bytes after the message: {len(value) - body.at}")
     if branch == _PROGRESS_BRANCH and value[0] != 2 * _PROGRESS_BRANCH:
         raise CodecError("undecodable", "the branch of a progress statement is a non-canonical varint")
     if not body.is_text:
@@ -226,7 +226,7 @@ class _Body:
     def _take(self, size: int) -> bytes:
         content = self._value[self.at : self.at + size]
         if len(content) < size:
-            raise CodecError("undecodable", f"the bytes end too early: {size} are needed, starting at byte {self.at}")
+            raise CodecError("undecodable", f"the bytes end too early: {size} needed, starting at byte {self.at}")
         self.at += size
         return content
 

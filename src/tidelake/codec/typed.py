@@ -227,7 +227,7 @@ def _binary(kind: dict[str, Any], value: Any, column: str) -> bytes:
     else:
         _refuse(column, f'is {show(value)}, neither {{"b64": "…"}} nor text of code points from 0 to 255')
     if kind["type"] == "fixed" and len(content) != kind["size"]:
-        _refuse(column, f"has {len(content)} bytes, not {kind['size']}")
+        _refuse(column, f"has length {len(content)}, not {kind['size']}")
     return content
 
 
@@ -236,7 +236,7 @@ def _decimal(kind: dict[str, Any], value: Any, column: str) -> bytes:
     if isinstance(value, dict) and value.keys() == {"b64"}:
         content = _binary(kind, value, column)
         if not content or abs(int.from_bytes(content, "big", signed=True)) >= 10**precision:
-            _refuse(column, f"is not the bytes of a decimal of at most {precision} digits")
+            _refuse(column, f"is not the bytes of a decimal of precision {precision}")
         return content
     text = value.text if isinstance(value, JsonFloat) else repr(value) if isinstance(value, float) else value
     if isinstance(text, bool) or not isinstance(text, int | str):
@@ -251,14 +251,15 @@ def _decimal(kind: dict[str, Any], value: Any, column: str) -> bytes:
     significant = "".join(map(str, digits)).lstrip("0").rstrip("0")
     places = exponent + len(digits) - len("".join(map(str, digits)).rstrip("0")) + scale
     if significant and places < 0:
-        _refuse(column, f"is {show(text)}, which has more than {scale} digits after the point")
+        _refuse(column, f"is {show(text)}, which has too many digits after the point: the maximum is {scale}")
     if significant and len(significant) + places > precision:
-        _refuse(column, f"is {show(text)}, which has more than {precision - scale} digits before the point")
+        whole = precision - scale
+        _refuse(column, f"is {show(text)}, which has too many digits before the point: the maximum is {whole}")
     unscaled = int(significant) * 10**places * (-1 if sign else 1) if significant else 0
     size = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
     if kind["type"] == "fixed":
         if size > kind["size"]:
-            _refuse(column, f"is {show(text)}, which does not fit into {kind['size']} bytes")
+            _refuse(column, f"is {show(text)}, which needs {size} bytes, not {kind['size']}")
         size = kind["size"]
     return unscaled.to_bytes(size, "big", signed=True)
 

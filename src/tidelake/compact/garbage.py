@@ -270,7 +270,7 @@ class _Collector:
             return
         days = PUBLISHED_RETENTION_S // 86_400
         if self.dry_run:
-            why = f"its collection was dropped: its rows are removed, and its files go {days} days later"
+            why = f"its collection was dropped: its rows are removed, and its files are deleted {days} days later"
             self._add("published", name, place, why, size)
             return
         is_new = empty_published(table)

@@ -37,7 +37,7 @@ def decode_avro(
 
     In:  `source` binary, and any other columns.
     Out: the same, `target` struct of the record's columns, `<target>_reason` and `<target>_detail` string. The struct
-         is null if there is a reason, and if `source` is null.
+         is null if there is a reason, or if `source` is null.
 
     Args:
         frame: the records.

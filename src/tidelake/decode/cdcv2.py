@@ -57,7 +57,7 @@ class Decoder:
     Args:
         record_schema: the schema of the collection's `data`.
         writer_schemas: for Confluent framing, the writers' schemas of `data`, by schema id; None means bare Avro.
-        refused_ids: for Confluent framing, why messages cannot be read, by their known schema id.
+        refused_ids: for Confluent framing, why the messages of a known schema cannot be read, by schema id.
     """
 
     record_schema: dict[str, Any]
@@ -95,8 +95,8 @@ class Decoder:
 
         Args:
             raw: the messages.
-            reading: one of `readings`. Every reading except the careful one leaves the rules over statements to the
-                exploded rows: Spark compiles rules over rows, but interprets rules over arrays.
+            reading: one of `readings`. With every reading except the careful one, the exploded rows must be checked
+                against the rules for statements: Spark compiles rules over rows, but interprets rules over arrays.
         """
         framed = self._framed(raw).where(~_is_progress())
         if self.writer_schemas is None:
@@ -335,7 +335,7 @@ def _with_columns(batch: Column, landing: Landing, record_schema: dict[str, Any]
 
 
 def _null(landing: Landing, name: str, stored: bool) -> Column:
-    """Return a null of the type as which a column is decoded or, if `stored`, stored."""
+    """Return a null of a column's decoded type or, if `stored`, of its stored type."""
     nothing = from_avro(F.lit(None).cast("binary"), json.dumps(_schema(landing.decoding)), {"mode": "PERMISSIVE"})
     value, column = F.get(nothing["m"]["member0"], F.lit(0))["data"][name], dict(landing.fields)[name]
     return column.project(value) if stored and column.project is not None else value

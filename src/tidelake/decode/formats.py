@@ -15,7 +15,7 @@ def decode_values(frame: DataFrame, values: Part) -> DataFrame:
 
     In:  value binary, and any other columns.
     Out: the same, _value struct of the value's columns, _value_reason string (why it cannot be used, or null),
-         _value_detail string (details for a person, or null). The struct is null if there is a reason, and if the
+         _value_detail string (details for a person, or null). The struct is null if there is a reason, or if the
          value is null or JSON's null.
     """
     return _decode(frame, "value", VALUE, values)

@@ -50,7 +50,7 @@ _SURROGATE = (
 )
 """Whole characters, then a lone surrogate. Possessive quantifiers, so that long strings cannot overflow the stack."""
 _LONG_NUMBER = r"[:,\[\s]-?[0-9](?:[0-9.]{16}|[0-9.]*+[eE])"
-"""A number that a double may not hold exactly: 16 digits and a point, or an exponent; 15 digits are always exact."""
+"""A number that a double might not hold exactly: 16 digits and a point, or an exponent; 15 digits are always exact."""
 _NUMBERS = r'\G((?:[^"0-9-]++|"(?:[^"\\]++|\\.)*+")*+)(-?[0-9][0-9.eE+-]*+)'
 """Everything up to a number, with strings skipped whole, then the number. Possessive quantifiers, as above."""
 
@@ -62,7 +62,7 @@ def decode_json(
 
     In:  `source` binary, and any other columns.
     Out: the same, `target` struct of the record's columns, `<target>_reason` and `<target>_detail` string. The struct
-         is null if there is a reason, and if `source` or the JSON in it is null.
+         is null if there is a reason, or if `source` or the JSON in it is null.
 
     Args:
         frame: the records.
@@ -83,7 +83,7 @@ def decode_json(
 def _json_steps(
     source: str, target: str, record: dict[str, Any], refused: Mapping[int, str] | None
 ) -> list[dict[str, Column]]:
-    """Return the columns of `decode_json`, step by step; otherwise the optimizer would read a record for each use."""
+    """Return the columns of `decode_json`, step by step; otherwise the optimizer would read a record once per use."""
     form = record_form(resolved_schema(record))
     names = [field["name"] for field in record["fields"]]
     columns = Target(target)
@@ -122,7 +122,7 @@ def _json_steps(
 
 
 def _quoting_steps(columns: Target, form: JsonForm) -> tuple[list[dict[str, Column]], Column]:
-    """Read again, from their text, the numbers that a double may not hold exactly; also return why that failed."""
+    """Read again, from their text, the numbers that a double might not hold exactly; also return why that failed."""
     if form.quoted_ddl is None:
         return [], F.lit(None).cast("string")
     assert form.has_point is not None and form.with_quoted is not None

@@ -108,7 +108,7 @@ class TransactionCut(Contradiction):
     transaction: str
     begins_at: int
     sent: str
-    """What was sent of it first."""
+    """The part of it that was sent first."""
     fact = "transaction {transaction} at time {time} lacks its first change, which is at {begins_at}: {sent}"
     hint = (
         "changes of any of its tables may be missing: let the connector take a new snapshot, and accept the events "

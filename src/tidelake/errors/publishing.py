@@ -38,7 +38,7 @@ class PublishedTopicCut(PublishedTopicError):
     to_offset: int
     fact = (
         "'{topic}', to which '{collection}' is published, has lost offsets {from_offset} to {to_offset} of partition "
-        "{partition}, which were not read back yet"
+        "{partition}, which have not been read back yet"
     )
     hint = (
         "raise the retention of the topic, then publish to a new one; or state the lost updates again, for "
@@ -61,7 +61,7 @@ class PublishedTopicNotEmpty(PublishedTopicError):
     """The first publication needs an empty topic: a new reader believes everything that a topic states."""
 
     messages: int
-    fact = "'{topic}' already has {messages} messages, but '{collection}' was never published to it"
+    fact = "'{topic}' already has messages ({messages}), but '{collection}' has never been published to it"
     hint = "publish to a new topic"
 
 
@@ -80,7 +80,7 @@ class PublishedTopicBehind(PublishedTopicError):
     since: Iterable[Time]
     fact = (
         "'{topic}' states everything before time {frontier}, but since of '{collection}' is {since:frontier}: the "
-        "times between were forgotten"
+        "times in between were forgotten"
     )
     hint = "publish to a new topic, and do not release the hold of a published topic"
 
@@ -92,7 +92,7 @@ class PublishedTopicColumns(PublishedTopicError):
     problem: str
     fact = "'{topic}', to which '{collection}' is published, cannot get the columns {columns:list}: {problem}"
     hint = (
-        "publish to a new topic, with a registry if more columns may come: `tidelake publish {collection} --to "
+        "publish to a new topic, with a registry if more columns may be added: `tidelake publish {collection} --to "
         "NEW_TOPIC --encoding confluent`; then give this one up: `tidelake publish {collection} --to {topic} --stop`"
     )
 

@@ -83,7 +83,7 @@ class UpperError(InvalidUsage):
     def hint(self) -> str:
         """When the time can be read."""
         if tuple(self.upper) == (0,):
-            return "run ingest and seal; if upper stays at 0, `tidelake status` says what it waits for"
+            return "run ingest and seal; if upper stays at 0, `tidelake status` says what it is waiting for"
         return "wait until upper has passed this time, or read before upper"
 
 
@@ -109,12 +109,13 @@ class CollectionLags(InvalidUsage):
     upper: int
     others: Iterable[str]
     """The other collections that do not have it either."""
-    hint = "wait, or read at an earlier time; `tidelake explain` says what the collection waits for"
+    hint = "wait, or read at an earlier time; `tidelake explain` says what the collection is waiting for"
 
     @property
     def fact(self) -> str:
         """The collection that lags most, its upper, and by how much it lags."""
-        more = f"; {', '.join(self.others)} lag, too" if self.others else ""
+        verb = "lags" if len(tuple(self.others)) == 1 else "lag"
+        more = f"; {', '.join(self.others)} {verb}, too" if self.others else ""
         return (
             f"'{self.collection}' does not have time {show(self.time)} yet: its upper is {show(self.upper)}, so it "
             f"lags by {int(self.time) - int(self.upper) + 1:,}{more}"

@@ -122,7 +122,7 @@ class StoreAccessDenied(StoreUnreadable):
     """The refused operation: `read`, `write`, `list` or `delete`."""
     fact = "the object store does not let these credentials {access} {store}: {detail}"
     hint = (
-        "give the credentials this right, or renew them if they have expired; a wrong clock of this machine also makes "
+        "give the credentials this right, or renew them if they have expired; a wrong clock on this machine also makes "
         "requests invalid. Nothing is lost, and the next run continues from here"
     )
 

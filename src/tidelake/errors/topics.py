@@ -73,13 +73,13 @@ class SnapshotBySignal(TopicGap):
 
 
 class SnapshotUnfinished(TopicGap):
-    """The connector stopped in the middle of a snapshot, and reads changes without having repeated it."""
+    """The connector stopped in the middle of a snapshot, and now reads changes without having repeated it."""
 
     lsn: int
     rows: int
     fact = (
-        "topic '{topic}': the snapshot at {lsn} has no last row among its {rows} rows, but later transactions were "
-        "read: the connector abandoned it, and found no row of the table when it began another one, or began none"
+        "topic '{topic}': the snapshot at {lsn} has no last row (rows read: {rows}), but later transactions were "
+        "read: the connector abandoned it, and either found the table empty when it began another one or began none"
     )
     hint = (
         "if the table was empty then, discard the snapshot: `tidelake resolve count NAME --time {lsn} --count 0 "
@@ -93,8 +93,8 @@ class SnapshotRepeated(TopicGap):
     lsn: int
     rows: int
     fact = (
-        "topic '{topic}': the connector took another snapshot, at {lsn}, of a table without a key: its {rows} rows do "
-        "not tell which of the rows read earlier are gone"
+        "topic '{topic}': the connector took another snapshot, at {lsn}, of a table without a key: its rows ({rows}) "
+        "do not tell which of the rows read earlier are gone"
     )
     hint = (
         "read the topic into a new collection, starting with the snapshot; or continue without the snapshot, if no "

@@ -75,7 +75,7 @@ class OptionRefused(Refusal):
 
 
 class DecisionRefused(Refusal):
-    """A decision that cannot be read, or that does not apply to what waits for a decision."""
+    """A decision that cannot be read, or that does not apply to what is waiting for one."""
 
 
 class StatementRefused(Refusal):

@@ -1,4 +1,4 @@
-"""The form of tables without a key whose source announces its transactions: the diffs of equal rows are summed.
+"""The form of tables that have no key and whose source announces transactions: diffs of equal rows are summed.
 
 An update is two rows: the one before it with the diff -1, and the one after it with +1. Each row has the position of
 its event, which identifies copies, so seal cancels copies of an event, but not equal rows of different events. A merge
@@ -24,7 +24,7 @@ class AnnouncedSumForm(SumForm):
     key_of_values: Sequence[str] | None = None
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
-        """Add up the rows at or before `through`, which move there; later rows stay as they are."""
+        """Add up the rows at or before `through`, and move them there; later rows stay as they are."""
         old, later = sealed.where(F.col(TIME) <= through), sealed.where(F.col(TIME) > through)
         added = super().merged(old, through, others)
         without_event = {

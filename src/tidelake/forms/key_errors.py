@@ -61,7 +61,7 @@ def keys_in_error(collection: Collection) -> KeyErrors:
         return KeyErrors()
     files = [open_parquet(path, file) for file in live]
     newest: dict[Hashable, dict[str, Any]] = {}
-    # The first column of the key selects few other rows; the whole key is compared here.
+    # Filtering by the key's first column lets few other rows through; the whole key is compared here.
     wanted = _first_value_in([suspects[suspect] for suspect in examined], files[0].schema_arrow.field(key[0]))
     for row in (row for file in files for row in _rows(file, key, wanted)):
         row_key = _key_of(row, key)

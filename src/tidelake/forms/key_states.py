@@ -55,7 +55,7 @@ def rows_of_keys(
 
 
 def states_by_time(rows: DataFrame, key: Sequence[str], data: Sequence[str], after: int) -> DataFrame:
-    """Return the states of keys whose newest row decides; at the same time, a value is newer than a delete.
+    """Return the states of keys, given by their newest rows; of rows with equal times, a value is newer than a delete.
 
     In:  the data's columns, _time, _diff: all rows of these keys until the end of the range.
     Out: states.
@@ -70,7 +70,7 @@ def states_by_time(rows: DataFrame, key: Sequence[str], data: Sequence[str], aft
 
 
 def newest_states(rows: DataFrame, key: Sequence[str], data: Sequence[str]) -> DataFrame:
-    """Return the last state of keys whose newest row decides; see `states_by_time`.
+    """Return the last state of keys, given by their newest rows; see `states_by_time`.
 
     In:  the data's columns, _time, _diff.
     Out: the key's columns (unique together), _row struct (null if the key has no row).

@@ -62,7 +62,7 @@ class KeyedForm(Form):
         return states_by_time(rows.between.unionByName(earlier), self.key, self.data, rows.after)
 
     def newest_states(self, rows: DataFrame) -> DataFrame:
-        """Take the newest row of each key: it alone decides; see `Form.newest_states`."""
+        """Take the newest row of each key: only it has an effect; see `Form.newest_states`."""
         return newest_states(rows, self.key, self.data)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
@@ -84,7 +84,7 @@ def _once_each(base: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def newest_rows(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return the newest row of each key; at the same time, a value is newer than a delete.
+    """Return the newest row of each key; of rows with equal times, a value is newer than a delete.
 
     In:  the key's columns, _time, _diff, any others.
     Out: the same columns; the key is unique.

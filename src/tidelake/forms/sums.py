@@ -63,7 +63,7 @@ class SumForm(Form):
 
 
 def add_up(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Sum `_diff` by `keys` exactly; zeros vanish. A sum beyond int64 comes as several rows that add up to it."""
+    """Sum `_diff` by `keys` exactly; zeros vanish. A sum beyond int64 becomes several rows that add up to it."""
     # Sums of 32-bit halves cannot overflow.
     grouped = rows.groupBy(*(f"`{name}`" for name in keys)).agg(
         F.sum(F.shiftright(DIFF, 32)).alias("_high"), F.sum(F.col(DIFF).bitwiseAND(F.lit(0xFFFFFFFF))).alias("_low")

@@ -141,7 +141,7 @@ def _read_topic(options: GenerateOptions, topic: Location, truth_path: Path) -> 
     refusals = (
         (
             before.messages != contents.messages,
-            f"holds {contents.messages} messages, but its ground truth states {before.messages}",
+            f"differs from its ground truth in the number of messages: {contents.messages}, not {before.messages}",
         ),
         (before.close_stated, "is closed, so nothing can be added"),
         (fixed != (options.family, options.encoding, options.schema_id), f"has family, encoding and schema id {fixed}"),

@@ -151,7 +151,7 @@ class StreamTick(Tick):
         self.ranges = [(topic, offsets) for topic, offsets in ranges if offsets is not None]
         if not self.ranges:
             names = ", ".join(topic.name for topic in self.topics)
-            fact = f"since then, its topic was accepted under another name or retired; the topics are now: {names}"
+            fact = f"its topic has since been accepted under another name or retired; the topics are now: {names}"
             raise NotRewritable(str(past.table.path), fact)
         self.table = past.table
         self.sealed = _Sealed(past.table.value(UPPER) or 0, bool(past.table.value(CLOSED)))

@@ -321,7 +321,7 @@ class ChangeRecords:
 
 
 def _sorted(by_schema: Mapping[int, _T]) -> dict[int, _T]:
-    """Return a mapping in an order that does not depend on the order of messages: cached columns are found by it."""
+    """Return a mapping in an order that does not depend on the order of messages: it is part of a cache key."""
     return dict(sorted(by_schema.items()))
 
 

@@ -51,8 +51,8 @@ def unusable_rows(decoded: DataFrame, times: Column) -> DataFrame:
     In:  the result of `Records.decoded`.
     Out: the columns of `QUARANTINE_SCHEMA`, one row for each record with a reason.
     """
-    # The optimizer does not push filters below an observation. Without it, each use of the result would decode
-    # the records again.
+    # The optimizer does not push filters below an observation. Without this one, each use of the result
+    # would decode the records again.
     seen = Observed(decoded, F.count(F.lit(1)).alias("records"))
     return seen.frame.where(F.col("_reason").isNotNull()).select(
         "topic",

@@ -78,7 +78,7 @@ class TransactionRecords(ChangeRecords):
     late: int = 0
     """Number of events at sealed times, after `write`."""
     blocked: list[Blocked] = field(default_factory=list)
-    """The first event of each partition that cannot be read yet, after `write`; everything after it was left out."""
+    """In each partition, the first event that cannot be read yet, after `write`; everything after it was left out."""
     before_rest: dict[int, int] = field(default_factory=dict)
     """By partition without a blocked event, a commit position before the transactions of all later events.
 
@@ -105,7 +105,8 @@ class TransactionRecords(ChangeRecords):
         These are _position, _end_time bigint, _waiting, _snapshot_place bigint and _before bigint.
         """
         assert self.ends is not None
-        # A snapshot that a signal asks for is taken later than the place that it states, and continues a position.
+        # A snapshot that a signal asks for is taken later than the place that it states. Only the rows of such a
+        # snapshot have a last commit.
         is_exact = F.col(IN_SNAPSHOT) & F.col(COMMITTED).isNull()
         read = with_ends(self._read().withColumn(IN_SNAPSHOT, is_exact), self.ends)
         in_snapshot, end = F.col(IN_SNAPSHOT), F.col(END)

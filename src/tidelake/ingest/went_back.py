@@ -19,7 +19,7 @@ from tidelake.topic.topic import Topic
 def went_back(
     topic: Topic, table: OpenTable, collection: Collection, settings: TransactionSettings, ends: Mapping[int, int]
 ) -> TransactionWentBack | None:
-    """Return the error with which ingest stops at the next message of the topic of transactions, if it is such an END.
+    """Return the error with which ingest stops at the next message of the topic of transactions; None if it does not.
 
     Args:
         topic: the topic of transactions.

@@ -49,7 +49,7 @@ class ProvenLog:
 
 
 def has_lost_markers(table: Location) -> bool:
-    """Return whether entries state that others came before them although no version is marked as acknowledged."""
+    """Return whether entries state that others came before them, although no version is marked as acknowledged."""
     if entry_markers(table):
         return False
     newest = newest_version(table)

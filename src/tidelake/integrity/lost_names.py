@@ -2,7 +2,7 @@
 
 The handles of each collection state its name. So if exactly one collection has the name, and all handles can be read,
 the name is bound to it. Where the contents are published is not stated there; the next publication finds the table by
-the name.
+its name.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def _damage_in_name(store: Store, path: Location) -> Iterator[tuple[Damage, Loca
         yield replace(damage, table=table), path, good
     if is_damaged:
         return
-    with suppress(DamagedTable):  # it is reported elsewhere that the catalog or the binding cannot be read
+    with suppress(DamagedTable):  # an unreadable catalog or binding is reported elsewhere
         binding = NameLog(store, path.name).binding
         may_lack_note = binding is None or binding.state == "creating" or not OpenTable(store.catalog).value(DIVIDED)
         if binding is not None and not may_lack_note and note != binding.name.encode():
@@ -287,7 +287,7 @@ def repair_log(table: Location, accepts_newest_entry: bool = False) -> list[Dama
 
 
 def _marked_again(table: Location) -> list[Damage]:
-    """Mark a log that has lost all of its markers again, if its entries are proven."""
+    """If a log has lost all of its markers, mark it again, provided that its entries are proven."""
     if not has_lost_markers(table):
         return []
     try:
@@ -394,8 +394,9 @@ def _fits(table: Location, markers: dict[int, set[str]], version: int, digest: s
 
 def _verify_file(table: Location, file: RunFile, deep: bool) -> None:
     with damage_named(table, file), open_parquet(table, file) as parquet:
-        if parquet.metadata.num_rows != file.rows:
-            fact = f"the file {file.path} has {parquet.metadata.num_rows} rows, but {file.rows} were committed"
+        rows = parquet.metadata.num_rows
+        if rows != file.rows:
+            fact = f"the file {file.path} has {rows} row{'s' * (rows != 1)}, but {file.rows} were committed"
             raise DamagedTable(str(table), fact)
         if deep:
             check_whole(table, [file])

@@ -81,7 +81,7 @@ class Answers(StoredCollection):
             return status_with_topics(self.settings, self._catalog.get(self.name))
 
     def explain(self, time: int | None = None) -> Explanation:
-        """Explain a time: who proved it and how, or what it waits for. Does not start a JVM.
+        """Explain a time: who proved it and how, or what it is waiting for. Does not start a JVM.
 
         Args:
             time: the time; None means the first time that is not sealed, or the last one if every time is.

@@ -78,7 +78,7 @@ class Holds(StoredCollection):
     def holds(self) -> list[HeldTime]:
         """Return the holds of the collection, the earliest time first: the holder, the end, and the cost.
 
-        Cost: the log of the table, and one column of each file that has held rows and others.
+        Cost: the log of the table, and one column of each file that has both held rows and other rows.
         """
         from tidelake.read.holding import held_times
 

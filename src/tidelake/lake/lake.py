@@ -155,7 +155,7 @@ class Lake(OpenedStore):
         """Plan SQL in Spark's dialect over the collections that it names, all AS OF one time; see `query`.
 
         Args:
-            spark: the session of the DataFrame. The query sees none of its views, functions, variables and settings.
+            spark: the session of the DataFrame. The query sees none of its views, functions, variables or settings.
             query: a SELECT in Spark's dialect, over collections of this lake and nothing else.
             as_of: as for `at`.
             not_before: as for `query`.
@@ -288,7 +288,7 @@ class Lake(OpenedStore):
     def drop(self, name: str) -> None:
         """Drop a collection of the store: it can no longer be read, and its name is free. Does not start a JVM.
 
-        Readers that have a version open may finish. `gc` deletes its tables a day after the last hold ends.
+        Readers that have a version open can still finish. `gc` deletes its tables a day after the last hold ends.
         There is no way back. If the call is interrupted, the next one finishes it.
 
         Args:

@@ -46,7 +46,7 @@ class HeldCollection:
 
     Args:
         id: the collection's id, which is in each of its tokens.
-        slack_ms: how inexact the clock is that compactions read.
+        slack_ms: the inexactness of the clock that compactions read.
 
     >>> prices = HeldCollection("7f")
     >>> prices.append([("a", 1, +1), ("b", 2, +1)]); prices.seal(4)
@@ -92,7 +92,7 @@ class HeldCollection:
 
     @property
     def last(self) -> int:
-        """The last sealed time; if the stream is closed, that of its last update, or of an earlier upper. -1: none."""
+        """The last sealed time, or -1; if the stream is closed, the time of its last update, or of an earlier upper."""
         return self._last if self._sums.is_closed else self.upper[0] - 1
 
     def forget(self) -> None:

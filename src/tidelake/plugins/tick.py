@@ -122,6 +122,6 @@ class Tick(ABC):
         The caller compares the files with those that were committed.
 
         Raises:
-            NotRewritable: what the tick read or knew is gone.
+            NotRewritable: the input of the tick, or the state that it used, is gone.
             SourceError: a topic is missing or malformed, or its brokers do not answer.
         """

@@ -128,7 +128,7 @@ def read_mark(message: Any, table: str, offset: int) -> Begin | End:
         counts[name] = count
     in_all = message.get("event_count")
     if type(in_all) is not int or in_all != sum(counts.values()):
-        raise NotATransaction(f"its event_count is {in_all!r}, but its tables have {sum(counts.values())} events")
+        raise NotATransaction(f"its event_count is {in_all!r}, but its tables' counts add up to {sum(counts.values())}")
     stamp = message.get("ts_ms")
     ended_at_ms = stamp if type(stamp) is int else None
     return End(match[1], int(match[2]), counts.get(table, 0), in_all, ended_at_ms, offset)
@@ -171,7 +171,7 @@ def is_cut(begins_at: int | None, after: int | None, first: int | None) -> bool:
     Args:
         begins_at: where its first change is in the log, as its BEGIN states; None if that is unknown.
         after: the commit position before the transaction; None if that is unknown.
-        first: where the first change that was sent is in the log; None if none was sent.
+        first: the log position of the first change that was sent; None if none was sent.
 
     >>> [is_cut(40, 44, first) for first in (40, 44, 47, None)]
     [False, False, True, True]
@@ -183,7 +183,7 @@ def is_cut(begins_at: int | None, after: int | None, first: int | None) -> bool:
 
 @dataclass(frozen=True)
 class Cut:
-    """A transaction whose first changes the connector may not have sent.
+    """A transaction whose first changes the connector might not have sent.
 
     Args:
         lsn: its commit position.
@@ -214,7 +214,7 @@ def transaction_of(text: str | None) -> str | None:
 
 
 def is_by_signal(source: Any) -> bool:
-    """Return whether a row, to judge by its `source`, is part of a snapshot that a signal asked for.
+    """Return whether a row, judging by its `source`, is part of a snapshot that a signal asked for.
 
     Such a snapshot is taken later than the place in the log that its rows state. An incremental one says what it is; in
     a blocking one, as the connector continues afterwards, `sequence` also has the commit position that it has reached.
@@ -377,7 +377,7 @@ def first_uncovered(
         last: the greatest commit position that was read; -1 if there is none.
         snapshots: the snapshots at or after `stated`, oldest first; abandoned ones do not matter.
         blocked: the first unread event of each partition that was not read to the end that it had after `last` was
-            read. Its transaction committed after the position that is stated, perhaps at any later one.
+            read. Its transaction committed at an unknown position after the one that it states.
         commits: the commit positions that were read at or after `stated`: one of them may have ended a snapshot.
 
     >>> first_uncovered(0, 50, [], [])

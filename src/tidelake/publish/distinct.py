@@ -1,8 +1,8 @@
 """Proves that stored rows are consolidated updates as they are, so that nothing has to be added up to publish them.
 
 Adding up costs an exchange of whole rows. Two facts make it unnecessary, and neither looks at the rows' data: one merge
-wrote all of them, which added up what is equal; or each time has as many rows as the seal counted distinct statements,
-and each statement has at least one row.
+wrote all of them, and added up equal rows; or each time has as many rows as the seal counted distinct statements, and
+each statement has at least one row.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _count(table: OpenTable, files: Sequence[RunFile], first: int, through: int)
 
 
 def _may_be_proven(collection: Collection, form: Form, table: OpenTable) -> bool:
-    """Return whether a statement is its stored row: then a time has at least one row for each statement.
+    """Return whether stored rows identify statements: then a time has at least one row for each statement.
 
     Reals are excluded, because their zeros and NaNs may be stated in several ways. Rows that retention removes are
     retracted at times that have other proofs.

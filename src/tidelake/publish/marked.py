@@ -49,7 +49,7 @@ def marked_messages(
         id: the id that own messages carry.
 
     Returns:
-        Messages without the id, if there are any; and the marked ones, which are then empty.
+        Messages without the id, if there are any; and the marked ones, none in that case.
 
     Cost: the headers of all messages in the range, and the values of the marked ones.
     """

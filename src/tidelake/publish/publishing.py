@@ -37,6 +37,7 @@ from tidelake.read.asked import last_time, readable
 from tidelake.read.changes import changes
 from tidelake.read.snapshot import snapshot
 from tidelake.read.subscription import whole_times
+from tidelake.read.words import counted
 from tidelake.schema.avro import cdcv2_schema
 from tidelake.store import published_topics
 from tidelake.store.commit import OpenTable
@@ -51,7 +52,7 @@ ROWS_MAX = 2_000_000
 
 @dataclass(frozen=True)
 class Terms:
-    """The options of a publisher. The first publisher decides; a later one that asks for something else is refused."""
+    """The options of a publisher. Those of the first publisher apply; a later one that asks for others is refused."""
 
     published_from: int | None = None
     """The time of the initial contents; by default `since`, so that all readable times are published."""
@@ -62,7 +63,7 @@ class Terms:
     skip_errors: bool = False
     """Whether keys in error are published as keys without a row."""
     shards: int | None = None
-    """The number of shards, which may change at any time; by default, it does not change; at first, it is 1."""
+    """The number of shards, which may change at any time; by default, it stays the same, starting at 1."""
     shard: int | None = None
     """The only shard that this publisher states; by default, it states all of them."""
     accepts_cut: bool = False
@@ -87,7 +88,7 @@ class PublishReport:
     cut: dict[int, int] = field(default_factory=dict)
     """By partition, the first offset that is left, if earlier ones are gone. New readers then cannot use this topic."""
     columns_from: dict[str, int] = field(default_factory=dict)
-    """The columns that came with this call, with the time from which the topic has them."""
+    """The columns that this call added, with the time from which the topic has them."""
 
 
 def publish(
@@ -175,7 +176,7 @@ def _proposal(
 
 
 def _filled(entry: Entry, proposed: PublishedTopic, terms: Terms) -> PublishedTopic:
-    """Return the proposal with the time that only the newest entry can say."""
+    """Return the proposal with the time that depends on the newest entry."""
     if not entry.since:
         raise SinceError(terms.published_from or 0, entry.since)
     start = entry.since[0] if terms.published_from is None else terms.published_from
@@ -191,7 +192,7 @@ def claimed_entry(
         newest: the newest entry. Only its columns have values at times before `until`.
         id: the id of the topic.
         until: an upper that was read before the entry.
-        record_schema: the schema of a new version, by an earlier entry; None if no column was new.
+        record_schema: the schema of a new version, according to an earlier entry; None if no column was new.
         schema_id: with Confluent framing, the id of its CDCv2 schema.
     """
     last = published_topics.topic_with_id(newest, id).versions[-1].record_schema
@@ -268,7 +269,7 @@ class _Publisher:
         if self.terms.shard is None:
             return [*evidence.by_shard]
         if self.terms.shard not in evidence.by_shard:
-            rule = f"but '{self.published.topic}' has {self.published.shards} shards, numbered from 0"
+            rule = f"but '{self.published.topic}' has {counted(self.published.shards, 'shard')}, numbered from 0"
             raise ArgumentRefused(
                 "shard", self.terms.shard, rule, "give another number, or change the number of shards"
             )
@@ -292,7 +293,7 @@ class _Publisher:
         return evidence if found.shards == read.shards else self.read_back()
 
     def refuse_future(self, evidence: Evidence) -> None:
-        """Refuse a topic with times that the collection has not sealed: it was published from another state of it.
+        """Refuse a topic with times that the collection has not sealed: it was published from a different state.
 
         Raises:
             PublishedTopicContradicts: the topic states such a time.
@@ -314,7 +315,7 @@ class _Publisher:
         """Read back again: other publishers may have stated what the collection has forgotten since.
 
         Raises:
-            PublishedTopicBehind: no publisher has.
+            PublishedTopicBehind: no publisher has stated it.
         """
         evidence = self.read_back()
         if evidence.frontier(shards) <= start:
@@ -372,7 +373,7 @@ class _Publisher:
         """Register the schema of a new version, and return its id."""
         problem = None
         if self.published.encoding != "confluent":
-            problem = "messages in bare Avro do not say by which schema they were written"
+            problem = "messages in bare Avro do not say with which schema they were written"
         elif self.published.frontier > self.published.claimed:  # nobody knows which columns had values
             problem = "an earlier release has published without them"
         if problem is not None:

@@ -139,7 +139,7 @@ def _changes(kind: ColumnType) -> bool:
 
 
 def _stored(scalar: ScalarType) -> ScalarType:
-    """Return the type as which a column of this type is published."""
+    """Return the type that a column of this type is published as."""
     return scalar_type("long", "timestamp-micros") if scalar.logical.startswith("timestamp-") else scalar
 
 

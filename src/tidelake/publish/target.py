@@ -1,7 +1,7 @@
 """The topics that a collection can be published to: a folder of files, or a topic of a Kafka cluster.
 
-Several publishers may append to one at once. The headers of messages say who wrote them, and which shards a progress
-statement covers.
+Several publishers may append to the same topic at once. The headers of messages say who wrote them, and which shards a
+progress statement covers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from tidelake.errors import FolderMissing, MalformedTopic, TopicUnwritable
+from tidelake.read.words import counted
 from tidelake.spark.engine_errors import engine_fact
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
@@ -45,7 +46,7 @@ class Target(Protocol):
     name: str
     """The name, path or URI under which the entry of a collection remembers the topic."""
     takes_values: bool
-    """Whether messages that this process has are written by `write_few` more cheaply than as a DataFrame."""
+    """Whether writing messages that this process holds with `write_few` is cheaper than writing a DataFrame."""
 
     def identify(self, creates: bool = False) -> str | None:
         """Return what distinguishes the topic from others of the same name; None if nothing does.
@@ -234,5 +235,5 @@ class KafkaTarget:
             failed.append(error.args[0].str())
             left = 0
         if failed or left:
-            detail = failed[0] if failed else f"{left} messages were not accepted in time"
+            detail = failed[0] if failed else f"{counted(left, 'message was', 'messages were')} not accepted in time"
             raise TopicUnwritable(self.name, self.cluster.settings.bootstrap_servers, detail)

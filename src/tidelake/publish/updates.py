@@ -68,7 +68,7 @@ def write_updates(
             counts = container_counts(spark, record_schema, folder)
         number, counted = sum(block.number for block in container_blocks(folder)), sum(counts.values())
         if number != counted if is_whole else number > counted:
-            raise DamagedTable(updates.table, f"{counted} updates were counted, but {number} were read")
+            raise DamagedTable(updates.table, f"updates counted: {counted}, but read: {number}")
         messages = size = 0
         for values in _chunks(container_blocks(folder), header):
             target.write_few(values, headers, partition)

@@ -56,13 +56,13 @@ class Answer:
     def reader(self) -> pa.RecordBatchReader:
         """Read the rows as a stream of batches, in no particular order.
 
-        Until the stream starts, raises what `table` does.
+        Until the stream starts, it raises the same errors as `table`.
         """
         with failures(self.name, self.where):
             return self.engine.reader(f"SELECT * FROM ({self.query}){self._order}").cast(self.schema)
 
     def batches(self, order: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Read the rows in order of these columns, a batch at a time. Raises what `table` does, at any batch.
+        """Read the rows in order of these columns, a batch at a time. Any batch may raise the errors of `table`.
 
         Cost: DuckDB sorts the rows, and writes those that do not fit in memory to a temporary folder.
         """
@@ -76,7 +76,7 @@ class Answer:
         return f" ORDER BY {', '.join(keys)}"
 
     def count(self) -> int:
-        """Count the rows. Raises what `table` does."""
+        """Count the rows. Raises the same errors as `table`."""
         with failures(self.name, self.where):
             found = self.engine.scalar(f"SELECT count(*) FROM ({self.query})")
         assert isinstance(found, int)

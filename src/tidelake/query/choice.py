@@ -20,5 +20,5 @@ def why_spark(collection: Collection) -> str | None:
         return f"the envelope '{entry.envelope}' of '{entry.name}' is from another package"
     size = sum(file.bytes for file in OpenTable(collection.paths.updates).files())
     if size > BYTES_MAX:
-        return f"the files of '{entry.name}' have {size / 2**30:,.0f} GiB"
+        return f"'{entry.name}' has {size / 2**30:,.0f} GiB of files"
     return None

@@ -15,7 +15,7 @@ from tidelake.store.layout import DIFF, TIME
 
 
 class DuckDBSource:
-    """See `Source`. What is returned holds a database until `release`."""
+    """See `Source`. Each answer keeps its database open until `release`."""
 
     def __init__(self) -> None:
         self._last: Answer | None = None

@@ -107,7 +107,7 @@ class Engine:
             return self.connection.sql(query).to_arrow_reader()
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """Run a query, and return its rows a batch at a time; raises what `table` does, or an Arrow error."""
+        """Run a query, and return its rows a batch at a time; raises the same errors as `table`, or an Arrow error."""
         with self._failures(query):
             reader = self._interruptible(lambda: self.connection.sql(query).to_arrow_reader(_BATCH_ROWS))
             while (batch := self._interruptible(lambda: next(reader, None))) is not None:
@@ -129,7 +129,7 @@ class Engine:
         self.close()
 
     def _interruptible(self, work: Callable[[], T]) -> T:
-        """Do something that Ctrl-C or SIGTERM ends: DuckDB itself would finish the query first."""
+        """Do work that Ctrl-C or SIGTERM can end: DuckDB itself would finish the query first."""
         if current_thread() is not main_thread():
             return work()
         with ThreadPoolExecutor(1) as pool:
@@ -139,13 +139,13 @@ class Engine:
             except (KeyboardInterrupt, SystemExit):
                 while not task.done():
                     self.connection.interrupt()
-                    wait([task], timeout=0.05)  # it may not have begun when it was interrupted
+                    wait([task], timeout=0.05)  # it might not have begun when it was interrupted
                 self.close()
                 raise
 
     @contextmanager
     def _failures(self, query: str) -> Iterator[None]:
-        """Verify the files of a query, and raise what is wrong with stored rows instead of DuckDB's error about it."""
+        """Verify the files of a query, and raise the stored rows' own error instead of DuckDB's."""
         read = [files for relation, files in self._files.items() if relation in query]
         for files in read:
             files.verify()

@@ -15,13 +15,13 @@ from tidelake.store.layout import DIFF, ERROR, TIME
 from tidelake.store.table_schema import data_fields
 
 RANK = f"({TIME}::HUGEINT * 2 + ({DIFF} > 0)::HUGEINT)"
-"""The order of a key's rows: by time; at the same time, a value is newer than a delete."""
+"""The order of a key's rows: by time; at equal times, a value is newer than a delete."""
 _SMALL_BELOW = 2**62
 """Below this time, the order is an int64, which costs less to compare."""
 
 
 class KeyedForm(Form):
-    """The newest statement of each key decides."""
+    """Only the newest statement of each key has an effect."""
 
     def __init__(self, entry: Entry) -> None:
         self.fields = data_fields(entry.record_schema)
@@ -98,7 +98,7 @@ def once_each(rows: str, columns: Sequence[str], where: Where | None = None) -> 
 
 
 def states_by_time(rows: str, key: Sequence[str], fields: Sequence[pa.Field], after: int) -> str:
-    """Return the states of keys whose newest row decides; at the same time, a value is newer than a delete.
+    """Return the states of keys, given by their newest rows; of rows with equal times, a value is newer than a delete.
 
     Args:
         rows: a query with the data's columns, _time and _diff: all rows of these keys until the end of the range.

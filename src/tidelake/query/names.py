@@ -62,7 +62,7 @@ def packed(fields: Iterable[pa.Field], others: Iterable[str] = ()) -> str:
 
     Args:
         fields: the columns.
-        others: the names of further columns, without floating-point numbers.
+        others: the names of further columns, none of which has floating-point numbers.
     """
     values = {field.name: _kept(quoted(field.name), field.type, 0) for field in fields}
     values |= {name: quoted(name) for name in others}
@@ -109,7 +109,7 @@ def has_floats(kind: pa.DataType) -> bool:
 
 
 def order_of(column: str, kind: pa.DataType) -> list[str]:
-    """Return what to sort by so that values come in Spark's order: null first, nested ones included.
+    """Return the expressions that sort values in Spark's order: null first, nested ones included.
 
     >>> order_of("x", pa.struct([("a", pa.int64())]))
     ['x IS NOT NULL', 'x."a" NULLS FIRST']
@@ -122,7 +122,7 @@ def order_of(column: str, kind: pa.DataType) -> list[str]:
 
 
 def _comparable(value: str, kind: pa.DataType, depth: int) -> str:
-    """Return a value that DuckDB compares as Spark does: each nested value is preceded by whether it is not null."""
+    """Return a value that DuckDB compares as Spark does: before each nested value, a flag says whether it is null."""
     if pa.types.is_list(kind):
         item = f"item_{depth}"
         inner = _comparable(item, kind.value_type, depth + 1)

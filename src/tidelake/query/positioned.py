@@ -22,7 +22,7 @@ _LACKS = f"({ERROR} IS NULL AND coalesce(len({UNAVAILABLE}), 0) > 0 AND {DIFF} >
 
 
 class PositionedForm(Form):
-    """The statement of a key with the greatest position decides, whichever tick read it."""
+    """Of each key, only the statement with the greatest position has an effect, whichever tick read it."""
 
     def __init__(self, entry: Entry, table: OpenTable) -> None:
         self.fields = data_fields(entry.record_schema)
@@ -92,9 +92,9 @@ class PositionedForm(Form):
         return f"{rows} AND coalesce({POSITION} >= ({greatest}), true)"
 
     def _resolved(self, reads: Reads, at: int, columns: Sequence[str]) -> str:
-        """Resolve rows to one for each key, with unavailable columns filled from earlier rows.
+        """Reduce rows to one per key, with unavailable columns filled from earlier rows.
 
-        Out: the columns, and the system's; `_unavailable` names the columns whose value was never stated.
+        Out: the columns, and the system columns; `_unavailable` names the columns whose value was never stated.
         """
         live = f"SELECT * FROM ({self._newest(reads, at, columns)}) WHERE {DIFF} > 0"
         if not self.unavailable:

@@ -97,7 +97,7 @@ def frame_of(spark: SparkSession, confined: Confined, frames: Mapping[str, DataF
     Args:
         spark: the session of the DataFrames.
         confined: the query.
-        frames: the rows by the name of a table; at least for all of its tables.
+        frames: the rows of each table, by name; they include all tables of the query.
 
     Raises:
         Refused: it does not fit the columns, or its result depends on more than rows.

@@ -40,7 +40,7 @@ class SparkQuery:
     text: str
     confined: Confined
     collections: Mapping[str, str]
-    """The collection by the name in the query."""
+    """By name in the query, the name of the collection."""
 
 
 def checked_sql(spark: SparkSession, query: str, names: Sequence[str]) -> SparkQuery:
@@ -91,7 +91,7 @@ def sql_answer(spark: SparkSession, query: SparkQuery, moment: Moment | None, sk
 
 @contextmanager
 def failures(query: str) -> Iterator[None]:
-    """Turn an error of Spark about values, while it runs a query, into an error of the query."""
+    """Turn a Spark error about values, raised while a query runs, into an error about the query."""
     try:
         yield
     except PySparkException as error:

@@ -30,7 +30,7 @@ FIX = "write a SELECT over collections of the lake; docs/guides/reading-at-a-tim
 class QueryAnswer:
     """The rows of a query, and the time at which all of its collections were read.
 
-    It is also a source of Arrow data: `pa.table(answer)`, libraries of DataFrames, and DuckDB accept it directly.
+    It is also a source of Arrow data: `pa.table(answer)`, DataFrame libraries, and DuckDB accept it directly.
     """
 
     table: pa.Table
@@ -81,7 +81,7 @@ def checked_query(query: str, names: Sequence[str]) -> Query:
 
 
 def collections_named(query: str, tables: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Return the collection by the name in a query.
+    """Return, by name in a query, the name of the collection.
 
     Raises:
         QueryRefused: a table is not a collection, or SQL would take two collections for one.
@@ -144,7 +144,7 @@ def _create_view(engine: Engine, reads: Reads, form: Form, name: str, parsed: Pa
     """Make the contents of a collection readable under its name.
 
     With a key, each row occurs once. Without a key, `_diff` says how often it occurs, as in the published
-    table, unless that is a bag: the setting `bag` is about this table alone.
+    table, unless that is a bag: the setting `bag` affects only the published table.
     """
     needed = names = [field.name for field in form.fields]
     if form.key and not parsed.takes_all_columns:

@@ -79,7 +79,7 @@ def add_up(rows: str, fields: Sequence[pa.Field], by: Sequence[str] = ()) -> str
     Args:
         rows: a query with the columns, those in `by`, and _diff.
         fields: the columns.
-        by: further columns to group by, without floating-point numbers.
+        by: further columns to group by, none of which has floating-point numbers.
     """
     return _in_pieces(_totals(rows, fields, by), [*(field.name for field in fields), *by])
 
@@ -93,10 +93,10 @@ def _totals(rows: str, fields: Sequence[pa.Field], by: Sequence[str] = ()) -> st
 
 
 def _same_rows(reads: Reads, few: str, fields: Sequence[pa.Field]) -> str:
-    """Return when a row `b` of the base is the row `f` of the few; null equals null.
+    """Return the condition that a row `b` of the base equals a row `f` of the few; null equals null.
 
-    A hash join hashes all columns of each row of the base that it compares for equality. If a single column tells
-    nearly all of the few apart, only this one is compared so, and the others only in the pairs that it finds.
+    In each row of the base, a hash join hashes every column that it compares for equality. If a single column tells
+    nearly all of the few apart, only this one is hashed, and the others are compared only in the pairs that it finds.
     """
     names = [field.name for field in fields]
     hashed = _telling(reads, few, fields)
@@ -108,7 +108,7 @@ def _same_rows(reads: Reads, few: str, fields: Sequence[pa.Field]) -> str:
 
 
 def _telling(reads: Reads, few: str, fields: Sequence[pa.Field]) -> str | None:
-    """Return a column, numbers first, in which no value occurs often among the few rows; None if there is none."""
+    """Return a column whose values hardly repeat among the few rows, an integer if possible; None if there is none."""
     if any(pa.types.is_nested(field.type) for field in fields):
         return None
     integers_first = sorted(fields, key=lambda field: not pa.types.is_integer(field.type))
@@ -121,7 +121,7 @@ def _telling(reads: Reads, few: str, fields: Sequence[pa.Field]) -> str | None:
 
 
 def _are_small(bounds: tuple[int, int] | None) -> bool:
-    """Return whether the sum of two diffs in these bounds fits into an int64; bounds that are not known may not."""
+    """Return whether the sum of two diffs in these bounds surely fits into an int64; false if they are unknown."""
     return bounds is not None and bounds[0] > -_PIECE and bounds[1] < _PIECE
 
 

@@ -1,7 +1,7 @@
 """Reads the changes of a range of times: the consolidated updates that turn one snapshot into a later one.
 
-If diffs are summed, these are the stored updates. Forms with a key store no retractions, so these are derived from the
-earlier rows of the keys that the range touches.
+If diffs are summed, these are the stored updates. Forms with a key store no retractions, so their updates are derived
+from the earlier rows of the keys that the range touches.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _updates(reads: _Reads, form: Form, after: int, through: int, skip_errors: b
 
 
 def _refuse(collection: Collection, states: DataFrame) -> None:
-    """Raise if there are keys in error, at the first such time."""
+    """Raise for the first time at which keys are in error, if there is one."""
     failed = states.where(F.col(ERROR).isNotNull())
     first = failed.agg(F.min(TIME)).collect()[0][0]
     if first is not None:

@@ -116,7 +116,7 @@ def _types(contents: DataFrame) -> dict[str, DataType]:
 
 
 def _difference(first: dict[str, DataType], second: dict[str, DataType]) -> tuple[str, ...]:
-    """Describe how columns differ. Whether a column may be null is not compared: the rows show whether it is."""
+    """Describe how columns differ. Nullability is not compared: the rows show the nulls."""
     found = [f"only the first has the column '{name}'" for name in first if name not in second]
     found += [f"only the second has the column '{name}'" for name in second if name not in first]
     for name, kind in first.items():

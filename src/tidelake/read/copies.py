@@ -47,7 +47,7 @@ class Shaped:
         """Return the sum of `_diff`, once the rows are written.
 
         Raises:
-            BagRefused: a row cannot be repeated as often as it occurs; what was written is not the contents.
+            BagRefused: a row cannot be repeated as often as it occurs; the rows that were written are not the contents.
         """
         sums = self._observed.values()
         if self._shape == "bag":

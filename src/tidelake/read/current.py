@@ -1,4 +1,4 @@
-"""`current`: publishes the contents at upper as a plain Delta table for every engine, under the collection's name.
+"""`current`: publishes the contents at upper as a Delta table that any engine can read, under the collection's name.
 
 The table follows the changes: `following` finds the files that they touch, and one commit swaps these files. If that is
 not possible or not cheaper, the whole table is written again, and the report says why.
@@ -22,6 +22,7 @@ from tidelake.read.copies import Shape, Shaped, shape_of
 from tidelake.read.following import follow
 from tidelake.read.published_files import CannotFollow, PublishedTable
 from tidelake.read.snapshot import snapshot
+from tidelake.read.words import counted
 from tidelake.storage import blobs
 from tidelake.store.column_docs import column_docs
 from tidelake.store.commit import OpenTable
@@ -65,7 +66,7 @@ class CurrentReport:
     reason: str | None = None
     """Why it was rebuilt; None if it was not."""
     rows_changed: int = 0
-    """Rows added to or removed from the contents, or with a key, keys whose row was, or was stated; 0 if rebuilt."""
+    """Rows added or removed; with a key, keys whose row was added, removed or stated; 0 if rebuilt."""
     files_rewritten: int = 0
     """Files of the table that were replaced."""
     rows_rewritten: int = 0
@@ -98,7 +99,7 @@ class Wanted:
 
 
 CONTENTS_AT_UPPER = Wanted()
-"""The last sealed time alone, and only the changes."""
+"""The contents at the last sealed time, published alone, writing only the changes."""
 
 
 def update_current(spark: SparkSession, collection: Collection, wanted: Wanted = CONTENTS_AT_UPPER) -> CurrentReport:
@@ -111,12 +112,12 @@ def update_current(spark: SparkSession, collection: Collection, wanted: Wanted =
     more.
 
     Raises:
-        DamagedTable: the last validation found that something below upper is not what was proven.
+        DamagedTable: the last validation found that something below upper differs from what was proven.
         BagRefused: a row cannot be repeated as often as it occurs. The table stays as it was.
         KeysInError: keys are in error at the time to publish.
         Fenced: the collection's epoch was raised after it was opened.
         UnknownCollection: the store no longer has this collection under this name.
-        Conflict: other processes published first, each time.
+        Conflict: at each attempt, another process published first.
 
     Cost: see `following.follow`; a rebuild reads and writes the contents.
     """
@@ -176,7 +177,7 @@ class _Attempt:
         """
         publication = Catalog(self.collection.paths.store).publish(self.collection)
         reach("current.after_catalog")
-        # The version comes first: if the note is that of a later version, the commit fails.
+        # The version is read first: if the note is that of a later version, the commit fails.
         staged = StagedRows(published_table(self.collection, publication))
         state = read_table_state(staged.table)
         shown, path = state.shown, str(staged.table)
@@ -269,14 +270,14 @@ class _Attempt:
                 rows = self._write(staged, found.rows)
                 if found.expected_rows not in (None, rows):
                     staged.discard()
-                    raise CannotFollow(f"{rows} rows were to be written instead of {found.expected_rows}")
+                    raise CannotFollow(f"{counted(rows, 'row')} would be written instead of {found.expected_rows:,}")
                 if found.shaped is not None:
                     with staged.discarded_on_error():
                         found.shaped.total(self.collection, self.as_of)
             rows = shown.rows - sum(file.rows or 0 for file in found.replaced) + staged.rows
             if self.shape != "diff" and rows != contents_rows:
                 staged.discard()
-                raise CannotFollow(f"it would have {rows} rows instead of {contents_rows}")
+                raise CannotFollow(f"it would have {counted(rows, 'row')} instead of {contents_rows:,}")
             return _Written(rows, contents_rows, found.since, found.upper, found.replaced, found.rows_changed)
 
     def _rebuild(self, staged: StagedRows) -> _Written:
@@ -288,7 +289,8 @@ class _Attempt:
         with staged.discarded_on_error():
             contents_rows = contents.total(self.collection, self.as_of) if rows or self.shape == "bag" else 0
             if self.shape == "key" and contents_rows != rows:
-                fact = f"{rows} keys have {contents_rows} rows AS OF {self.as_of}, although each key has at most one"
+                keys, found = counted(rows, "key has", "keys have"), counted(contents_rows, "row")
+                fact = f"{keys} {found} AS OF {self.as_of}, although each key has at most one"
                 raise DamagedTable(str(self.collection.paths.updates), fact)
         return _Written(rows, contents_rows, latest.since, latest.upper, None)
 

@@ -35,7 +35,7 @@ class Dropping:
 
 
 def read_dropping(store: Store, name: str) -> Dropping:
-    """Read what the store holds of a collection or, if none has this name, of the last one that was dropped with it.
+    """Read what the store holds of a collection or, if none has this name, of the last dropped one that had it.
 
     Raises:
         UnknownCollection: the store has no such collection.

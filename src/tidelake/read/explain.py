@@ -1,4 +1,4 @@
-"""Explains a time of a collection: who proved it and how, or what it waits for. Needs no JVM."""
+"""Explains a time of a collection: who proved it and how, or what it is waiting for. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -172,8 +172,8 @@ def _add_validations(collection: Collection, found: Explanation) -> None:
         found.facts.append(f"a validation has found damage below upper: {proofs.damaged}")
         found.next_steps.append(f"tidelake verify {collection.name} --deep")
     elif proofs.validated_closed or found.time < proofs.validated_upper:
-        validations = counted(proofs.validations, "validation")
-        found.facts.append(f"recounted independently; {validations} so far found no difference")
+        validations = counted(proofs.validations, "validation has", "validations have")
+        found.facts.append(f"recounted independently; {validations} found no difference so far")
     else:
         found.facts.append("not recounted yet: the next validation recounts it")
 
@@ -211,7 +211,7 @@ def _explain_open(
         found.state = "not announced"
         here = "" if found.counted is None else f"; {counted(found.counted, 'update')} here"
         found.facts.append(f"no progress statement that was read covers it{here}")
-        if collection.entry.counts_positions:  # an event may wait; its topic says so
+        if collection.entry.counts_positions:  # an event may be waiting: `status` reads the topic
             found.next_steps.append(f"tidelake status {collection.name}")
     elif provable is None or found.time < provable:
         found.state = "complete"

@@ -33,6 +33,7 @@ from tidelake.read.published_files import (
     number_of_files,
     small_files_to_merge,
 )
+from tidelake.read.words import counted
 from tidelake.spark.conditions import all_of
 from tidelake.spark.equality import same_in
 from tidelake.store.commit import OpenTable
@@ -43,7 +44,7 @@ from tidelake.store.published import PublishedFile
 from tidelake.store.runs import spark_schema
 
 CHANGED_SHARE_MAX = 1 / 3
-"""If a larger share of the rows has changed, writing all rows is cheaper than finding the changed ones."""
+"""If a larger share of the rows than this has changed, writing all rows is cheaper than finding the changed ones."""
 CHANGED_ROWS_FOLLOWED = 1_000
 """If at most this many rows have changed, they are always applied, whatever their share."""
 
@@ -85,9 +86,9 @@ def follow(table: PublishedTable, collection: Collection, as_of: int, shape: Sha
     Raises:
         CannotFollow: the table has to be rebuilt.
 
-    Cost: if the newest row of a key decides, the files with rows in the range of times, otherwise `changes`. Then one
-    scan of the columns that identify a row, in the files that may hold a changed row according to their statistics. To
-    write: the files with such a row, and small files if there are too many.
+    Cost: if only the newest row of a key counts, the files with rows in the range of times, otherwise `changes`. Then
+    one scan of the columns that identify a row, in the files that may hold a changed row according to their statistics.
+    To write: the files with such a row, and small files if there are too many.
     """
     form = form_of(collection.entry, OpenTable(collection.paths.updates))
     names = [field.name for field in form.fields]
@@ -150,13 +151,13 @@ def _counted_net(
         changed = int(values["changed"])
         if changed <= most:
             return replace(net, rows=rows), values
-    raise CannotFollow(f"{changed:,} rows have changed, of {table.shown.rows:,}")
+    raise CannotFollow(f"{counted(changed, 'row has', 'rows have')} changed, of {table.shown.rows:,}")
 
 
 def _newest(
     table: PublishedTable, collection: Collection, as_of: int, shape: Shape, names: Sequence[str]
 ) -> _Net | None:
-    """Return the newest row of each key that has a statement since; None if it depends on earlier rows.
+    """Return the newest row of each key stated since the publication; None if it depends on earlier rows.
 
     Raises:
         CannotFollow: since is beyond the time of the table.
@@ -194,7 +195,7 @@ def _columns_of(net: _Net) -> StructType:
 
 
 def check_columns(published: StructType, columns: StructType, shape: Shape) -> None:
-    """Check that a published table has the columns of the contents, and in this shape.
+    """Check that a published table has the columns of the contents in this shape.
 
     Raises:
         CannotFollow: it has others.

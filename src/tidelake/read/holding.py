@@ -34,9 +34,9 @@ from tidelake.store.table_log import newest_version
 class ReadCapability:
     """The right to read a collection at every time at or after `since`, until it is dropped or its lease ends.
 
-    The lease ends if no call was made for its duration, by the clock of the store; any call renews it. A call raises a
-    `CapabilityError` if the capability has ended, or was taken over by the bearer of its token. One capability is for
-    one thread: clone it for others. As a context manager, it is dropped at the end.
+    The lease ends if no call has been made for its duration, by the clock of the store; any call renews it. A call
+    raises a `CapabilityError` if the capability has ended, or was taken over by the bearer of its token. Use a
+    capability in one thread only, and clone it for others. As a context manager, it is dropped on exit.
     """
 
     def __init__(self, paths: CollectionPaths, entry: Entry, token: Token) -> None:
@@ -51,7 +51,7 @@ class ReadCapability:
 
     @property
     def token(self) -> str:
-        """A secret: the bearer may take the capability over with `collection.capability(token)`, which replaces it."""
+        """A secret: `collection.capability(token)` takes over the capability, and replaces the token."""
         return str(self._token)
 
     @property
@@ -78,7 +78,7 @@ class ReadCapability:
         self._call(lambda entry: holds.renew(entry, self._token, _now_ms()))
 
     def downgrade(self, to: int) -> None:
-        """Give up the history before a time; for the time that it holds now, only renew the lease.
+        """Give up the history before a time; if it already holds this time, only renew the lease.
 
         Args:
             to: a time at or after `since`; it may also be beyond upper.
@@ -106,7 +106,7 @@ class ReadCapability:
         self._call(lambda entry: holds.downgrade(entry, self._token, to, _now_ms(), seq))
 
     def clone(self, lease: timedelta | None = None, purpose: str | None = None) -> ReadCapability:
-        """Acquire another capability at the same time, with an id and a token of its own.
+        """Acquire another capability for the same time, with an id and a token of its own.
 
         Args:
             lease: its lease; by default that of this one.
@@ -122,7 +122,7 @@ class ReadCapability:
         return ReadCapability(self._paths, entry, copy)
 
     def drop(self) -> None:
-        """Release the hold: compaction may forget the times that it kept, unless other holds keep it.
+        """Release the hold: compaction may forget the times that it kept, unless other holds keep them.
 
         Raises:
             CapabilityError: it has already ended, or another holder has it.
@@ -167,10 +167,10 @@ def acquire(
         at: the time to hold.
         lease: how long the capability lives after each call.
         purpose: what it is for.
-        id: the id of the collection, if another one of this name does not count.
+        id: the id of the collection; another collection of this name is refused. None accepts any.
     """
     lease_ms, unbound = _milliseconds(lease), Token.new("")
-    opened: list[OpenTable] = []  # once, however often a change of the handles comes first
+    opened: list[OpenTable] = []  # opened once, even if other changes of the handles come first
 
     def add(entry: Entry) -> Entry:
         if id is not None and entry.id != id:  # the name was bound to another collection in the meantime
@@ -195,7 +195,7 @@ def acquire(
 
 
 def take_over(store: Store, name: str, text: str) -> ReadCapability:
-    """Take over a capability by its token; the earlier holder's token is invalid from now on."""
+    """Take over a capability by its token; the earlier holder's token becomes invalid."""
     token = Token.parse(text)
     fresh = token.passed_on
     entry = _change_held(store, name, token, lambda entry: holds.take_over(entry, token, fresh, _now_ms()))
@@ -226,7 +226,7 @@ def _change_held(store: Store, name: str, token: Token, change: Callable[[Entry]
 
     def checked(entry: Entry) -> Entry:
         if entry.name != name:
-            fact = f"its token belongs to the collection '{entry.name}', and not to '{name}'"
+            fact = f"its token belongs to the collection '{entry.name}', not to '{name}'"
             raise CapabilityForeign(token.id, fact)
         return change(entry)
 
@@ -266,12 +266,12 @@ class HeldTime:
 
 
 def held_times(collection: Collection) -> list[HeldTime]:
-    """Return the holds of a collection, the earliest since first.
+    """Return the holds of a collection, sorted by since.
 
     A hold costs the rows after its since, up to the time to which `since` would move if there were no holds, as the
     last compaction computed it. Several holds may keep the same rows.
 
-    A hold that pins files, such as a subscription's, also costs those that merges have replaced since.
+    A hold that pins files, such as a subscription's, also costs those that merges have since replaced.
 
     Cost: the log of the table, one column of the files that have both kinds of rows, and the listings of the table's
         folder and of the runs that are only pinned, if a hold pins files.

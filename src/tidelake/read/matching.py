@@ -17,6 +17,7 @@ from tidelake.forms.key_states import ROW
 from tidelake.forms.sums import add_up
 from tidelake.read.copies import Shape, Shaped, counted_rows
 from tidelake.read.published_files import CannotFollow
+from tidelake.read.words import counted
 from tidelake.store.base import LATER_ROWS_MAX
 from tidelake.store.layout import DIFF, TIME
 
@@ -57,7 +58,7 @@ class Matching(Protocol):
         Args:
             net: the net changes: at most one row for each value of `on`.
             scanned: the rows of the table that they touch.
-            touched: how many these are.
+            touched: their number.
             sums: the values of `totals`, and the number of net changes as `changed`.
 
         Raises:
@@ -84,7 +85,7 @@ class ByNewest:
     def replacement(self, net: DataFrame, scanned: DataFrame, touched: int, sums: Mapping[str, Any]) -> Replacement:
         """Return the newest row of each key. In: the key's columns, _row struct (null if the key has none)."""
         if touched > sums["changed"]:
-            raise CannotFollow(f"it has {touched} rows of {sums['changed']} keys")
+            raise CannotFollow(f"it has {counted(touched, 'row')} for {counted(sums['changed'], 'key')}")
         newest = net.where(F.col(ROW).isNotNull()).select(f"{ROW}.*")
         return Replacement(newest, sums["now"], sums["now"] - touched)
 
@@ -106,8 +107,8 @@ class ByKey(ByNewest):
         newest = F.max_by(value, F.struct(F.col(TIME), F.col(DIFF) > 0)).alias(ROW)
         grouped = updates.groupBy(*(f"`{name}`" for name in self.on)).agg(newest, F.sum(DIFF).alias("_added"))
         was = F.col(ROW).isNotNull().cast("bigint") - F.col("_added")
-        counted = grouped.withColumn(_WAS, was).drop("_added")
-        return counted.where((F.col(_WAS) > 0) | F.col(ROW).isNotNull())
+        with_was = grouped.withColumn(_WAS, was).drop("_added")
+        return with_was.where((F.col(_WAS) > 0) | F.col(ROW).isNotNull())
 
     def totals(self) -> dict[str, Column]:
         """Count the keys that had a row, and those that have one now."""

@@ -48,13 +48,13 @@ _WRITTEN_OUT = re.compile(r"""\w+\s*r?(['"])\s*[+-]?[0-9][^\\'"]*\1""", re.IGNOR
 """A date or time in digits. `date 'today'` becomes a date as well; only its text shows that it has no digits."""
 
 VARIABLE = "${"
-"""The start of Spark's substitution: `'${env:HOME}'` would become a text of this process's environment."""
+"""The start of Spark's substitution: `'${env:HOME}'` would become a value from this process's environment."""
 _REPLACED = "write a text that contains it as concat('$', '{…')"
 _FIX = "compare the columns with values that you write out; docs/reference/python.md says what a predicate may contain"
 
 
 def check_predicate(spark: SparkSession, where: str, schema: StructType) -> None:
-    """Refuse a predicate that is not an expression over these columns, or whose value something else could change.
+    """Refuse a predicate that is not an expression over these columns, or whose value could depend on anything else.
 
     Cost: one parse and one analysis on the driver; no rows.
 
@@ -125,7 +125,7 @@ def _problems_of_syntax(
 
 
 def _problems_of_size(nodes: Sequence[Any]) -> Iterator[str]:
-    """Yield how a value may become too large, if the syntax has no problems."""
+    """Yield how a value may become too large; the syntax must have no problems."""
     if problem := problem_of_growth(nodes):
         yield problem
 
@@ -138,7 +138,7 @@ def is_built_in(jvm: Any, session: Any, name: str) -> bool:
 
 
 def problem_of_dates(parsed: Any) -> str | None:
-    """Return the problem with a date or time of an expression that is not written out in digits, if there is one."""
+    """Return the problem if an expression has a date or time that is not written out in digits."""
     for text in _dates_of(parsed):
         if not _WRITTEN_OUT.fullmatch(text):
             return f"contains {text}, which is not a date or time in digits"
@@ -169,7 +169,7 @@ def _problems_of_meaning(spark: SparkSession, where: str, schema: StructType) ->
 
 
 def problems_of_plan(jvm: Any, session: Any, analyzed: Any) -> Iterator[str]:
-    """Yield each reason why the result of an analyzed plan, without its subqueries, depends on more than rows."""
+    """Yield each reason why the result of an analyzed plan, without its subqueries, depends on more than the rows."""
     rules = jvm.org.apache.spark.sql.catalyst.optimizer
     plan = rules.ReplaceExpressions.apply(analyzed)
     if not rules.ComputeCurrentTime.apply(plan).equals(plan):

@@ -291,7 +291,7 @@ def _extracted(called: str, children: Sequence[_Value]) -> Size:
 
 
 def _matched(called: str, text: _Value, pattern: _Value, groups: float) -> Size:
-    """Return the size of a number of groups of each match of a pattern. A group may reach beyond its match."""
+    """Return the size of this many groups of every match of a pattern. A group may reach beyond its match."""
     overlaps = pattern.literal is None or any(look in pattern.literal for look in _LOOKAROUNDS)
     return product(text.size, text.size, called) if overlaps else text.size.times(groups)
 
@@ -334,7 +334,7 @@ FUNCTIONS = NUMBERS | DIGITS | PARTS | SUMS | SCALED.keys() | _OTHERS.keys() | L
 """The functions that a predicate may call: what they return depends on their arguments alone, and its size has a bound.
 
 Left out on purpose: functions that can make a value of any size from a number (`repeat`, `lpad`, `sequence`). Without
-an argument, functions like `unix_timestamp` read the clock, which `predicate` detects by Spark's own rules.
+an argument, functions like `unix_timestamp` read the clock, which `predicate` detects with Spark's own rules.
 """
 
 

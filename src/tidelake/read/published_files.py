@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from tidelake.read.words import counted
 from tidelake.spark.input_files import missing_file
 from tidelake.spark.session import VERIFIED_READS
 from tidelake.storage import blobs
@@ -62,7 +63,7 @@ class PublishedTable:
         """Load the version that is newest when rows are staged.
 
         Raises:
-            CannotFollow: a file is missing or has another size, or has no statistics, or the numbers of rows disagree.
+            CannotFollow: a file is missing, has another size or has no statistics, or the numbers of rows disagree.
             LostRace: another process has published in the meantime.
 
         Cost: the log is read, and the table's files are listed.
@@ -76,12 +77,12 @@ class PublishedTable:
             if file.path not in sizes:
                 raise CannotFollow(f"its file {file.path} is missing")
             if sizes[file.path] != file.size:
-                raise CannotFollow(f"its file {file.path} has {sizes[file.path]} bytes instead of {file.size}")
+                raise CannotFollow(f"its file {file.path} has size {sizes[file.path]} instead of {file.size}")
             if file.rows is None:
                 raise CannotFollow(f"its file {file.path} has no statistics")
         found = sum(file.rows or 0 for file in files)
         if found != shown.rows:
-            raise CannotFollow(f"its files have {found} rows, but it states {shown.rows}")
+            raise CannotFollow(f"its files have {counted(found, 'row')}, but it states {shown.rows:,}")
         return cls(spark, staged, shown, files, StructType.fromJson(json.loads(table.schema().to_json())))
 
     def read(self, files: Iterable[PublishedFile], columns: Sequence[str], with_path: bool = False) -> DataFrame:
@@ -112,10 +113,10 @@ class PublishedTable:
 
 @dataclass(frozen=True)
 class Extent:
-    """The ranges of the values of some rows, by which files without any of these rows are ruled out."""
+    """The ranges of the values of some rows, which rule out files without any of these rows."""
 
     ranges: Mapping[str, tuple[int, int]]
-    """By column without nulls, the least and the greatest value, as numbers that `PublishedFile.lowest` also has."""
+    """The least and the greatest value of each column without nulls, as numbers, like `PublishedFile.lowest`."""
     without_nulls: frozenset[str]
 
 

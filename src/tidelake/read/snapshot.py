@@ -69,7 +69,7 @@ def snapshot(
         UpperError: `as_of` is at or after upper, or nothing is sealed yet.
         ArgumentRefused: `as_of` is not a time.
         UnknownColumn: the collection has no such column.
-        PredicateRefused: the predicate does not fit the columns, or something else could change its value.
+        PredicateRefused: the predicate does not fit the columns, or its value could depend on anything else.
     """
     table = table if table is not None else OpenTable(collection.paths.updates)
     times = readable(collection, table)

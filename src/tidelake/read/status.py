@@ -115,8 +115,8 @@ def read_status(
         collection: the collection.
         topics: its topics; if there are none, the lag is None.
         stalled_after_s: how long upper may go without moving.
-        counts_waiting: whether unsealed rows may be read to find what upper waits for; if not, `waiting` is None.
-        settings: its settings, which say how messages of a source with transactions are read; if None, as JSON.
+        counts_waiting: whether unsealed rows may be read to find what upper is waiting for; if not, `waiting` is None.
+        settings: its settings, which say how to read messages of a source with transactions; as JSON if None.
 
     Cost: the logs of five tables, the notes in `proofs`, the small tables `progress` and `quarantine`, and one column
     of the files that hold both sealed and unsealed rows. If no contradiction holds the collection back, the unsealed
@@ -207,7 +207,7 @@ def age_of_upper_s(collection: Collection, closed: bool, lag_messages: int | Non
 def _waiting_transactions(
     collection: Collection, table: OpenTable, topics: Sequence[Topic], settings: CollectionSettings | None
 ) -> list[dict[str, Any]]:
-    """Return the events that wait for an END. If the topic cannot be read, another field of the status says so."""
+    """Return the events waiting for an END. If the topic cannot be read, another field of the status says so."""
     if not topics or not collection.entry.counts_positions:
         return []
     try:

@@ -47,7 +47,7 @@ class StatusFacts:
     late_verdicts: dict[str, int] = field(default_factory=dict)
     """The number of late rows by verdict: `copy`, `contradiction`, `settled`, or `untold` (unverifiable).
 
-    Rows that were not compared yet count as `late`."""
+    Rows that have not been compared yet count as `late`."""
     late_contradicted: int = 0
     """Number of late facts that contradict what was published; `late_undecided` of them are undecided."""
     late_undecided: int = 0
@@ -64,11 +64,11 @@ class StatusFacts:
     publication: dict[str, Any] | None = None
     """Its published table, and the state that the table shows; None if the contents were never published."""
     waiting_transactions: list[dict[str, Any]] = field(default_factory=list)
-    """Transactions: the first unread event of each partition that waits for an END; see `WaitingEvent`."""
+    """Transactions: the first unread event of each partition, which is waiting for an END; see `WaitingEvent`."""
     asserted_times: list[int] = field(default_factory=list)
     """Transactions: the times of snapshots, which are asserted to be complete, and not proven."""
     held: str | None = None
-    """Why `since` cannot move: the hold that keeps it, as a sentence; None if no hold does."""
+    """Why `since` cannot move: the hold that stops it, as a sentence; None if no hold does."""
 
     retired_topics: dict[str, dict[int, int]] = field(default_factory=dict)
     """The next offset of each partition of the topics that were once read, and that the settings no longer name."""

@@ -66,7 +66,7 @@ class Batch(NamedTuple, Generic[T]):
     """The updates of one or more complete times, and the progress after them."""
 
     updates: T
-    """The requested columns, `_time` and `_diff`, consolidated as `changes` does it and in the order of `_time`. The
+    """The requested columns, `_time` and `_diff`, consolidated as by `changes`, and in the order of `_time`. The
     snapshot has the time of its contents. They may be evaluated until the next batch is requested."""
     progress: Progress
 
@@ -100,9 +100,9 @@ class Bounds:
 class Subscription(Generic[T]):
     """The batches of a collection, one after the other: complete times, in order, each exactly once.
 
-    Iterating ends when nothing new was sealed for `wait_s` seconds, when `until` is reached, or when the stream is
-    closed; another loop continues where the last one ended. As a context manager, the subscription is closed at the
-    end. It is for one thread, but any thread may close it. It stays with its collection if that is renamed, and never
+    Iterating ends when nothing new has been sealed for `wait_s` seconds, when `until` is reached, or when the stream is
+    closed; another loop continues where the last one ended. As a context manager, the subscription is closed on
+    exit. It is for one thread, but any thread may close it. It stays with its collection if that is renamed, and never
     continues with another collection that gets its name.
     """
 
@@ -379,7 +379,7 @@ def whole_times(files: Sequence[RunFile], after: int, last: int, rows_max: int) 
         files: the live files; their first and last times are known.
         after: the batch begins after this time.
         last: the last sealed time.
-        rows_max: how many rows the files with times in the batch should have at most.
+        rows_max: the maximum number of rows that the files with times in the batch should have.
     """
     ranges = [(*file.reach, file.rows) for file in files if file.reach[0] <= last and file.reach[1] > after]
     if sum(rows for _, _, rows in ranges) <= rows_max:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 def times_to_publish(
     settings: Settings, catalog: Catalog, is_published: Callable[[str], bool]
 ) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Choose the time for each collection that shares its timeline, and name those that are published at it together.
+    """Choose a time for each collection that shares its timeline, and name those that are published together at it.
 
     Collections that share a timeline are all collections of the settings that name the same one, and the tables of one
     database. Those that have sealed nothing yet are left out: the others do not wait for them. Reclocked collections
     that name no timeline share none here, because an idle one would hold all others back.
 
     Args:
-        settings: the settings, of which some collections may be chosen.
+        settings: the settings, or a selection of their collections.
         catalog: the catalog of the store.
         is_published: whether this run publishes a collection.
 

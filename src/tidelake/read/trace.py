@@ -291,7 +291,7 @@ class _Trace:
                 summary += "; a later record has cleared the error"
         unknown = None
         if traced.shares_position:
-            unknown = "which partition or topic the rows came from: the tick read the same offset in several"
+            unknown = "which partition or topic the rows came from: the tick read the same offset in several of them"
         kind = NULL if record is not None and record.value is None else RECORD
         facts = traced.facts | {"stored": list(rows)}
         return self._fate(kind, summary, needs=needs, unknown=unknown, facts=facts)
@@ -402,7 +402,7 @@ def _summary_of_progress(stream: TracedStream, row: Mapping[str, Any]) -> str:
     if stream.closed or (end is not None and end <= stream.upper):
         state = "all of them are sealed"
     elif first > stream.upper:
-        state = f"it waits: upper is {stream.upper}, and the times before {first} have to be sealed first"
+        state = f"it is waiting: upper is {stream.upper}, and the times before {first} have to be sealed first"
     elif first == stream.upper:
         state = f"none of them is sealed: upper is {stream.upper}"
     else:

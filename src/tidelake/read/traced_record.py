@@ -27,7 +27,7 @@ class TracedRecord:
         Args:
             collection: the collection.
             table: its updates table.
-            place: the topic's name in the tables, a partition and an offset before the next one.
+            place: the topic's name in the tables, a partition and an offset before the next one to read.
 
         Raises:
             DamagedTable: a binding is missing or contradicts the others.
@@ -68,8 +68,8 @@ class TracedRecord:
 
         Returns:
             Each row has `means` (`value`, `delete`, `error` or `truncate`), `key` as text, `error`, and
-            `is_still_in_error`. An update that changes the key makes two rows. Without a key there are none: the rows
-            of a time cannot be distinguished then.
+            `is_still_in_error`. An update that changes the key makes two rows. Without a key there are none,
+            because the rows of a time cannot be told apart.
 
         Cost: the rows of the record's time, without the columns of the data; if there is an error, those of all errors.
         """

@@ -112,7 +112,7 @@ def _late(status: StatusFacts) -> Iterator[Verdict]:
 
 
 def _incomplete(status: StatusFacts) -> Iterator[Verdict]:
-    """Yield the verdict on times that could be sealed, or that wait for updates."""
+    """Yield the verdict on times that could be sealed, or that are waiting for updates."""
     waiting = status.waiting
     if waiting is None:
         return
@@ -122,7 +122,7 @@ def _incomplete(status: StatusFacts) -> Iterator[Verdict]:
         sentence = f"not sealed yet: complete {end}, sealed before {status.upper}; the next seal moves upper"
         yield Verdict(NOT_SEALED, "not sealed yet", "the next seal", sentence, PROBLEM if stands else FINE)
     elif (first := waiting.first_missing) is not None:
-        state = f"waits at time {first.time}"
+        state = f"waiting at time {first.time}"
         counts = str(first).partition(": ")[2]
         sentence = f"{state}: {counts}, for {duration(status.upper_age_s)}{_unexplained(status)}{_unread(status)}"
         has_arrived = status.lag_messages == 0
@@ -132,7 +132,7 @@ def _incomplete(status: StatusFacts) -> Iterator[Verdict]:
 
 
 def _waiting_for_ends(status: StatusFacts) -> Iterator[Verdict]:
-    """Yield a verdict if events wait for the END of their transaction, which usually comes within a second."""
+    """Yield a verdict if events are waiting for the END of their transaction, which usually comes within a second."""
     if not status.waiting_transactions:
         return
     first = max(status.waiting_transactions, key=lambda event: event["age_s"] or 0)
@@ -142,13 +142,13 @@ def _waiting_for_ends(status: StatusFacts) -> Iterator[Verdict]:
         remedy = "a decision to continue without the event"
         yield Verdict(UPDATES_MISSING, state, remedy, first["sentence"], PROBLEM)
     else:
-        state = f"waits for the END of transaction {first['transaction']}"
+        state = f"waiting for the END of transaction {first['transaction']}"
         remedy = f"the END of transaction {first['transaction']}, or a decision to park the transaction"
         yield Verdict(UPDATES_MISSING, state, remedy, first["sentence"], PROBLEM if is_old else FINE)
 
 
 def _published(status: StatusFacts) -> Iterator[Verdict]:
-    """Yield the problem with the table for other engines; the collection itself is not affected."""
+    """Yield the problem with the published table; the collection itself is not affected."""
     if status.published_problem is not None:
         state = "published table is damaged"
         remedy = f"its folder moved away, or readable again, and then `tidelake current {status.name}`"

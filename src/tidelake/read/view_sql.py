@@ -62,7 +62,8 @@ def view_sql(collection: Collection, dialect: Dialect) -> str:
         raise UpperError(0, [upper])
     as_of = max(last_time(upper, closed), 0)
     if dialect == "duckdb" and not any(file.reach[0] <= as_of for file in table.files()):
-        raise NoView(collection.name, f"no row is stored at or before time {as_of}, and DuckDB reads no empty list")
+        fact = f"no row is stored at or before time {as_of}, and DuckDB cannot read an empty list"
+        raise NoView(collection.name, fact)
     engine, form = _Engine(dialect), form_of(collection.entry, table)
     source = engine.rows(collection, table, as_of)
     names = [field.name for field in form.fields]

@@ -23,7 +23,7 @@ from tidelake.store.files import RunFile
 from tidelake.store.state import CLOSED, UPPER
 
 ROWS_COUNTED_MAX = 1_000_000
-"""If more rows are unsealed, they are not counted: a status has to be quick."""
+"""If more rows than this are unsealed, they are not counted: a status has to be quick."""
 NESTED_ROWS_COUNTED_MAX = 100_000
 """The same, if a column has lists or structs."""
 _TIMES_MAX = 20

@@ -31,14 +31,14 @@ class WaitingEvent:
 
     @property
     def sentence(self) -> str:
-        """Why the event waits."""
+        """Why the event is waiting."""
         age = "" if self.age_s is None else f", for {duration(self.age_s)}"
         place = f"topic '{self.topic}', partition {self.partition}, offset {self.offset}"
         if self.is_by_signal:
             return f"{place}: the event is a row of a snapshot that a signal asked for{age}"
         if self.transaction is None:
             return f"{place}: the event belongs to no transaction{age}"
-        return f"{place}: the event waits for the END of transaction {self.transaction}{age}"
+        return f"{place}: the event is waiting for the END of transaction {self.transaction}{age}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields and the sentence as JSON values."""

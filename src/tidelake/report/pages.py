@@ -35,12 +35,11 @@ LAKE_PAGE, LAKE_JSON, COLLECTIONS = "index.html", "lake.json", "collections"
 CHECKS_PAGE = "validations.html"
 """The index of the Data Docs, which other code writes."""
 _PAGE_ATTEMPTS_MAX = 16
-"""How often the page of the lake is written if other processes keep changing what it shows."""
+"""Maximum number of times that the page of the lake is written while other processes keep changing what it shows."""
 _SENTENCE_MAX = 150
 _WORDS = {"alarm": "Needs attention", "warning": "Look at this soon", "calm": "In order", "none": "No report yet"}
 _MARKS = {"alarm": "✗", "warning": "!", "calm": "✓", "none": "–"}
 _LATE_WORDS = {
-    "copy": "copies",
     "contradiction": "contradicting what was published",
     "settled": "settled by decision",
     "untold": "about times that compaction has merged",

@@ -201,8 +201,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
     ),
     errors.PublishedTopicColumns: Entry(
-        "The collection got a column, but messages in bare Avro do not say by which schema they were written.",
-        "Everything before the column came is stated, and stays true. Publish to a new topic, and give up the old one.",
+        "The collection got a column, but messages in bare Avro do not say with which schema they were written.",
+        "What was stated before the column was added stays true. Publish to a new topic, and give up the old one.",
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
     ),
     errors.RegistryUnreachable: Entry(
@@ -271,8 +271,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake read NAME", "tidelake current NAME"),
     ),
     errors.NoView: Entry(
-        "The rows of the contents depend on more than the stored rows of a key or on whole rows, so plain SQL would be "
-        "wrong or would leave keys out.",
+        "Plain SQL over the stored rows would be wrong or would leave keys out, for example because there are keys in "
+        "error or unavailable values.",
         "Read the published table, or let Tidelake read.",
         ("tidelake path NAME", "tidelake read NAME"),
     ),
@@ -299,7 +299,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake sql QUERY",),
     ),
     errors.EngineRefused: Entry(
-        "DuckDB does not know what the rows of this collection mean, or Spark was not requested.",
+        "The collection's envelope is from another package, so DuckDB does not know what its rows mean.",
         "Read the collection with Spark.",
         ("tidelake read NAME --engine spark",),
     ),
@@ -315,7 +315,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.CollectionLags: Entry(
         "One of the collections was not ingested or sealed as far as the others, or its source is behind.",
-        "Wait, or read at an earlier time. If the collection does not advance, look at what it waits for.",
+        "Wait, or read at an earlier time. If the collection does not advance, look at what it is waiting for.",
         (_STATUS, "tidelake explain NAME"),
     ),
     errors.SnapshotTorn: Entry(
@@ -334,8 +334,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS,),
     ),
     errors.UpperError: Entry(
-        "Nothing proves yet that all statements up to this time have arrived, or the seal job did not run.",
-        "Wait, run seal, or read an earlier time. If upper does not move, look at what it waits for.",
+        "Nothing proves yet that all statements up to this time have arrived, or the seal job has not run.",
+        "Wait, run seal, or read an earlier time. If upper does not move, look at what it is waiting for.",
         (_STATUS,),
     ),
     errors.KeysInError: Entry(
@@ -383,7 +383,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.DecisionRefused: Entry(
         "The decision does not apply: the time is sealed, or nothing is wrong with it.",
-        "See what waits for a decision, and decide about that. Nothing was stored.",
+        "See what is waiting for a decision, and decide about that. Nothing was stored.",
         (_STATUS, "tidelake resolve --help"),
     ),
     errors.StatementRefused: Entry(

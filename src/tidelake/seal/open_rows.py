@@ -127,7 +127,7 @@ class OpenRows:
         return statement_frame(self.spark, self.collection.entry.statement_schema, statements)
 
     def _read(self, files: Sequence[RunFile]) -> DataFrame:
-        """Read the rows of these files that are to be counted."""
+        """Read the rows to count from these files."""
         rows = read_files(self.spark, self.table.path, files, self.collection.updates_schema())
         unsealed = rows.where(F.col(TIME) >= parameter(self.upper, F.col(TIME)))
         return unsealed if self.end is None else unsealed.where(F.col(TIME) < parameter(self.end, F.col(TIME)))

@@ -198,7 +198,7 @@ class CollectionSettings(Frozen):
         """Refuse settings that contradict those of the collections before it in the file.
 
         Raises:
-            ConfigurationError: a field does.
+            ConfigurationError: a field contradicts them.
         """
 
     @field_validator("owners", mode="before")

@@ -110,7 +110,7 @@ def load_settings(file: Path) -> Settings:
 
 
 def read_settings(document: Block) -> Settings:
-    """Read the settings in a document; raises as `load_settings` does."""
+    """Read the settings in a document; raises the same errors as `load_settings`."""
     loaded = _read_valid_settings(document)
     for error in loaded.refused.values():
         raise error
@@ -186,7 +186,7 @@ def _check_timeline(place: Block, collection: CollectionSettings, others: Sequen
     for other in others if collection.timeline is not None else ():
         if other.timeline == collection.timeline and other.mints_times != collection.mints_times:
             place.fail(
-                f"is '{collection.timeline}', as that of '{other.name}', but only one of them is reclocked: their "
+                f"is '{collection.timeline}', like that of '{other.name}', but only one of them is reclocked: their "
                 "times do not mean the same thing",
                 "give one of them another name",
             )

@@ -141,7 +141,7 @@ class ObjectStores(Frozen):
                 fail(str(error), "give a path, or a file: or s3: URI")
         if scheme in UNTESTED and not self.allows_untested:
             fail(
-                f"is a URI with the scheme '{scheme}', and Tidelake was never tested on such stores",
+                f"is a URI with the scheme '{scheme}', and Tidelake has never been tested on such stores",
                 "use an s3: or file: URI, or a path; or set `untested_stores: allow`",
             )
         if scheme != "s3" and scheme not in UNTESTED:
@@ -168,7 +168,7 @@ def read_object_stores(document: Block, texts: Iterable[object]) -> ObjectStores
         return ObjectStores(allows_untested=allows_untested)
     if not any(isinstance(text, str) and scheme_of(text) == "s3" for text in texts):
         document.child("s3").fail(
-            "has no effect: neither `store`, `topics` nor `data_docs` is an s3: URI",
+            "has no effect: none of `store`, `topics` and `data_docs` is an s3: URI",
             "remove it, or write `store: s3://…`",
         )
     return ObjectStores(s3=_read_s3(document.child("s3")), allows_untested=allows_untested)

@@ -20,9 +20,9 @@ class PublishSettings(Frozen):
     encoding: Literal["avro", "confluent"] = "avro"
     """Whether messages are bare Avro, or begin with the id of the schema in the lake's registry."""
     skip_errors: bool = False
-    """Whether keys in error are published as keys without a row; if not, publishing waits for a better value."""
+    """Whether keys in error are published as keys without a row; if not, publishing waits for a good value."""
     shards: int | None = Field(default=None, ge=1, le=1_000)
-    """The number of shards that several publishers share; by default, the number does not change; at first, it is 1."""
+    """The number of shards that several publishers share; by default, the number stays the same, starting at 1."""
 
     @field_validator("to")
     @classmethod

@@ -61,7 +61,7 @@ class ReclockSettings(CollectionSettings):
     clock_ahead_max_s: int = Field(default=86_400, ge=1)
     """How far the clock may be ahead of both the last minted time and the newest record; beyond that, ingest stops."""
     idle_upper_s: int = Field(default=300, ge=0, le=86_400)
-    """How often ingest moves upper while the topic has no new records; 0: never."""
+    """How often ingest moves upper while the topic has no new records; 0 means never."""
     unavailable_value: str = UNAVAILABLE_VALUE
     """For change events: the connector's placeholder for a value that the database did not send."""
 

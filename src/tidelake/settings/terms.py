@@ -130,12 +130,12 @@ ENVELOPES = {
 
 
 def framing_terms(name: str) -> FramingTerms:
-    """Return the terms of a framing; raises as `look_up` does."""
+    """Return the terms of a framing; raises the same errors as `look_up`."""
     return look_up("framing", FRAMINGS, name)
 
 
 def envelope_terms(name: str) -> EnvelopeTerms:
-    """Return the terms of an envelope; raises as `look_up` does."""
+    """Return the terms of an envelope; raises the same errors as `look_up`."""
     return look_up("envelope", ENVELOPES, name)
 
 

@@ -53,7 +53,7 @@ class TransactionSettings(ReclockSettings):
                 block.child("captures_publication").fail(
                     f"is {str(self.captures_publication).lower()}, but not for '{other.name}', whose events come from "
                     "the same connector",
-                    "write the same for all tables of a connector; the default is true",
+                    "set the same value for all tables of a connector; the default is true",
                 )
 
     @classmethod

@@ -1,7 +1,7 @@
 """A session for queries that Spark should plan once, before it runs them.
 
 With adaptive plans, Spark runs the small side of a join first, and then plans the rest again. That helps if sizes are
-unknown. A tick knows that it joins its messages with a few thousand transactions, and its plan is long: to plan it
+unknown. A tick knows that it joins its messages with a few thousand transactions, and its plan is long: planning it
 twice took a tenth of the tick.
 """
 
@@ -20,7 +20,7 @@ _lock = Lock()
 def with_fixed_plans(spark: SparkSession) -> SparkSession:
     """Return a session of the same application, with the same settings, that plans each query once.
 
-    It is the same session each time, or `spark` itself if its plans are fixed already. Settings that `spark` receives
+    It is the same session each time, or `spark` itself if its plans are already fixed. Settings that `spark` receives
     later do not reach it.
     """
     if spark.conf.get(_ADAPTIVE) == "false":

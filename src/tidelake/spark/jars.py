@@ -103,7 +103,7 @@ def jar_sets(lock: Path | None = None) -> dict[str, list[Jar]]:
 
 
 def resolve_sets(names: Iterable[str]) -> list[Path]:
-    """Ensure that the jars of these sets are in place, and return their paths; raises as `resolve` does."""
+    """Ensure that the jars of these sets are in place, and return their paths; raises the same errors as `resolve`."""
     paths = []
     for name in names:
         folder = jars_folder() / name

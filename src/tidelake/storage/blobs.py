@@ -35,7 +35,7 @@ def read(location: Location, bytes_max: int | None = None) -> bytes:
 
     Args:
         location: the blob.
-        bytes_max: the size up to which it is read; None means any.
+        bytes_max: the maximum size; None means any size.
 
     Raises:
         FileNotFoundError: it is absent.
@@ -81,7 +81,7 @@ def create(location: Location, data: bytes) -> None:
 def ensure(location: Location, data: bytes) -> bool:
     """Write a blob unless its name is in use, and return whether it seemed free. All callers write the same bytes.
 
-    Cost: in an object store, one request, which also shows that the store has conditional writes if there is a blob.
+    Cost: in an object store, one request. If there is a blob, it also shows that the store has conditional writes.
     """
     return _writable(location).ensure(location, data)
 
@@ -111,8 +111,8 @@ def update(location: Location, change: Callable[[bytes | None], bytes], media_ty
 
     Args:
         location: the blob.
-        change: returns the new bytes, given the current ones, or None if there are none. It may be called several
-            times, and its effect must be the same if it is applied twice.
+        change: receives the current bytes, or None if there are none, and returns the new ones. It may be called
+            several times, and its effect must be the same if it is applied twice.
         media_type: as for `replace`.
 
     Returns:
@@ -204,7 +204,7 @@ def is_folder(folder: Location) -> bool:
 
 
 def is_empty(folder: Location) -> bool:
-    """Return whether nothing is below a folder, not even the empty object by which consoles create a folder.
+    """Return whether nothing is below a folder, not even the empty object with which consoles create a folder.
 
     On a local disk, an empty folder is empty.
 
@@ -237,7 +237,7 @@ def list_names_after(folder: Location, after: str) -> list[str]:
 def list_names_in_turn(folder: Location, first: str, second: str) -> tuple[list[str], list[str]]:
     """Return the names of the blobs directly in two folders below a folder, as `list_names` does for each in turn.
 
-    What appears in the second folder before something in the first is listed if that is.
+    If a name in the first folder is listed, so is every name that appeared in the second folder before it.
 
     Args:
         folder: the folder above both.
@@ -297,14 +297,14 @@ def make_names_durable(folders: Iterable[Location]) -> None:
 
 @contextmanager
 def turn(folder: Location, wait_s: float, needs_s: float = 0.0) -> Iterator[Callable[[], bool]]:
-    """Let callers that compete for the names in a folder take turns: each waits until the block of another one ends.
+    """Let callers that compete for the names in a folder take turns: each waits until the block before its own ends.
 
     This only orders them. It excludes nobody: a caller that has waited in vain goes on, and in an object store nobody
     waits. If one disk has several machines, it may order badly.
 
     Args:
         folder: the folder.
-        wait_s: how long to wait at most for each of those before it, besides what each of them needs.
+        wait_s: the maximum wait for each caller before this one, in addition to the time that it needs.
         needs_s: how long this caller needs; at most 30 s count. Whoever takes longer loses the turn.
 
     Yields:
@@ -325,7 +325,7 @@ def now_s(folder: Location) -> float:
 
 
 def last_change_s(folder: Location) -> float:
-    """Return the time of a folder's last renewal, or last write below it; now, if it changes during the call."""
+    """Return the time of a folder's last renewal, or last write below it; now if it changes meanwhile."""
     return _backend(folder).last_change_s(folder)
 
 
@@ -376,7 +376,7 @@ def disconnect() -> None:
 
 
 def check_conditional_writes(location: Location) -> None:
-    """Check that exactly one of two writers of the same object succeeds. `create` and `write` do so by themselves.
+    """Check that exactly one of two writers of the same object succeeds. `create` and `write` check this themselves.
 
     Raises:
         ConditionalWritesMissing: no commit to this store would be safe.

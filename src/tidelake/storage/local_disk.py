@@ -102,7 +102,7 @@ class LocalDisk:
     def update(
         self, location: Location, change: Callable[[bytes | None], bytes], media_type: str | None
     ) -> tuple[int, int]:
-        """Processes wait for each other: each locks a file in the folder."""
+        """Processes wait for each other by locking a file in the folder."""
         location.local.parent.mkdir(parents=True, exist_ok=True)
         with (location.local.parent / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -241,7 +241,7 @@ class LocalDisk:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
-        except OSError:  # nobody has ever lost, or this file system has no locks
+        except OSError:  # nobody has ever taken a turn, or this file system has no locks
             return False
         return False
 
@@ -281,7 +281,7 @@ def _locked(path: str, wait_s: float, needs_s: float) -> int | None:
         if outcome == "locked" and _has_path(lock, path):
             until_s = time.time() + min(needs_s, _NEEDED_S_MAX)
             with suppress(OSError):
-                os.utime(lock, (until_s, until_s))  # those who wait see that a turn has begun, and what it needs
+                os.utime(lock, (until_s, until_s))  # waiting callers see that a turn has begun, and what it needs
             return lock
         if outcome == "late" and _has_path(lock, path):
             with suppress(OSError):
@@ -305,7 +305,7 @@ def _lock(descriptor: int, wait_s: float) -> Literal["locked", "late", "impossib
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if seen != (seen := os.fstat(descriptor).st_mtime):  # the turn of another one has begun
+            if seen != (seen := os.fstat(descriptor).st_mtime):  # another caller's turn has begun
                 limit = time.monotonic() + wait_s + min(max(seen - time.time(), 0.0), _NEEDED_S_MAX)
             if time.monotonic() >= limit:
                 return "late"

@@ -63,7 +63,7 @@ class Objects:
             raise ConditionalWritesMissing("a second put replaced an object", location.root)
 
     def _is_refused(self, location: Location, data: bytes) -> bool:
-        """Put an object if its name is free, and return whether it was not: then the store has conditional writes.
+        """Put an object if its name is free, and return whether it was taken: then the store has conditional writes.
 
         It does not matter whose object that is; even an earlier attempt of this call proves as much.
         """
@@ -160,7 +160,7 @@ class Objects:
             outcome = settle(is_taken)
             if outcome is not None:
                 return outcome
-        raise lost or StoreUnreachable("an object appears and disappears", str(location))
+        raise lost or StoreUnreachable("an object keeps appearing and disappearing", str(location))
 
     def _put_if_absent(self, location: Location, nonce: str, data: bytes) -> None:
         attributes = {_NONCE: nonce} if self._is_remote else None

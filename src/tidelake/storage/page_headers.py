@@ -117,7 +117,7 @@ def checked_headers_in(source: pa.NativeFile, chunk: Chunk) -> bytes:
         body = position + length
         end = body + follows
         if end > len(data) or (checksum is not None and crc32(pages[body:end]) != checksum):
-            raise ValueError(f"the page at byte {chunk.start + position} does not have its checksum")
+            raise ValueError(f"the page at byte {chunk.start + position} does not match its checksum")
         headers += (_placed(chunk.start + position), data[position:body])
         position = end
     return b"".join(headers)
@@ -172,7 +172,7 @@ def _measure(data: bytes) -> tuple[int, int, int | None]:
 
 
 def _signed(zigzag: int) -> int:
-    """Return a CRC-32, which a header states as a signed number, as it is computed."""
+    """Return a CRC-32 as an unsigned number; a header states it as a signed one."""
     return ((zigzag >> 1) ^ -(zigzag & 1)) & 0xFFFF_FFFF
 
 

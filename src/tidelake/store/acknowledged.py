@@ -113,7 +113,7 @@ def _list_names(path: Location, first: int = 0) -> list[str]:
 
 def _find_names(listed: Iterable[str]) -> list[tuple[str, str, str]]:
     """Return the version, the SHA-256 and the kind of each marker."""
-    # One search over all names takes a third of the time that one for each name takes.
+    # A single search over all names takes a third of the time of one search per name.
     return _NAMES.findall("\0".join(listed))
 
 

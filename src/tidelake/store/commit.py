@@ -345,7 +345,7 @@ class OpenTable:
                 raise
             raise CommitRefused(
                 f"{self.path} cannot be changed: {engine_fact(error)}",
-                "the table is unchanged; mend the cause and try again",
+                "the table is unchanged; fix the cause and try again",
             ) from error
 
     def _append(self, values: Mapping[str, int], entry_of: Callable[[Stated], bytes]) -> Committed:
@@ -438,7 +438,7 @@ class OpenTable:
             return True
         if markers.newest > version:
             # The next entry, even one that came too late itself, states the SHA-256 of the entry that the log had here.
-            # It is read first: on a disk, clean-up deletes the oldest first, so a committed entry would be gone before.
+            # It is read first: on a disk, cleanup deletes the oldest first, so a committed one would be gone before it.
             following = stated_before(read_or_none(entry_path(self.path, version + 1)) or b"")
             if following == digest:
                 return True

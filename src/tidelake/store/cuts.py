@@ -1,6 +1,6 @@
 """The transactions whose first changes a connector did not send, for all tables of the connector. Needs no JVM.
 
-Only the table that has a transaction's first event can notice this, but the changes that are missing may be of any
+Only the table that has a transaction's first event can notice this, but the missing changes may belong to any
 table. So ingest notes the transaction in the store, and the seal of each table looks there. A note is a blob, which is
 never changed or deleted; there is hardly ever one.
 """
@@ -59,7 +59,7 @@ def read_cuts(collection: Collection, table: OpenTable, lower: int) -> list[Cut]
         table: its updates table, which knows the topics and their identities.
         lower: the first time.
 
-    Cost: one listing, and each note of these topics from `lower` on.
+    Cost: one listing, and each note of these topics at or after `lower`.
     """
     folder, found = collection.paths.store.cuts, []
     topics: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """Notes about folders that sweeps found in no version of a table; the age of the note decides when they are deleted.
 
-A file's age tells when it was written, not how long no version has named it: a process may sleep
+A file's age tells when it was written, not how long it has been in no version: a process may sleep
 for days before the commit that replaces a run, and a reader of the previous version needs that run for some time
 afterwards. So a sweep notes what it finds, and a later sweep deletes what was noted long enough ago, by the store's
 clock. A folder that was written to or renewed after its note is noted again.
@@ -32,7 +32,7 @@ class Note:
     at_s: float
     """When it was noted last, by the store's clock."""
     seq: int | None = None
-    """The newest `seq` that is known to be without it; None if an earlier release wrote its notes."""
+    """The newest `seq` that is known not to name the folder; None if an earlier release wrote its notes."""
 
     def is_before(self, pinned_seq: int | None) -> bool:
         """Whether no version at or after a pinned `seq` names the folder; true if nothing is pinned."""
@@ -50,7 +50,7 @@ def long_dead(
             never changes.
         retention_s: how long a reader may still need a folder after the first note of it.
         seq: the `seq` of the state in which no version names the folders, if the table has one.
-        pinned_seq: the first `seq` that a reader has pinned. Folders that a version at or after it may name stay.
+        pinned_seq: the first `seq` that a reader has pinned. Folders stay if a version at or after it may name them.
 
     Cost: nothing if there are no folders. Otherwise the notes are listed and read, and one is written if a folder is
     new; the store's clock is read; and each folder whose note is old enough is listed.

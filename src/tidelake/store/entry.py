@@ -19,7 +19,7 @@ from tidelake.store.state import CLOSED, SINCE, UPPER
 
 
 class Sighting(BaseModel):
-    """An observation of a lease: the beat, and the store's clock just after it was read."""
+    """An observation of a lease: the beat, and the store's clock just after the beat was read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,7 +39,7 @@ class Hold(BaseModel):
     """How long the capability lives after its last call, by the store's clock."""
     acquired_at_ms: int
     renewed_at_ms: int
-    """When its last call was, by the holder's clock: for people. Only sightings end a lease."""
+    """When its last call was made, by the holder's clock; for display. Only sightings end a lease."""
     beat: int = 0
     """Rises with every call of the holder."""
     sighting: Sighting | None = Field(default=None, exclude_if=lambda sighting: sighting is None)
@@ -86,7 +86,7 @@ class EarlierName(BaseModel):
 
     name: str
     until_ms: int
-    """When it got the next name, by the clock of the process that renamed it: for people."""
+    """When it got the next name, by the clock of the process that renamed it; for display."""
 
 
 class Dropped(BaseModel):
@@ -95,7 +95,7 @@ class Dropped(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     at_ms: int
-    """When it was dropped, by the clock of the process that did so: for people."""
+    """When it was dropped, by the clock of the process that did so; for display."""
     unheld_at_ms: int | None = None
     """When a process first found that nobody holds it, by the store's clock; from then on, its files age."""
     storage: Literal["kept", "going", "gone"] = "kept"
@@ -103,14 +103,14 @@ class Dropped(BaseModel):
 
 
 class PublishedVersion(BaseModel):
-    """The columns of a published topic from a time on."""
+    """The columns that a published topic has from some time onwards."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     starts_at: int
     """Updates at or after this time, and before that of the next version, are written with `record_schema`."""
     record_schema: dict[str, Any]
-    """The schema of `data`: the columns of the version before, and new ones, which may be null."""
+    """The schema of `data`: the columns of the previous version, and new ones, which may be null."""
     schema_id: int | None = None
     """With Confluent framing, the id of the CDCv2 schema."""
 
@@ -137,7 +137,7 @@ class PublishedTopic(BaseModel):
     later_versions: tuple[PublishedVersion, ...] = Field(default=(), exclude_if=lambda versions: not versions)
     """The versions with columns that were added later, in the order in which they were committed."""
     claimed: int = 0
-    """Times before this may be stated already, with the versions known now. A later version starts here or later."""
+    """Times before this may already be stated, with the versions known now. A later version starts here or later."""
     shards: int = 1
     """The rule in force: data whose hash is `i` modulo this number are stated by shard `i`."""
     skip_errors: bool = False
@@ -224,7 +224,7 @@ class Entry(BaseModel):
 
     @property
     def counts_positions(self) -> bool:
-        """Whether statements are identified by their positions; `transactions` has what announces their number."""
+        """Whether statements are identified by their positions; `transactions` has their announced numbers."""
         return framing_terms(self.framing).counts_positions
 
     @property

@@ -17,7 +17,7 @@ from tidelake.store.table_log import BEFORE, LAST
 
 _ENGINE = "tidelake"
 _SAFE = "/=!$&'()+,:;@"
-"""The characters that delta-rs does not encode in paths either, besides letters, digits and `_.-~`."""
+"""The characters that delta-rs does not encode in paths, besides letters, digits and `_.-~`."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def entry_of_files(stated: Stated, adds: Sequence[RunFile], removes: Sequence[Ru
     """Return the entry that adds and removes files: what `DeltaTable.create_write_transaction` would write.
 
     Args:
-        stated: what the entry states besides.
+        stated: what the entry states besides its files.
         adds: files that are not live.
         removes: live files.
 

@@ -256,7 +256,7 @@ def read_rows(
 
 
 def read_file(table: Location, file: RunFile, columns: list[str], where: pc.Expression | None = None) -> pa.Table:
-    """Read columns of one file, as it stores them, without those that it lacks.
+    """Read columns of one file as it stores them; columns that it lacks are left out.
 
     Raises:
         DamagedTable: the file is not the committed one, or cannot be read.
@@ -333,7 +333,7 @@ def open_verified(
         raise DamagedTable(str(table), fact) from error
     problem = None
     if source.size() != file.bytes:
-        problem = f"has {source.size()} bytes, but {file.bytes} were committed"
+        problem = f"has {source.size()} byte{'s' * (source.size() != 1)}, but {file.bytes} were committed"
     elif digest != (file.digest or digest):
         part = "its SHA-256" if file.bytes <= HASHED_BYTES_MAX else "the SHA-256 of its footer"
         problem = f"is not the one that was committed: {part} differs"
@@ -471,7 +471,8 @@ def check_file(table: Location, file: RunFile, schema: pa.Schema) -> None:
             metadata = pq.read_metadata(source)
         rows, stored = metadata.num_rows, list(metadata.schema.to_arrow_schema())
     if rows != file.rows:
-        raise CommitRefused(f"{path} has {rows} rows, but its description says {file.rows}", "describe it again")
+        fact = f"{path} has {rows} row{'s' * (rows != 1)}, but its description says {file.rows}"
+        raise CommitRefused(fact, "describe it again")
     expected = [field for field in schema if field.name != RUN]
     if [(f.name, _shape(f.type)) for f in stored] != [(f.name, _shape(f.type)) for f in expected]:
         wanted = ", ".join(f"{field.name} {field.type}" for field in expected)

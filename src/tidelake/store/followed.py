@@ -23,7 +23,7 @@ from tidelake.store.table_log import Tip, entry_path, read_or_none, settle, stat
 _KEPT_BYTES_MAX = 32 << 20
 """The maximum size of the logs that a process remembers. The least recently used logs are forgotten."""
 _FOLLOWED_ENTRIES_MAX = 16
-"""If a log has grown by more entries, opening it from scratch takes fewer requests: a checkpoint may cover them."""
+"""If a log has grown by more entries than this, opening it from scratch takes fewer requests, thanks to checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class _Kept:
 
 _kept = _Kept()
 _suggested, _suggested_to_show = _Kept(), _Kept()
-"""Logs that this process has not verified; the markers have to prove them. Those to show are followed at once."""
+"""Unverified logs, which the markers have to prove. Those that are only shown are followed at once."""
 
 
 def newest(path: Location) -> Followed:
@@ -115,7 +115,7 @@ def newest(path: Location) -> Followed:
 
 
 def known(path: Location) -> Followed:
-    """Return a log as this process has seen it last; if it has not, or on a disk, as it is now.
+    """Return a log as this process last saw it; if it never did, or on a disk, as it is now.
 
     Only for a caller that commits to the table, or that needs no newer state than what it has seen.
     """
@@ -129,7 +129,7 @@ def refresh(path: Location) -> None:
 
 
 def last_seen(path: Location) -> Followed | None:
-    """Return a log as this process has verified it last; None if it follows no such log."""
+    """Return a log as this process last verified it; None if it follows no such log."""
     return _kept.get(path)
 
 

@@ -1,7 +1,7 @@
 """Holds: what each call of a read capability changes in the collection's entry. Reads no clock, and writes no file.
 
-A hold lives as long as its holder makes a call within each lease. No process's clock decides whether it has: each call
-raises the hold's beat, and an observer, the compaction, notes the beat with the time of the store's own clock. If a
+A hold lives as long as its holder makes a call within each lease. No process's clock decides whether that is so: each
+call raises the hold's beat, and an observer, compaction, notes the beat with the time of the store's own clock. If a
 later observer finds the same beat, and the store's clock is a lease ahead of the note, it commits the expiry together
 with the new `since`, from the state in which it saw the beat. See docs/decisions/holds.md.
 """
@@ -97,7 +97,7 @@ def acquire(entry: Entry, token: Token, at: int, lease_ms: int, purpose: str, no
         at: the first time that stays readable, at or after `since`; it may also be beyond upper.
         lease_ms: how long the hold lives after each call, in milliseconds.
         purpose: what it is for, in the words of the holder.
-        now_ms: the time by this process's clock, for people.
+        now_ms: the time by this process's clock, for display.
 
     Raises:
         ArgumentRefused: an argument is out of its range, or there are too many holds.
@@ -148,13 +148,13 @@ def renew(entry: Entry, token: Token, now_ms: int) -> Entry:
 
 
 def downgrade(entry: Entry, token: Token, to: int, now_ms: int, pinned_seq: int | None = None) -> Entry:
-    """Give up the history before `to`; if the hold is at `to` already, only renew it.
+    """Give up the history before `to`; if the hold is already at `to`, only renew it.
 
     Args:
         entry: the entry.
         token: the token of the hold.
         to: a time at or after the hold's own since.
-        now_ms: the time by this process's clock, for people.
+        now_ms: the time by this process's clock, for display.
         pinned_seq: the first `seq` of `updates/` that the holder reads from now on; None leaves it as it is.
 
     Raises:
@@ -171,7 +171,7 @@ def downgrade(entry: Entry, token: Token, to: int, now_ms: int, pinned_seq: int 
 
 
 def clone(entry: Entry, token: Token, copy: Token, lease_ms: int | None, purpose: str | None, now_ms: int) -> Entry:
-    """Add a hold at the same time as another one, which is renewed.
+    """Add a hold of the time that another hold has, and renew that one.
 
     Args:
         entry: the entry.
@@ -179,7 +179,7 @@ def clone(entry: Entry, token: Token, copy: Token, lease_ms: int | None, purpose
         copy: the new hold's token.
         lease_ms: its lease; None means that of the other.
         purpose: its purpose; None means that of the other.
-        now_ms: the time by this process's clock, for people.
+        now_ms: the time by this process's clock, for display.
     """
     held, hold = find(entry, token)
     lease = hold.lease_ms if lease_ms is None else lease_ms
@@ -245,7 +245,7 @@ def observe(entry: Entry, seen: Mapping[str, int], now_ms: int, slack_ms: int = 
 
 
 def clock_slack_ms(folder: Location) -> int:
-    """Return the inaccuracy of a store's clock: an object store's has whole seconds."""
+    """Return the inaccuracy of a store's clock: an object store's clock has whole seconds."""
     return 0 if folder.is_local else 1_000
 
 
@@ -256,7 +256,7 @@ def oldest_pin(entry: Entry) -> int | None:
 
 
 def holding_back(entry: Entry) -> list[Capability]:
-    """Return the holds without which `since` could move, those at `since` itself; the oldest first."""
+    """Return the holds that stop `since` from moving: those at `since` itself, oldest first."""
     own = Antichain()
     for capability in entry.capabilities:
         if capability.kind == "critical":
@@ -268,7 +268,7 @@ def holding_back(entry: Entry) -> list[Capability]:
 
 
 def held_text(entry: Entry) -> str | None:
-    """Say why `since` cannot move, as `since stays at 7: held by '…'`; None if no hold keeps it."""
+    """Say why `since` cannot move, as `since stays at 7: held by '…'`; None if no hold stops it."""
     holds = holding_back(entry)
     if not holds:
         return None

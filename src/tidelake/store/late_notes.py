@@ -66,11 +66,10 @@ class LateContradiction:
         """The contradiction and its place as a sentence."""
         place = f"topic '{self.topic}', partition {self.partition}, offset {self.offset}"
         if self.kind == LATE_COUNT:
-            rest = f", and the counts of {self.more:,} further times are contradicted" if self.more else ""
-            return (
-                f"time {self.time} is said to have {self.stated} updates, but was sealed with {self.published} "
-                f"({place}){rest}"
-            )
+            updates = "1 update" if self.stated == 1 else f"{self.stated} updates"
+            further = "count of 1 further time is" if self.more == 1 else f"counts of {self.more:,} further times are"
+            rest = f", and the {further} contradicted" if self.more else ""
+            return f"time {self.time} is said to have {updates}, but was sealed with {self.published} ({place}){rest}"
         published = f"was published with {self.published}" if self.published else "was never counted at that time"
         return f"at time {self.time} {to_text(self.data)} is stated with diff {self.stated}, but {published} ({place})"
 

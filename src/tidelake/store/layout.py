@@ -262,7 +262,7 @@ class Store:
 
     @property
     def bound_names(self) -> Location:
-        """The folder with a blob for each name that was ever bound. It is not in `names`, so both are rarely lost."""
+        """A folder with a blob for each name that was ever bound, outside `names`: both are rarely lost together."""
         return self.catalog / "_names"
 
     @property

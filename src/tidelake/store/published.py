@@ -28,7 +28,7 @@ from tidelake.store.publication import Publication
 from tidelake.store.table_log import Entry, checkpoints, entry_path, load_table, newest_version, read_entry
 
 RETENTION_S = 7 * 24 * 3600
-"""How long files stay after they were replaced: as long as Delta keeps them by default."""
+"""How long files stay after they are replaced: as long as Delta keeps them by default."""
 WRITER = "Tidelake"
 """The `engineInfo` of its own commits."""
 _CHECKPOINT_EVERY_COMMITS = 10
@@ -83,7 +83,7 @@ class PublishedFile:
     """A live file of a publication's table."""
 
     path: str
-    """Below the table."""
+    """The path below the table's folder."""
     size: int
     rows: int | None
     """None if the file has no statistics."""

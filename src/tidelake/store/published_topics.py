@@ -70,7 +70,7 @@ def begin(entry: Entry, first: PublishedTopic) -> Entry:
 
 
 def follow(entry: Entry, id: str, frontier: int, closed: bool, offsets: Mapping[int, int]) -> Entry:
-    """Note how far a topic was read back, and move its hold.
+    """Record how far a topic was read back, and move its hold.
 
     Two publishers may call this in any order, because the greater frontier and the greater offsets are always true.
 
@@ -97,7 +97,7 @@ def follow(entry: Entry, id: str, frontier: int, closed: bool, offsets: Mapping[
 def claim(
     entry: Entry, id: str, until: int, record_schema: dict[str, Any] | None = None, schema_id: int | None = None
 ) -> Entry:
-    """Note that times may be stated, before any of them is; with a schema, first add a version with new columns.
+    """Record that times may be stated, before any of them is; with a schema, first add a version with new columns.
 
     The version in force at a claimed time never changes: a new version starts at the first time that nobody has
     claimed. So publishers that read the entry before and after this commit write the same data.
@@ -124,7 +124,7 @@ def claim(
 def reshard(entry: Entry, id: str, shards: int) -> Entry:
     """Change the number of shards.
 
-    Statements that were made by the earlier rule stay true. They count as evidence of what the topic has only if the
+    Statements that were made under the earlier rule stay true. They count as evidence of what the topic has only if the
     earlier number is in force again.
 
     Raises:

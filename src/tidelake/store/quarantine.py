@@ -14,8 +14,8 @@ from tidelake.store.layout import QUARANTINE_SCHEMA
 
 _PLACE = ("topic", "partition", "offset")
 PARKED, NO_TRANSACTION = "parked_transaction", "no_transaction"
-"""With transactions, the reasons of events that a decision has left out: their transaction was parked, or they have
-none."""
+"""With transactions, the reasons given for events that a decision has left out: their transaction was parked, or they
+have none."""
 
 
 def quarantine_rows(

@@ -36,7 +36,7 @@ class Departure:
     column: str
     """The column that says how old a row is, or `_time`."""
     cutoff_ms: int
-    """Rows were removed if their point in time is before this one, in milliseconds since 1970."""
+    """Rows were removed if their point in time was before this one, in milliseconds since 1970."""
     at_ms: int
     """When they were removed, by the clock of the process, in milliseconds since 1970."""
 

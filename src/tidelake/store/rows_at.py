@@ -32,7 +32,7 @@ def rows_at(
         table: the table's folder.
         files: the live files; those that cannot hold such a row are not opened.
         times: the times, sorted.
-        columns: the columns to read, among them `_time`.
+        columns: the columns to read, including `_time`.
         where: which of these rows to yield.
 
     Raises:

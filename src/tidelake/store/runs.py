@@ -256,7 +256,7 @@ def append_run(
         kind: the kind of the run.
         write: writes a run under the given name. It is called again, with a new name, if a sweep deleted the run first.
         epoch: the writer's epoch.
-        values: what the commit sets.
+        values: the values that the commit sets.
 
     Raises:
         Conflict: every attempt lost; the files stay, but no log names them.

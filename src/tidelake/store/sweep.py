@@ -94,7 +94,7 @@ def sweep(table: Location, retention_s: float = RETENTION_S, pinned_seq: int | N
 
     Merges leave behind the runs that they replace, and killed processes leave theirs. A reader can use the version for
     which its read was planned until `retention_s` after the first sweep that finds the run in no log or, if its hold
-    pins a `seq`, as long as the hold lasts. The clock may be wrong, and a writer may be about to commit one of these
+    pins a `seq`, until the hold ends. The clock may be wrong, and a writer may be about to commit one of these
     runs; so the sweep floor is committed before any run is deleted.
     """
     opened = OpenTable(table)

@@ -275,7 +275,7 @@ def settle(path: Location, takes_over: bool = False, seen: Tip | None = None) ->
 
 
 def _settle(path: Location, takes_over: bool, seen: Tip | None = None) -> Tip:
-    # The markers first: an entry is there before its marker.
+    # Read the markers first: an entry exists before its marker.
     if seen is None:
         markers, names = read_markers(path), blobs.list_names(path / LOG)
     else:
@@ -581,7 +581,7 @@ def clean_up(path: Location, entries_max: int | None = None) -> None:
     old = [blob for blob in listed if version_of(blob.location) < limits[0]]
     # Oldest first, up to the first that is too young: there must be no gap.
     ages = {blob.location: RETENTION_S if version_of(blob.location) >= first_kept else _CROWDED_S for blob in old}
-    # An entry that came too late is deleted at once. It is before a gap, and would keep all later ones.
+    # An entry that came too late is deleted at once. It is before a gap, and would protect all later ones.
     entries = _tail(path, _versions_in([blob.location.name for blob in listed]))
     first = entries[0] if entries else 0
     young = (
@@ -716,12 +716,12 @@ def _versions(path: Location) -> list[int]:
 
 
 def _versions_in(names: list[str]) -> list[int]:
-    # One search over all names takes a quarter of the time that one for each name takes.
+    # A single search over all names takes a quarter of the time of one search per name.
     return sorted(map(int, _ENTRIES.findall("\0".join(names))))
 
 
 def _tail(path: Location, versions: list[int]) -> list[int]:
-    """Return the versions without those before a gap that nobody has acknowledged: their entries came too late.
+    """Return the versions, except unacknowledged ones before a gap: their entries came too late.
 
     Their writer was suspended until the log had forgotten these versions, and was killed before it deleted its entry.
     """

@@ -81,7 +81,7 @@ def snapshot_row(snapshot: Snapshot, topic: str) -> dict[str, Any]:
 
 
 def read_transactions(collection: Collection, lower: int = 0, upper: int | None = None) -> list[Transaction]:
-    """Read the transactions and snapshots from `lower` on and, if given, before `upper`, in the order of their times.
+    """Read the transactions and snapshots at or after `lower` and, if given, before `upper`, in order of time.
 
     The table is opened now. If `updates/` was opened before, every END that it knows of is in the result.
 

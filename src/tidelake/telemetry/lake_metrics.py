@@ -49,7 +49,7 @@ _NUMBERS: tuple[tuple[Metric, Callable[[CollectionStatus], float | None]], ...] 
         lambda status: status.statements_pending,
     ),
     (
-        Metric("waiting", "1 if statements or announcements wait at or after upper, otherwise 0."),
+        Metric("waiting", "1 if statements or announcements are waiting at or after upper, otherwise 0."),
         lambda status: int(is_waiting(status)),
     ),
     (
@@ -96,7 +96,7 @@ def _missing(status: CollectionStatus) -> int:
 
 
 def is_waiting(status: CollectionStatus) -> bool:
-    """Whether something at or after upper waits for a statement or an announcement."""
+    """Whether something at or after upper is waiting for a statement or an announcement."""
     return not status.closed and (status.pending > 0 or status.statements_pending > 0)
 
 

@@ -14,7 +14,7 @@ _POLL_S = 1.0
 
 
 def consume(cluster: KafkaCluster, name: str, partition: int, interval: Interval) -> Iterator[Message]:
-    """Yield the committed records of an interval that the partition has, in order. No offset is stored.
+    """Yield the committed records that the partition has in an interval, in order. No offset is stored.
 
     Raises:
         TopicUnreachable: the brokers do not answer, or no longer have the first offset.

@@ -93,7 +93,7 @@ class FileTopic:
         return ends
 
     def held_offsets(self) -> dict[int, Interval]:
-        """Return the first offset and the end of each partition; raises as `end_offsets` does."""
+        """Return the first offset and the end of each partition; raises the same errors as `end_offsets`."""
         held: dict[int, Interval] = {}
         for file in self._files():
             for partition, intervals in file.offsets.items():

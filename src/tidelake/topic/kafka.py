@@ -47,7 +47,7 @@ class KafkaTopic:
         self._starts = accepted[-1].starts if accepted else {}
 
     def check_exists(self) -> None:
-        """Refuse a topic that does not exist; raises as `end_offsets` does."""
+        """Refuse a topic that does not exist; raises the same errors as `end_offsets`."""
         self.cluster.topic(self.topic)
 
     def end_offsets(self) -> dict[int, int]:

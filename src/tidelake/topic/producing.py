@@ -21,7 +21,7 @@ from tidelake.topic.topic import OffsetRange
 
 _POLL_S = 1.0
 _MESSAGE_BYTES_MAX = 1_000_000_000
-"""The client's maximum, so that the topic's own setting decides."""
+"""The client's maximum, so that the topic's own limit applies."""
 _silent_log = logging.Logger("tidelake.playing", logging.CRITICAL + 1)
 """Discards the client's log, because Tidelake's own errors repeat what it says."""
 

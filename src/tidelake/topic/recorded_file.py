@@ -77,7 +77,7 @@ def covered_offsets(path: Location, file: pq.ParquetFile) -> dict[int, list[Inte
     problem = _contradiction(covered, file.metadata)
     if problem is None and recorded is not None:
         if rows != file.metadata.num_rows:
-            problem = f"{rows} rows were recorded, but it has {file.metadata.num_rows}"
+            problem = f"{rows} {'row was' if rows == 1 else 'rows were'} recorded, but it has {file.metadata.num_rows}"
         elif digest != _digest(offsets, file.metadata):
             problem = "its pages are not those that were recorded"
     if problem is not None:
@@ -109,7 +109,7 @@ def _contradiction(covered: dict[int, Interval], footer: pq.FileMetaData) -> str
     """
     size = sum(end - start for start, end in covered.values())
     if footer.num_rows > size:
-        return f"it has {footer.num_rows} rows"
+        return f"it has {footer.num_rows} {'row' if footer.num_rows == 1 else 'rows'}"
     for index in range(footer.num_row_groups):
         chunks = {column.path_in_schema: column.statistics for column in _columns(footer.row_group(index))}
         bounds = {name: (found.min, found.max) for name, found in chunks.items() if found is not None}

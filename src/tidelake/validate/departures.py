@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from tidelake.read.words import counted
+
 _NAMED_MAX = 10
 
 
@@ -36,8 +38,8 @@ def without_departures(
         if left != recorded.get(time, 0):
             if len(report.mismatches) < _NAMED_MAX:
                 report.mismatches.append(
-                    f"time {time}: {left} rows were removed from the contents, but retention recorded "
-                    f"{recorded.get(time, 0)}"
+                    f"time {time}: {counted(left, 'row was', 'rows were')} removed from the contents, "
+                    f"but retention recorded {recorded.get(time, 0)}"
                 )
         elif left:
             report.rows_left += left

@@ -27,6 +27,7 @@ from tidelake.plugins.envelope import form_of
 from tidelake.plugins.framing import framing_of
 from tidelake.read.asked import last_time
 from tidelake.read.snapshot import snapshot
+from tidelake.read.words import counted
 from tidelake.spark.engine_errors import engine_fact
 from tidelake.spark.row_hash import add_halves
 from tidelake.storage import blobs
@@ -250,7 +251,8 @@ def _compare_times(
             row["doubled"] = counts["doubled"]
             report.doubled += counts["doubled"]
             if counts["doubled"] and len(report.mismatches) < _MISMATCHES_NAMED_MAX:
-                report.mismatches.append(f"time {time}: {counts['doubled']} keys have two values")
+                doubled = counted(counts["doubled"], "key has", "keys have")
+                report.mismatches.append(f"time {time}: {doubled} two values")
         report.times.append(row)
         report.decided += row["decision"] is not None
         if (
@@ -258,8 +260,8 @@ def _compare_times(
             and len(report.mismatches) < _MISMATCHES_NAMED_MAX
         ):
             report.mismatches.append(
-                f"time {time}: {row['announced']} distinct updates were announced and {row['counted']} counted, "
-                f"but {row['recounted']} are in the table"
+                f"time {time}: distinct updates: {row['announced']} announced and {row['counted']} counted, "
+                f"but {row['recounted']} in the table"
             )
 
 

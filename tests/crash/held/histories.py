@@ -1,4 +1,4 @@
-"""Runs a history: starts processes, kills, stops and wakes them, and collects what they have recorded."""
+"""Runs a history: starts, kills, stops and wakes processes, and collects their records."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Run:
             next_at = 0
             while (made := self.calls()) < operations and time.monotonic() < end:
                 self._wake()
-                if made >= next_at:  # by calls, not by time: a busy machine makes fewer of them
+                if made >= next_at:  # counted in calls, not in time: a busy machine makes fewer calls
                     self._happen()
                     next_at = made + self.rng.randint(2, 14)
                 time.sleep(0.02)
@@ -71,7 +71,7 @@ class Run:
         return self.calls()
 
     def calls(self) -> int:
-        """How many calls have been recorded so far, including those that did not end."""
+        """How many calls have been recorded so far, including unfinished ones."""
         for path in self.folder.glob("*.jsonl"):
             place, count = self._read.get(path, (0, 0))
             with path.open("rb") as file:

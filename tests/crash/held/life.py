@@ -77,7 +77,7 @@ class Process(Holder):
     # --- those that write
 
     def append(self) -> None:
-        """Commit the updates of the next times, and that they are sealed, in one commit."""
+        """Commit the updates of the next times, and seal these times, in one commit."""
         table = OpenTable(self.paths.updates)
         lower, upper = table.value(UPPER) or 0, (table.value(UPPER) or 0) + self.rng.randint(1, 3)
         updates = truth.updates_between(self.seed, lower - 1, upper - 1)
@@ -106,7 +106,7 @@ class Process(Holder):
 
         self.call("merge", {}, do)
 
-    # --- reads without a JVM, each under a capability that still lives when it ends
+    # --- reads without a JVM, each under a capability that still lives when the read ends
 
     def observe(self) -> None:
         def do() -> dict[str, Any]:
@@ -215,7 +215,7 @@ class Process(Holder):
             )
         try:
             batch = follower.subscription.next()
-        except UpperError:  # the snapshot waits
+        except UpperError:  # the snapshot is waiting
             held.downgrade(to)
             return {"held": held.since, "after": None, "through": None}
         answer: dict[str, Any] = {"held": held.since, "after": None, "through": None}

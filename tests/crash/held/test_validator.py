@@ -1,4 +1,4 @@
-"""The validator accepts a correct history, and rejects it once any answer is one that no correct collection gives."""
+"""The validator accepts a correct history, and rejects one with any answer that no correct collection gives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.crash.held import truth
 from tests.crash.held.records import FOR_EVER, Call, calls_in
 from tests.crash.held.validator import History, HistoryBroken
 
-SEED = "shore"  # each of the times that answers are about has updates
+SEED = "shore"  # it has updates at each time that the answers are about
 SECOND = 1_000_000_000
 
 
@@ -108,12 +108,12 @@ BROKEN: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "since stayed although nothing held it": (answers("last", since=6), "since could have moved to 11"),
     "since reached upper": (answers("observe", since=15), "since is not before upper"),
     "upper moved back": (answers("observe", upper=14), "upper has moved back"),
-    "upper moved unasked": (answers("observe", upper=16), "nobody has moved upper so far"),
+    "upper moved unasked": (answers("observe", upper=16), "nobody had moved upper that far"),
     "a row is missing": (answers("first", rows=rows(5)[1:]), "these are not the contents"),
     "a row of a later time shows": (answers("first", rows=rows(6)), "these are not the contents"),
     "an update is missing": (answers("changes", updates=updates(6, 9)), "not the changes"),
     "an update shows twice": (answers("changes", updates=updates(4, 9)), "not the changes"),
-    "a time is read that nobody sealed": (without("more"), "nobody has (sealed that time|moved upper) so far"),
+    "a time that nobody sealed is read": (without("more"), "nobody had (sealed that time yet|moved upper that far)"),
     "a hold is at another time": (answers("acquire", held=5), "it holds another time"),
     "a clone is at another time": (answers("clone", held=5), "it holds another time"),
     "a hold at a forgotten time": (succeeds("refused", id="d", held=7), "since was 11 although it held 7"),
@@ -138,11 +138,11 @@ BROKEN: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "a read fails for no reason": (fails("later", "DamagedTable"), "no read may fail with DamagedTable"),
     "a follower misses a time": (
         answers("next", after=14, updates=updates(14, 14)),
-        "the batch before ended at 13",
+        "the previous batch ended at 13",
     ),
     "a follower gets a time again": (
         answers("next", after=12, updates=updates(12, 14)),
-        "the batch before ended at 13",
+        "the previous batch ended at 13",
     ),
     "a follower gets half a time": (answers("batch", updates=updates(11, 12)), "not the changes"),
 }
@@ -184,7 +184,7 @@ def test_a_call_whose_process_was_killed_may_have_taken_effect_or_not(name: str)
     History(SEED, calls_of(history)).check()
 
 
-def test_a_capability_whose_maker_was_killed_may_hold_the_last_time_of_that_moment() -> None:
+def test_a_capability_whose_maker_was_killed_may_hold_what_was_then_the_last_time() -> None:
     history = {
         "append": record("append", {"lower": 0, "upper": 12}, {"upper": 12}),
         "lost": record("acquire", {"at": None, "lease_ms": 60_000}, killed=True),

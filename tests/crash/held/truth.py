@@ -1,4 +1,4 @@
-"""The collection that histories are about: a function of time that every process knows, and no store does."""
+"""The collection that histories are about: a function of time that every process knows without a store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def updates_at(seed: str, time: int) -> tuple[tuple[Row, int], ...]:
 
 
 def updates_between(seed: str, after: int, through: int) -> Updates:
-    """The updates after a time, through another."""
+    """The updates after one time, through another."""
     return {(row, time): diff for time in range(after + 1, through + 1) for row, diff in updates_at(seed, time)}
 
 

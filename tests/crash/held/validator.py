@@ -1,18 +1,18 @@
 """Judges the recorded calls of processes by nothing but the model of time-varying collections.
 
 It knows the collection as a function of time, and shares no code with Tidelake. A call took effect at one moment
-between its beginning and its end; the call of a process that was killed took effect at some moment, or never. From that
-follows what every answer may have been:
+between its beginning and its end; the call of a process that was killed took effect at some moment, or never. This
+determines which answers were possible:
 
-- `upper` moves only by appends, and `since` never passes a capability that lives: one with a later call that was
-  answered, or with a call less than a lease ago, and that nobody has begun to drop.
-- Neither frontier moves back: an answer is not before one that another call had earlier.
-- A read between the frontiers is the collection's contents, and a range of changes is its updates; contents and the
-  changes after them are later contents, wherever they are cut.
-- An error states its reason, and the reason was possible: a time before a `since`, at or after an `upper`, a capability
-  that somebody dropped, took over, or had not called for a lease.
+- `upper` moves only by appends, and `since` never passes a capability that lives: one that nobody has begun
+  to drop, and that has a later call that was answered, or a call less than a lease ago.
+- Neither frontier moves back: no answer states an earlier frontier than a previous answer did.
+- A read between the frontiers is the collection's contents, and a range of changes is its updates; contents plus the
+  changes after them are later contents, wherever the range is cut.
+- An error states its reason, and the reason was possible: a time before a `since`, or at or after an `upper`; or a
+  capability that somebody had dropped or taken over, or that nobody had called for the length of a lease.
 - A capability that has ended stays ended, a token is used up once, and a capability never moves back.
-- A compaction moves `since` as far as the capabilities that may live let it.
+- A compaction moves `since` as far as every capability that may still live allows.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class History:
     def check_upper(self) -> None:
         """Only appends move upper, each from where the others left it."""
         for moment, upper, call in self._seen("upper"):
-            self._rule(upper <= self.upper_until(moment), call, "nobody has moved upper so far")
+            self._rule(upper <= self.upper_until(moment), call, "nobody had moved upper that far")
             self._rule(upper >= self.uppers.by(call.begun), call, "upper has moved back")
         done = sorted((call.asked["lower"], call.asked["upper"]) for call in self.appends if call.answer is not None)
         for (_, end), (start, _) in pairwise(done):
@@ -212,7 +212,7 @@ class History:
         return lives
 
     def check_capabilities(self) -> None:
-        """Each call of a holder was answered as the calls of all holders say."""
+        """Each call of a holder was answered as the calls of all holders imply."""
         for call in self.calls:
             if call.name == "acquire":
                 self._check_acquired(call)
@@ -237,9 +237,9 @@ class History:
                 self._rule(held == at, call, "it holds another time")
             else:
                 self._rule(held >= self.uppers.by(call.begun) - 1, call, "it holds an earlier time than the last")
-                self._rule(held < max(1, self.upper_until(call.ended)), call, "nobody has sealed that time so far")
+                self._rule(held < max(1, self.upper_until(call.ended)), call, "nobody had sealed that time yet")
         elif call.error is not None:
-            self._rule(call.error["kind"] == "SinceError" and at is not None, call, "nothing of that kind was possible")
+            self._rule(call.error["kind"] == "SinceError" and at is not None, call, "no such error was possible")
             self._rule(at < call.error["since"], call, "the time is at or after since")
 
     def _check_allowed(self, life: Life, call: Call) -> None:
@@ -263,7 +263,7 @@ class History:
         if call.name == "take":
             twins = [other for other in life.calls if other.name == "take" and other.answer is not None]
             tokens = [other.asked["token"] for other in twins]
-            self._rule(tokens.count(call.asked["token"]) == 1, call, "two have taken it by one token")
+            self._rule(tokens.count(call.asked["token"]) == 1, call, "two calls took it with the same token")
 
     def _check_refused(self, life: Life, call: Call) -> None:
         """A call that failed: the reason that the error states was possible."""
@@ -284,7 +284,7 @@ class History:
             self._rule(bool(takes), call, "nobody has taken it over")
         elif kind == "FrontierRegression":
             self._rule(call.asked.get("to", FOR_EVER) < life.latest(call.ended), call, "it does not move back")
-        elif kind == "SinceError":  # a clone, or a subscription, of a time that is forgotten: then it does not live
+        elif kind == "SinceError":  # the time to clone or follow is forgotten: so it no longer lives
             self._rule(not life.may_live(call.begun) or life.lives_until < call.ended, call, "it lives")
         else:
             self._rule(False, call, f"no call may fail with {kind}")
@@ -314,10 +314,10 @@ class History:
                 after, last = call.asked["after"], call.asked["through"]
                 self._rule(_updates(call) == truth.updates_between(self.seed, after, last), call, "not the changes")
             last = call.asked["as_of" if call.name == "read" else "through"]
-            self._rule(last < self.upper_until(call.ended), call, "nobody has sealed that time so far")
+            self._rule(last < self.upper_until(call.ended), call, "nobody had sealed that time yet")
 
     def check_sums(self) -> None:
-        """Contents and the changes after them are later contents, of reads that any processes made at any moments."""
+        """Contents plus the changes after them are later contents, whichever processes read them, and whenever."""
         reads: dict[int, list[Call]] = defaultdict(list)
         ranges: list[tuple[Call, int, int]] = []
         for call in self.calls:
@@ -339,7 +339,7 @@ class History:
                         self._rule(_rows(later) == sums, call, f"with {first} it does not give {later}")
 
     def check_followers(self) -> None:
-        """Each follower gets each time once and whole: a batch begins where the one before has ended."""
+        """Each follower gets each time once and whole: a batch begins where the previous one ended."""
         tokens: dict[str, int] = {}
         for call in self.calls:
             if call.name != "batch" or call.answer is None or call.answer["through"] is None:
@@ -348,9 +348,9 @@ class History:
             if after is None:
                 self._rule(_rows(call) == truth.contents_at(self.seed, through), call, "these are not the contents")
             else:
-                self._rule(tokens[who] == after, call, f"the batch before ended at {tokens[who]}")
+                self._rule(tokens[who] == after, call, f"the previous batch ended at {tokens[who]}")
                 self._rule(_updates(call) == truth.updates_between(self.seed, after, through), call, "not the changes")
-            self._rule(through < self.upper_until(call.ended), call, "nobody has sealed that time so far")
+            self._rule(through < self.upper_until(call.ended), call, "nobody had sealed that time yet")
             tokens[who] = through
 
     def _rule(self, holds: bool, call: Call, why: str) -> None:

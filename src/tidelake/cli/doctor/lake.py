@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tidelake.cli.doctor.finding import Finding, Level, failed
 from tidelake.cli.doctor.machine import disk_space
 from tidelake.errors import TidelakeError, TopicUnreachable
+from tidelake.read.words import counted
 
 if TYPE_CHECKING:
     from tidelake.catalog.catalog import Catalog
@@ -124,7 +125,7 @@ def _servers(settings: Settings) -> Iterator[Finding]:
     except TidelakeError as error:
         yield failed("registry", error)
     else:
-        yield Finding("registry", "ok", f"{settings.registry.url} has {len(subjects):,} subjects")
+        yield Finding("registry", "ok", f"{settings.registry.url} has {counted(len(subjects), 'subject')}")
 
 
 def _collections(settings: Settings) -> Iterator[Finding]:
@@ -184,7 +185,7 @@ def _topics(settings: CollectionSettings, unreachable: set[str]) -> Iterator[Fin
         else:
             partitions = "1 partition" if len(ends) == 1 else f"{len(ends)} partitions"
             if any(ends.values()):
-                yield Finding(check, "ok", f"{partitions}, {sum(ends.values()):,} offsets")
+                yield Finding(check, "ok", f"{partitions}, {counted(sum(ends.values()), 'offset')}")
             else:
                 yield Finding(check, "warn", "has no messages yet", "if that is a surprise, check the topic's name")
 

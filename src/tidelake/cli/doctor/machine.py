@@ -103,7 +103,7 @@ def _jars() -> Finding:
         return Finding("jars", "fail", fact, hint or _SET_UP)
     missing = [path.name for path in paths if not path.exists()]
     if missing:
-        fact = f"{len(missing)} of {len(jars)} are not in {folder}"
+        fact = f"{len(missing)} of {len(jars)} missing from {folder}"
         if not os.access(next(above for above in (folder, *folder.parents) if above.exists()), os.W_OK):
             return Finding(
                 "jars", "fail", f"{fact}, which this user cannot write to", "set TIDELAKE_HOME to another folder"

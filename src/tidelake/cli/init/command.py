@@ -94,7 +94,7 @@ def init(
     for remark in draft.remarks:
         say(shortened(f"{collection}: {remark}"))
     option = "" if config == CONFIG else f" --config {config}"
-    typer.echo(f"{config} is written; next:\n  tidelake run{option}\n  tidelake read {collection}{option}")
+    typer.echo(f"wrote {config}; next:\n  tidelake run{option}\n  tidelake read {collection}{option}")
 
 
 def _columns(key: str | None) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 from tidelake.cli.init.json_columns import Inferred
 from tidelake.cli.init.samples import Sample
 from tidelake.errors import CodecError, MalformedMessage, OptionRefused, SchemaRefused
+from tidelake.read.words import counted
 from tidelake.schema.avro import record_schema_of
 from tidelake.schema.change_events import row_record_of
 from tidelake.schema.connect import declared_row, row_schema_of_connect
@@ -124,10 +125,11 @@ def _json_draft(
         return _json_upserts(topic, samples, payloads, choices)
     inferred = Inferred()
     record = inferred.record(_record_name(topic), payloads)
-    remarks = [f"{len(payloads)} JSON records were read; each is a row of its own", *inferred.remarks]
+    read = counted(len(payloads), "JSON record was read", "JSON records were read")
+    remarks = [f"{read}; each is a row of its own", *inferred.remarks]
     if keys:
         remarks.append(
-            "the records have keys: if a record replaces earlier ones with its key, remove this file, and run "
+            "the records have keys: if a record replaces earlier ones with the same key, remove this file, and run "
             "`tidelake init` again with --envelope upsert"
         )
     block = {"framing": "reclock", "envelope": envelope, "format": "json", "schema": _checked(record)}
@@ -158,7 +160,8 @@ def _json_upserts(topic: str, samples: Sequence[Sample], payloads: Sequence[dict
     if not inside:
         block["key_schema"] = _checked(inferred.record(f"{name}_key", objects, required=named))
     block["schema"] = _checked(inferred.record(name, payloads, required=inside))
-    found = f"{len(payloads)} JSON records were read; the last record of each key ({', '.join(named)}) has its value"
+    read = counted(len(payloads), "JSON record was read", "JSON records were read")
+    found = f"{read}; the last record of each key ({', '.join(named)}) has its value"
     return Draft(block, [found, *inferred.remarks])
 
 
@@ -183,7 +186,8 @@ def _json_changes(
     named = choices.key or tuple(dict.fromkeys(column for key in keys for column in key))
     block: dict[str, Any] = {"framing": "reclock", "envelope": "debezium", "format": "json"}
     block |= _key_and_position(topic, named, events)
-    remarks = [f"{len(events)} change events were read, with the primary key {', '.join(named)}"]
+    read = counted(len(events), "change event was read", "change events were read")
+    remarks = [f"{read}, with the primary key {', '.join(named)}"]
     if schemas:
         _readable(schemas[0])
         remarks.append("the columns come from the schema in the messages")

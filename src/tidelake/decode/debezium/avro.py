@@ -64,7 +64,7 @@ def read_avro_changes(raw: DataFrame, shape: ChangeShape, values: Writers, keys:
 def _read(
     raw: DataFrame, shape: ChangeShape, record: Mapping[str, Any], wrong: Column, keys: Writers | None
 ) -> DataFrame:
-    """Decode the events of one writer's schema; `wrong` says why a record is not an event, or null."""
+    """Decode the events of one writer's schema; `wrong` is the reason why a record is not an event, or null."""
     body = F.when(wrong.isNull() & F.col("value").isNotNull(), F.col(BODY))
     read = raw.withColumn(EMPTY, F.col("value").isNull()).withColumn(PARSED, _decoded(body, record))
     parsed, end = F.col(f"{PARSED}.m"), F.col(f"{PARSED}.tail")

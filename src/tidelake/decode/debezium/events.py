@@ -222,14 +222,14 @@ def _has_unreadable_key(shape: ChangeShape) -> Column:
 
 
 def _befores(shape: ChangeShape, reader: RowReader) -> dict[str, Column]:
-    """Return the converted value before the change of each column that is read of the row before it."""
+    """Return, converted, the value of each column that is read from the row before the change."""
     wires, before = dict(reader.columns), F.col(f"{EVENT}.before")
     names = shape.key or [name for name in shape.before_columns if name in wires]
     return {name: reader.land(before[name], name, wires[name]).value for name in names}
 
 
 def _keys_of(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column]) -> dict[str, Column]:
-    """Return the value of each key column, from the record's key or from before the change."""
+    """Return the value of each key column, from the record's key or from the row before the change."""
     if not reader.reads_text:
         if not reader.has_key_row:
             return dict(befores)
@@ -249,7 +249,7 @@ def _keys_of(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column
 
 
 def _before_key(befores: Mapping[str, Column], shape: ChangeShape) -> Column:
-    """Return the key before the change, or without a key the row; null if the event does not contain all of it."""
+    """Return the key before the change or, without a key, the row; null if the event does not contain all of it."""
     if not shape.key:
         cells = (befores.get(name, F.lit(None)).alias(name) for name in shape.before_columns)
         return F.when(F.col(f"{EVENT}.before").isNotNull(), F.struct(*cells))

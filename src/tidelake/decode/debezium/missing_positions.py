@@ -67,7 +67,7 @@ def with_positions(
 
 
 def _newest_of_keys(isolated: DataFrame, rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return, by record, the greatest position that the table holds for the record's key or its previous key.
+    """Return, for each record, the greatest position that the table holds for the record's key or its previous key.
 
     Out: topic, partition, offset, _newest; records whose keys are new are left out.
     """

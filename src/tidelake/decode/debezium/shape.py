@@ -50,7 +50,7 @@ class ChangeShape:
 
     @property
     def before_columns(self) -> tuple[str, ...]:
-        """The columns of the row before a change that are read: those of the key or, without a key, all."""
+        """The columns that are read from the row before a change: those of the key or, without a key, all."""
         return self.key or tuple(name for name, _ in self.columns)
 
     @property
@@ -69,7 +69,7 @@ class RowReader:
         columns: the written columns; the other columns of the shape are null.
         reads_text: whether the values are JSON text.
         has_key_row: Avro: whether `_key_row` has the key's columns from the record's key.
-        stated_key: JSON: where the key's columns are in `_keys`, as text; the first that is not null counts. Empty if
+        stated_key: JSON: where the key's columns are in `_keys`, as text; the first that is not null is used. Empty if
             that key is not read.
         plain: JSON: the wire types whose values were read with their own type, not as text; see
             `tidelake.decode.debezium.fast_json`. If there are any, only `_wrong` shows that a value does not fit.

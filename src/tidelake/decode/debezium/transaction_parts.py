@@ -9,7 +9,7 @@ from tidelake.decode.debezium.columns import BEGINS_AT, COMMITTED, END, END_ID, 
 
 
 def with_ends(events: DataFrame, ends: DataFrame) -> DataFrame:
-    """Add the commit position of each event's transaction as _end, null if its END was not read, and _begins_at.
+    """Add _end, the commit position of each event's transaction (null if its END was not read), and _begins_at.
 
     In:  events with _transaction and _committed; `ends` has id string, lower bigint, lsn bigint, as `commit_ranges`
          returns them: at most one row fits an event. Its begins_at bigint is what the BEGIN states, or null.

@@ -1,9 +1,9 @@
 """The ledger's book for integer times: merged intervals and sorted open times, no rescans.
 
 Every open time is in exactly one of two sorted lists. For a time in `_plain`, no statement has announced 0 by omission
-yet; the next statement that covers it may. For a time in `_fixed`, a statement has done so, or there is a decision:
-another omission changes nothing. A statement visits only the plain times in its interval: either it names them, or they
-move to `_fixed` for good. So each fact costs O(log n) amortised, however often wide statements repeat.
+yet; the next statement that covers it may do so. For a time in `_fixed`, a statement has done so, or there is a
+decision: another omission changes nothing. A statement visits only the plain times in its interval: either it names
+them, or they move to `_fixed` for good. So each fact costs O(log n) amortised, however often wide statements repeat.
 """
 
 from __future__ import annotations
