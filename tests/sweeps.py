@@ -15,7 +15,7 @@ _FIRST = "tests/services/"
 
 
 def seeds() -> range:
-    """The seeds of this run: `TIDELAKE_SWEEP_SEEDS` of them, from `TIDELAKE_SWEEP_FIRST_SEED` onwards; by default 0."""
+    """The seeds of this run: `TIDELAKE_SWEEP_SEEDS`, by default 1, from `TIDELAKE_SWEEP_FIRST_SEED`, by default 0."""
     first = int(os.environ.get("TIDELAKE_SWEEP_FIRST_SEED", "0"))
     return range(first, first + int(os.environ.get("TIDELAKE_SWEEP_SEEDS", "1")))
 
@@ -26,7 +26,7 @@ def command(seed: int, test: str) -> str:
 
 
 def seconds() -> float | None:
-    """How many seconds a run may start new cases, from `TIDELAKE_SWEEP_SECONDS`; None if there is no limit."""
+    """The seconds during which a run may start new cases, from `TIDELAKE_SWEEP_SECONDS`; None if there is no limit."""
     limit = os.environ.get("TIDELAKE_SWEEP_SECONDS")
     return float(limit) if limit else None
 
@@ -66,7 +66,7 @@ def swept(
     """
     values = list(values)
     if not everyday or any(value not in values for value in everyday):
-        raise ValueError(f"every day must run some of {values}, not {everyday}")
+        raise ValueError(f"the values for every day must be some of {values}, not {everyday}")
     return [
         pytest.param(
             *(value if unpack else [value]),
@@ -84,13 +84,18 @@ class Titled(Protocol):
     def title(self) -> str: ...
 
 
-def some_of_each_kind(cases: Iterable[Titled]) -> list[Any]:
-    """Cases to parametrise a test with: the first of each kind and every third case run every day, the rest in sweeps.
+def some_of_each_kind(cases: Iterable[Titled], every: int | None = 3) -> list[Any]:
+    """Cases to parametrise a test with: the first of each kind runs every day, and most others only in sweeps.
 
     The kind of a case is what its title says before the colon.
+
+    Args:
+        cases: all cases.
+        every: 3 means that every third case runs every day as well, and None that no others do.
     """
     cases = list(cases)
     first: dict[str, Titled] = {}
     for case in cases:
         first.setdefault(case.title.partition(":")[0], case)
-    return swept(cases, [*first.values(), *cases[::3]], ids=lambda case: case.title)
+    others = cases[::every] if every is not None else []
+    return swept(cases, [*first.values(), *others], ids=lambda case: case.title)

@@ -17,15 +17,8 @@ from tests.lakes.published import table_of
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"key": "id"},
-        pytest.param({}, marks=pytest.mark.sweep),
-        pytest.param({"bag": True}, marks=pytest.mark.sweep),
-    ],
-    ids=["with a key", "without a key", "as a bag"],
-)
+@pytest.mark.sweep
+@pytest.mark.parametrize("more", [{"key": "id"}, {}, {"bag": True}], ids=["with a key", "without a key", "as a bag"])
 def test_change_events_go_through_the_scheduled_jobs_and_become_rows(
     spark: SparkSession, instance: DagsterInstance, tmp_path: Path, more: dict[str, Any]
 ) -> None:

@@ -35,6 +35,7 @@ def numbers(result: ExecuteInProcessResult, check: str) -> dict[str, Any]:
     return {name: value.value for name, value in evaluation.metadata.items()}
 
 
+@pytest.mark.sweep
 def test_a_run_does_what_its_options_say(spark: SparkSession, instance: DagsterInstance, lakes: Lakes) -> None:
     for name in ("prices", "visits"):
         lakes.send(name, *HISTORY)
@@ -46,7 +47,7 @@ def test_a_run_does_what_its_options_say(spark: SparkSession, instance: DagsterI
     second = tick(lakes, instance, collections=["prices"], validate_from=2, compact_all=True)
     assert (second.success, compacted(second)) == (True, {"prices"})
     recounted = numbers(second, "announced_is_recounted")
-    # Validations of more than new times have names of their own, so that the line of the ticks does not jump.
+    # Validations that go beyond the new times have names of their own, so that the line of the ticks does not jump.
     assert (recounted["again_times"], recounted["again_recounted"], recounted["range"]) == (3, 3, "[2, 9)")
     assert not {"times", "recounted", "rows_compared", "validate_s"} & recounted.keys()
     third = tick(lakes, instance, collections=["prices"], validate_all=True)
@@ -54,6 +55,7 @@ def test_a_run_does_what_its_options_say(spark: SparkSession, instance: DagsterI
     assert numbers(tick(lakes, instance), "announced_is_recounted")["times"] == 0
 
 
+@pytest.mark.sweep
 def test_a_check_that_is_run_by_hand_does_not_merge(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
@@ -84,7 +86,8 @@ def test_the_log_of_a_run_shows_each_step(spark: SparkSession, instance: Dagster
     assert "not selected by the options of this run" in log_of(instance, result, "lakes__visits.ingest")
 
 
-def test_a_collection_and_its_topic_have_a_history_of_the_same_run(
+@pytest.mark.sweep
+def test_a_run_adds_to_the_history_of_a_collection_and_of_its_topic(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     lakes.send("prices", *HISTORY)

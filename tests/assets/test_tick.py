@@ -63,7 +63,7 @@ def test_a_scheduled_tick_ends_in_sealed_tables_metadata_and_passing_checks(
     assert (sealed["upper"], sealed["times_sealed"], sealed["lag_source_time"]) == (6, 3, 0)
     assert (sealed["pending_statements"], sealed["stored_statements"]) == (0, 4)
     assert sealed["ingest_s"] > 0 and sealed["seal_s"] > 0 and sealed["statements_per_s"] > 0
-    # Statements are not rows of the contents, and what never changes is not plotted.
+    # Statements are not rows of the contents, and values that never change are not plotted.
     assert not {"dagster/row_count", "since", "lower"} & sealed.keys()
     assert [column.name for column in sealed["dagster/column_schema"].columns] == updates_schema(RECORD).names
     assert sealed["dagster/table_name"] == "prices.updates"
@@ -119,10 +119,11 @@ def test_a_lost_update_fails_a_check_with_its_numbers(
     assert compacted(result) == BOTH
     assert failed_checks(result) == {"prices/announced_updates_arrive": "ERROR"}
     (missing,) = [evaluation for evaluation in result.get_asset_check_evaluations() if not evaluation.passed]
-    assert str(missing.description).startswith("waits at time 7: 3 announced, 1 here, for ")
+    assert str(missing.description).startswith("waiting at time 7: 3 announced, 1 here, for ")
     assert (missing.metadata["updates_missing"].value, missing.metadata["first_time"].value) == (2, "7")
 
 
+@pytest.mark.sweep
 def test_a_hold_that_is_too_old_is_a_warning_with_its_holder(
     spark: SparkSession, instance: DagsterInstance, tmp_path: Path
 ) -> None:
@@ -139,7 +140,7 @@ def test_a_hold_that_is_too_old_is_a_warning_with_its_holder(
     assert (old.metadata["holds"].value, old.metadata["holds_too_old"].value) == (1, 1)
 
 
-def test_an_invalid_setting_stops_its_own_collection_alone(
+def test_an_invalid_setting_stops_only_its_own_collection(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     lakes.send("prices", *HISTORY)
@@ -150,9 +151,10 @@ def test_an_invalid_setting_stops_its_own_collection_alone(
     text = "".join(str(event.event_specific_data) for event in result.all_events if event.is_failure)
     assert "collections.visits.topic: the topic 'visits' has no folder" in text
     assert lakes.upper("prices") == 6
-    assert not any(event.is_step_up_for_retry for event in result.all_events)  # it would be as wrong again
+    assert not any(event.is_step_up_for_retry for event in result.all_events)  # it would fail again
 
 
+@pytest.mark.sweep
 def test_source_errors_fail_only_checks_that_do_not_block(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
@@ -173,6 +175,7 @@ def test_source_errors_fail_only_checks_that_do_not_block(
     assert metadata(shown, "prices", "current")["as_of"] == 6
 
 
+@pytest.mark.sweep
 def test_damage_below_upper_blocks_downstream_assets_until_it_is_repaired(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
@@ -218,6 +221,7 @@ def test_damage_below_upper_blocks_downstream_assets_until_it_is_repaired(
     assert metadata(mended, "prices", "current")["as_of"] == 8
 
 
+@pytest.mark.sweep
 def test_a_refused_commit_fails_its_step_and_does_not_blame_the_topic(instance: DagsterInstance, lakes: Lakes) -> None:
     lakes.send("prices", *HISTORY)
     lakes.send("visits", *HISTORY)

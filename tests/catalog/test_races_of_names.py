@@ -1,4 +1,4 @@
-"""Processes and threads that create or change collections at once: each name has one collection, each change counts."""
+"""Processes and threads create or change collections at once: each name has one collection, and no change is lost."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 from tests.expectations.reports import settings
 from tests.lakes.places import write_in_the_past
 from tests.stops import stop_at
+from tests.sweeps import swept
 from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.handles import read_handles
 from tidelake.catalog.name_log import Binding, NameLog
@@ -55,8 +56,11 @@ def decide(root: str, name: str, first: int) -> None:
         Catalog(Store(root)).decide(name, Count(time=time, count=0, reason="tested", at_ms=0))
 
 
-def test_one_of_several_processes_that_create_a_name_wins_and_the_others_use_its_collection(tmp_path: Path) -> None:
-    at_once(create, [str(tmp_path)] * CREATORS, ["prices"] * CREATORS)
+@pytest.mark.parametrize("creators", swept([2, CREATORS], [2]))
+def test_one_of_several_processes_that_create_a_name_wins_and_the_others_use_its_collection(
+    tmp_path: Path, creators: int
+) -> None:
+    at_once(create, [str(tmp_path)] * creators, ["prices"] * creators)
     catalog = Catalog(Store(tmp_path))
     (entry,) = catalog.entries()
     assert blobs.list_names(catalog.store.collections) == [entry.id]
@@ -64,7 +68,7 @@ def test_one_of_several_processes_that_create_a_name_wins_and_the_others_use_its
     assert check_log(NameLog.of(catalog.store, "prices").path) == 2
 
 
-def test_changes_of_one_collection_by_several_processes_are_all_kept(tmp_path: Path) -> None:
+def test_changes_to_one_collection_by_several_processes_are_all_kept(tmp_path: Path) -> None:
     create(str(tmp_path), "prices")
     at_once(decide, [str(tmp_path)] * 2, ["prices"] * 2, [0, CHANGES])
     catalog = Catalog(Store(tmp_path))
@@ -74,7 +78,7 @@ def test_changes_of_one_collection_by_several_processes_are_all_kept(tmp_path: P
     check_log(catalog.find("prices").paths.handles)
 
 
-def test_changes_of_different_collections_do_not_conflict(tmp_path: Path) -> None:
+def test_changes_to_different_collections_do_not_conflict(tmp_path: Path) -> None:
     names = [f"c{at}" for at in range(CREATORS)]
     with ThreadPoolExecutor(CREATORS) as threads:
         list(threads.map(create, [str(tmp_path)] * CREATORS, names))
@@ -135,7 +139,7 @@ def test_a_name_is_bound_only_once_from_the_same_state(tmp_path: Path) -> None:
     assert check_log(log.path) == 2
 
 
-def test_a_newest_binding_that_is_lost_or_changed_is_reported_as_damage(tmp_path: Path) -> None:
+def test_a_lost_or_changed_newest_binding_is_reported_as_damage(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for id in "12":
         NameLog.of(store, "a").commit(Binding(name="a", id=id))
@@ -149,7 +153,7 @@ def test_a_newest_binding_that_is_lost_or_changed_is_reported_as_damage(tmp_path
         NameLog.of(store, "a")
 
 
-def test_a_name_that_has_lost_its_markers_is_marked_again_only_if_an_operator_accepts_it(tmp_path: Path) -> None:
+def test_a_name_without_markers_is_marked_again_only_if_an_operator_accepts_its_newest_entry(tmp_path: Path) -> None:
     store = Store(tmp_path)
     Catalog(store).open_or_create(SPEC)
     before = NameLog.of(store, "prices").binding
@@ -210,7 +214,7 @@ def test_a_lost_catalog_is_never_recreated(tmp_path: Path) -> None:
     assert not blobs.is_folder(catalog.store.catalog)
 
 
-def test_a_change_of_an_unknown_collection_writes_nothing(tmp_path: Path) -> None:
+def test_a_change_to_an_unknown_collection_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(UnknownCollection):
         Catalog(Store(tmp_path)).fence("prices", None)
     assert list(tmp_path.iterdir()) == []

@@ -105,7 +105,7 @@ def test_an_unknown_store_is_not_created(tmp_path: Path) -> None:
 
 
 @pytest.mark.everywhere
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", swept(PLACES, ["names.after_entry", "rename.after_name"]))
 def test_a_rename_that_was_killed_is_finished_by_the_next_call(catalog: Catalog, place: str) -> None:
     id = catalog.find("prices").entry.id
     stop_at(place, lambda: catalog.rename("prices", "b"))
@@ -167,7 +167,8 @@ RACES = {
 }
 
 
-@pytest.mark.parametrize("race", swept(RACES, ["one name for two"]))
+@pytest.mark.sweep
+@pytest.mark.parametrize("race", RACES)
 def test_races_of_processes_have_one_winner(tmp_path: Path, race: str) -> None:
     catalog = Catalog(Store(tmp_path))
     ids = {catalog.open_or_create(replace(SPEC, name=name)).entry.id for name in "ab"}

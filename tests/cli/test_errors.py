@@ -35,7 +35,7 @@ def broken(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
 
-def test_an_unexpected_error_is_two_lines_and_a_traceback_only_if_asked() -> None:
+def test_an_unexpected_error_prints_two_lines_and_a_traceback_only_on_request() -> None:
     done = broken("broken")
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
@@ -66,7 +66,7 @@ def test_completion_names_the_collections_of_the_settings(tmp_path: Path) -> Non
     assert done.stdout.split() == ["orders", "others"]
 
 
-def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
+def test_a_mistyped_command_gets_a_suggestion() -> None:
     done = CliRunner().invoke(app, ["ingset"])
     assert done.exit_code == 2
     assert "Did you mean one of: 'ingest', " in " ".join(done.output.replace("│", "").split())
@@ -105,7 +105,7 @@ def test_before_the_first_seal_a_read_says_that_nothing_is_sealed(lake: Lake) ->
 
 
 @pytest.mark.spark
-def test_names_and_times_that_are_wrong_are_answered_with_what_is_right(contradicted: Lake) -> None:
+def test_wrong_names_and_times_are_refused_with_a_hint(contradicted: Lake) -> None:
     config = ("--config", str(contradicted.file))
     with pytest.raises(UnknownColumn, match=r"no column 'prise'\nhint: did you mean 'price'\? Use one of: id, price"):
         call("read", NAME, "--columns", "prise", *config)
@@ -121,7 +121,8 @@ def test_names_and_times_that_are_wrong_are_answered_with_what_is_right(contradi
 
 
 @pytest.mark.spark
-def test_a_wrong_predicate_gives_a_short_text_even_in_a_separate_process(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.sweep
+def test_a_wrong_predicate_prints_a_short_error_even_in_a_separate_process(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((1, 1, 1)), progress([0], [2], {1: 1}))
     lake.run()

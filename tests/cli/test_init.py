@@ -58,6 +58,7 @@ def contents(root: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_a_cdcv2_topic_with_its_schema_can_be_sealed(tmp_path: Path, spark: SparkSession) -> None:
     options = GenerateOptions(name="orders", updates=200, times=4)
     generate(options, tmp_path / "topics", tmp_path)
@@ -95,7 +96,7 @@ def test_events_in_json_become_rows(tmp_path: Path, spark: SparkSession) -> None
     ("keys", "inside"),
     [
         pytest.param([{"id": 1}, {"id": 2}], True, marks=pytest.mark.sweep),
-        ([{"id": 1}, {"id": 2}], False),
+        pytest.param([{"id": 1}, {"id": 2}], False, marks=pytest.mark.sweep),
         (["1", "2"], True),
         pytest.param(["a", "b"], False, marks=pytest.mark.sweep),
     ],
@@ -156,6 +157,7 @@ def with_schema(line: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_change_events_in_avro_need_their_schema_and_their_key(tmp_path: Path, spark: SparkSession) -> None:
     folder = tmp_path / "topics" / CAPTURED
     folder.mkdir(parents=True)
@@ -173,7 +175,7 @@ def test_change_events_in_avro_need_their_schema_and_their_key(tmp_path: Path, s
 
 @pytest.mark.services
 @pytest.mark.spark
-def test_a_kafka_topic_with_schemas_in_a_registry(
+def test_a_kafka_topic_with_schemas_in_a_registry_can_be_read(
     tmp_path: Path, spark: SparkSession, broker: Broker, registry: Registry
 ) -> None:
     name = broker.create_topic(partitions=2)
@@ -190,6 +192,7 @@ def test_a_kafka_topic_with_schemas_in_a_registry(
 
 @pytest.mark.services
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_brokers_that_need_tls_and_a_password_are_described_by_a_file(
     tmp_path: Path, spark: SparkSession, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,14 +27,14 @@ def outcome(*arguments: str) -> tuple[int, list[str], str]:
     return done.exit_code, done.stdout.splitlines(), done.stderr
 
 
-def test_run_does_what_a_scheduled_tick_does_and_says_it_in_sentences(lake: Lake) -> None:
+def test_run_does_what_a_scheduled_tick_does_and_reports_it_in_sentences(lake: Lake) -> None:
     lake.send(updates((1, 1, 1), (1, 1, 1), (2, 2, 1)), b"\x07 garbage", progress([0], [4], {1: 1, 2: 1, 3: 1}))
     config = ("--config", str(lake.file))
     status, lines, messages = outcome("run", *config)
     assert (status, messages) == (0, "")
     assert lines == [
         "prices: ingest: 3 messages: 3 rows stored, 1 message quarantined (1 undecodable)",
-        "prices: seal: 2 times sealed, upper is 3, 1 copy cancelled; waits at time 3: 1 announced, 0 here",
+        "prices: seal: 2 times sealed, upper is 3, 1 copy cancelled; waiting at time 3: 1 announced, 0 here",
         "prices: validate: 2 sealed times recounted, as announced",
         "prices: compact: nothing to merge, since is 0",
     ]
@@ -51,6 +51,7 @@ def test_run_does_what_a_scheduled_tick_does_and_says_it_in_sentences(lake: Lake
     assert call("compact", "--full", *config) == "prices: compact: 3 runs became 1, since is 0\n"
 
 
+@pytest.mark.sweep
 def test_the_report_of_a_validation_has_totals_instead_of_every_time(lake: Lake) -> None:
     lake.send(updates(*((1, time, 1) for time in range(40))), progress([0], [40], dict.fromkeys(range(40), 1)))
     report = json.loads(call("run", "--json", "--config", str(lake.file)))
@@ -95,11 +96,12 @@ def test_a_collection_that_fails_stops_there_and_the_others_continue(tmp_path: P
     assert messages.count("error:") == 1
 
 
-def test_an_unknown_name_is_answered_with_the_nearest(lake: Lake) -> None:
+def test_an_unknown_name_gets_a_suggestion(lake: Lake) -> None:
     with pytest.raises(ConfigurationError, match=r"there is no collection of this name\nhint: did you mean 'prices'\?"):
         call("run", "prises", "--config", str(lake.file))
 
 
+@pytest.mark.sweep
 def test_minted_times_are_printed_with_the_same_time_in_iso(tmp_path: Path, spark: SparkSession) -> None:
     lake = RawLake(tmp_path, spark)
     lake.put({"id": 1, "page": "/"})

@@ -54,7 +54,8 @@ def test_status_does_not_start_a_jvm_or_import_spark(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_status_of_a_proven_collection_imports_no_pandas(contradicted: Lake) -> None:
+@pytest.mark.sweep
+def test_status_of_a_proven_collection_does_not_import_pandas(contradicted: Lake) -> None:
     code = (
         f"import sys; sys.argv = ['tidelake', 'status', '--config', {str(contradicted.file)!r}]\n"
         "from tidelake.cli.app import main\n"
@@ -66,7 +67,7 @@ def test_status_of_a_proven_collection_imports_no_pandas(contradicted: Lake) -> 
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_status_of_no_collection_imports_pandas_and_help_imports_no_engine(tmp_path: Path) -> None:
+def test_status_never_imports_pandas_and_help_imports_no_engine(tmp_path: Path) -> None:
     config = unpack(tmp_path)
     status = _imported("status", "--config", str(config))
     assert "pyarrow.lib" in status

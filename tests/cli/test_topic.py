@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from tests.services.kafka import WAIT_S, Broker, Record
 from tests.services.object_store import ObjectStore
+from tests.sweeps import swept
 from tidelake.cli.app import app
 from tidelake.errors import CopyRefused, TidelakeError
 from tidelake.topic.files import FileTopic
@@ -45,7 +46,7 @@ def call(config: Path, *arguments: str) -> dict[str, object]:
     return dict(json.loads(result.output))
 
 
-@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+@pytest.mark.parametrize("form", swept(["parquet", "jsonl"], ["parquet"]))
 def test_a_topic_restored_from_files_is_unchanged(tmp_path: Path, broker: Broker, config: Path, form: str) -> None:
     first, second = broker.create_topic(partitions=2), broker.create_topic(partitions=2)
     broker.produce(first, RECORDS)
@@ -134,6 +135,7 @@ def test_offsets_without_a_record_are_not_a_gap_in_a_recording_and_records_are_r
         call(config, "play", str(tmp_path / "two"), third)
 
 
+@pytest.mark.sweep
 def test_a_recording_in_s3_is_continued_and_played(broker: Broker, config: Path, object_store: ObjectStore) -> None:
     first, second = broker.create_topic(partitions=2), broker.create_topic(partitions=2)
     broker.produce(first, RECORDS)

@@ -49,6 +49,7 @@ def flip(file: Path) -> None:
     file.write_bytes(data)
 
 
+@pytest.mark.sweep
 def test_a_warning_about_the_store_is_not_part_of_the_output(config: Path) -> None:
     newest = newest_entry(config, "updates")
     torn = newest.with_name(f"{int(newest.stem) + 1:020d}.json")
@@ -58,6 +59,7 @@ def test_a_warning_about_the_store_is_not_part_of_the_output(config: Path) -> No
     assert "a torn log entry was set aside" in done.stderr
 
 
+@pytest.mark.sweep
 def test_verify_leaves_a_torn_entry_where_it_is(config: Path) -> None:
     newest = newest_entry(config, "updates")
     torn = newest.with_name(f"{int(newest.stem) + 1:020d}.json")
@@ -122,6 +124,7 @@ def test_a_lost_file_is_reported_and_cannot_be_restored(config: Path) -> None:
     assert "from a copy of the store" in damage["remedy"]
 
 
+@pytest.mark.sweep
 def test_handles_that_cannot_be_restored_are_reported(config: Path) -> None:
     handles = tables_of(config) / "handles"
     (file,) = OpenTable(handles).files()
@@ -131,6 +134,7 @@ def test_handles_that_cannot_be_restored_are_reported(config: Path) -> None:
     assert (done.returncode, damage["table"], damage["file"]) == (1, "handles", file.path)
 
 
+@pytest.mark.sweep
 def test_a_damaged_name_is_reported_and_restored_and_other_names_are_unaffected(config: Path) -> None:
     names = tables_of(config).local.parent.parent / "names"
     (entry,) = (names / NAME / "_delta_log").glob("*.json")
@@ -159,6 +163,7 @@ def test_a_lost_name_is_reported_and_never_recreated(config: Path) -> None:
     assert sorted((store / "c").iterdir()) == before
 
 
+@pytest.mark.sweep
 def test_the_lost_log_of_a_name_is_recreated_if_only_one_collection_has_the_name(config: Path) -> None:
     own, before = tables_of(config).local, open_lake(config).collection(NAME).upper
     store = own.parent.parent
@@ -174,6 +179,7 @@ def test_the_lost_log_of_a_name_is_recreated_if_only_one_collection_has_the_name
     assert open_lake(config).collection(NAME).upper == before
 
 
+@pytest.mark.sweep
 def test_a_lost_note_of_a_name_is_rewritten(config: Path) -> None:
     note = tables_of(config).local.parent.parent / "catalog" / "_names" / NAME
     note.unlink()

@@ -88,7 +88,6 @@ def dead_run(table: Location) -> str:
     return run
 
 
-@pytest.mark.everywhere
 def test_dead_runs_are_deleted_a_day_after_they_were_noted(catalog: Catalog) -> None:
     table = catalog.find("prices").paths.proofs
     run = dead_run(table)
@@ -191,7 +190,7 @@ def test_the_published_table_of_a_dropped_collection_is_emptied_and_deleted_a_we
     assert summary_of(gc(catalog)) == []
 
 
-def test_the_published_table_of_a_new_collection_of_the_name_stays(catalog: Catalog) -> None:
+def test_the_published_table_of_a_new_collection_with_the_same_name_stays(catalog: Catalog) -> None:
     collection = catalog.find("prices")
     publish(catalog)
     catalog.drop("prices")

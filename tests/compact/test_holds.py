@@ -32,7 +32,7 @@ def test_a_merge_takes_since_from_the_handles_and_not_from_its_caller(tmp_path: 
     lake.send(updates((1, 0, 1), (1, 1, 1), (1, 2, 1)), progress([0], [4], {0: 1, 1: 1, 2: 1}))
     lake.run()
     stored = lake.collection
-    ahead = stored.entry.model_copy(update={"since": (3,)})  # a caller must not rely on this
+    ahead = stored.entry.model_copy(update={"since": (3,)})  # the merge must not rely on this
     report = merge_runs(spark, Collection(ahead, stored.paths), full=True, rows_max=10)
     assert (report.since, OpenTable(stored.paths.updates).value(SINCE)) == ((0,), 0)
     rows = open_lake(lake.file).collection("prices").snapshot(spark, as_of=0).contents.collect()
@@ -97,7 +97,7 @@ def hold_and_check(folder: str, seed: int, seconds: float) -> None:
 
 
 def seal_and_compact(folder: str, seconds: float) -> None:
-    """Move upper, and since after it."""
+    """Move upper, then since, again and again."""
     lake, end, upper = HeldLake(Path(folder)), clock.monotonic() + seconds, 1
     while clock.monotonic() < end:
         upper += 2
@@ -124,6 +124,7 @@ def race(folder: Path, seed: int, seconds: float) -> None:
     assert (len(entry.capabilities), lake.since > 1) == (1, True)
 
 
+@pytest.mark.sweep
 def test_compaction_never_passes_a_hold_in_a_race_of_processes(tmp_path: Path) -> None:
     race(tmp_path, 0, 3.0)
 

@@ -9,7 +9,7 @@ import pytest
 from orchestration.settings import PROJECT
 from tests.crash.lives import Lives
 from tests.crash.scenes import ONLY_ON_A_DISK
-from tests.sweeps import seeds
+from tests.sweeps import seeds, swept
 from tidelake.store.failpoints import (
     BRING_OVER_FAILPOINTS,
     EVOLUTION_FAILPOINTS,
@@ -22,7 +22,9 @@ from tidelake.store.failpoints import (
     TRANSACTION_FAILPOINTS,
 )
 
-EVERYDAY = ("commit.after_call.updates", "current.after_entry")
+EVERYDAY = "commit.after_call.updates"
+IN_EVERY_SWEEP = (EVERYDAY, "current.after_entry")
+"""Places at which the process of seed 1 is killed, whatever the seeds of a sweep are."""
 
 
 def test_the_code_reaches_exactly_the_declared_failpoints() -> None:
@@ -39,7 +41,7 @@ def test_the_code_reaches_exactly_the_declared_failpoints() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("place", EVERYDAY)
+@pytest.mark.parametrize("place", swept(IN_EVERY_SWEEP, [EVERYDAY]))
 def test_a_kill_changes_nothing(lives: dict[int, Lives], place: str) -> None:
     lives[1].kill_at(place)
 

@@ -42,7 +42,7 @@ def order_of(lake: Lake, name: str, stop: str | None, passing: int, **terms: Any
 
 
 def grow(lake: Lake, rng: Random, round: int) -> None:
-    """Two more times, each with a few updates of a few rows."""
+    """Add two times, each with a few updates of a few rows."""
     counts: dict[int, int] = {}
     for time in (2 * round, 2 * round + 1):
         rows = rng.sample(range(9), rng.randint(0, 4))
@@ -84,10 +84,10 @@ def publish_under_kills(root: Path, spark: SparkSession, nursery: Nursery, rng: 
     check_equal(lake, other, range(since, 2 * ROUNDS + 1))
 
 
-def publish_while_columns_come(
+def publish_while_columns_are_added(
     root: Path, spark: SparkSession, nursery: Nursery, registry: Registry, rng: Random
 ) -> None:
-    """Two publishers that are killed anywhere, while the collection grows and gets columns."""
+    """Two publishers that are killed anywhere, while the collection grows and columns are added."""
     lake = growing_lake(root / "one", spark)
     lake.document["registry"] = {"url": registry.url, "cache": "cache"}
     lake.settings = lake.written()
@@ -127,21 +127,22 @@ def publish_while_columns_come(
 
 
 @pytest.mark.services
-def test_publishers_that_are_killed_while_columns_come_state_the_same_facts(
+@pytest.mark.sweep
+def test_publishers_that_are_killed_while_columns_are_added_state_the_same_facts(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, registry: Registry
 ) -> None:
-    publish_while_columns_come(tmp_path, spark, nursery, registry, Random("every day"))
+    publish_while_columns_are_added(tmp_path, spark, nursery, registry, Random("every day"))
 
 
 @pytest.mark.services
 @pytest.mark.sweep
 @pytest.mark.parametrize("number", range(20))
 @pytest.mark.parametrize("seed", seeds())
-def test_publishers_that_are_killed_often_while_columns_come_state_the_same_facts(
+def test_publishers_that_are_killed_often_while_columns_are_added_state_the_same_facts(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, registry: Registry, seed: int, number: int
 ) -> None:
     print(command(seed, "tests/crash/test_publishers.py"))
-    publish_while_columns_come(tmp_path, spark, nursery, registry, Random(f"{seed}/{number}"))
+    publish_while_columns_are_added(tmp_path, spark, nursery, registry, Random(f"{seed}/{number}"))
 
 
 def test_publishers_that_are_killed_state_the_same_facts(tmp_path: Path, spark: SparkSession, nursery: Nursery) -> None:

@@ -28,7 +28,7 @@ from tidelake.store.table_log import check_log, read_entry
 def check_race(folder: Path, seed: int, workers: int, operations: int, endpoint: str | None = None) -> None:
     began_s = time.monotonic()
     done = race(folder, seed, workers, operations, endpoint)
-    print(f"{operations} commits of {workers} processes in {time.monotonic() - began_s:.0f} s, and {dict(done.met)}")
+    print(f"{operations} commits of {workers} processes in {time.monotonic() - began_s:.0f} s; met: {dict(done.met)}")
     assert len(done.acknowledged) == operations
     assert check_log(done.table) == operations + 1, "seq rises by one with each commit"
     table = OpenTable(done.table)
@@ -45,7 +45,6 @@ def check_race(folder: Path, seed: int, workers: int, operations: int, endpoint:
     assert {worker: table.value(f"worker/{worker}") for worker in by_worker} == by_worker
 
 
-@pytest.mark.everywhere
 def test_two_racing_processes_lose_and_duplicate_nothing(any_store: Path, store_kind: str) -> None:
     check_race(any_store, seed=0, workers=2, operations=60 if store_kind == "file" else 16)
 
@@ -55,7 +54,7 @@ def test_two_racing_processes_lose_and_duplicate_nothing(any_store: Path, store_
     ("seed", "workers", "operations"),
     [(0, 2, 12), *(pytest.param(seed, 8, 1000, marks=pytest.mark.sweep) for seed in seeds())],
 )
-def test_requests_that_fail_at_random_lose_and_duplicate_no_commit(
+def test_no_commit_is_lost_or_duplicated_if_requests_fail_at_random(
     tmp_path: Path,
     stores_by_kind: dict[str, Stores],
     object_store: ObjectStore,
@@ -67,11 +66,11 @@ def test_requests_that_fail_at_random_lose_and_duplicate_no_commit(
     with faulty_proxy(object_store.endpoint) as proxy:
         proxy.at_random = RandomFaults(seed)
         check_race(tmp_path, seed, workers, operations, proxy.endpoint)
-        print(f"{sum(proxy.requests.values())} requests, of which failed: {dict(proxy.met)}")
+        print(f"{sum(proxy.requests.values())} requests; failures: {dict(proxy.met)}")
     assert proxy.met
 
 
-@pytest.mark.everywhere
+@pytest.mark.sweep
 def test_processes_that_race_to_create_a_table_create_it_once(any_store: Path) -> None:
     tables, root = 12, store_root(any_store)
     context = multiprocessing.get_context("spawn")
@@ -91,7 +90,7 @@ def test_processes_that_race_to_create_a_table_create_it_once(any_store: Path) -
 @pytest.mark.sweep
 @pytest.mark.parametrize("workers", [2, 8])
 @pytest.mark.parametrize("seed", seeds())
-def test_a_thousand_commits_of_racing_processes_are_one_chain(any_store: Path, seed: int, workers: int) -> None:
+def test_a_thousand_commits_of_racing_processes_form_one_chain(any_store: Path, seed: int, workers: int) -> None:
     check_race(any_store, seed, workers, operations=1000)
 
 

@@ -44,7 +44,6 @@ def _kill(
     assert {"stopped": place} in said(root / "victim.jsonl")
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("place", ["raw.after_binding"])
 def test_a_killed_tick_leaves_times_that_match_their_offsets(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, place: str

@@ -24,6 +24,7 @@ def errors_of(step: str, messages: list[dict[str, Any]]) -> dict[str, str]:
     return errors
 
 
+@pytest.mark.sweep
 def test_a_process_that_was_fenced_while_it_was_paused_commits_nothing(lives: dict[int, Lives]) -> None:
     messages = lives[1].wake_late(PLACES[0], ("fence",))
     assert "was fenced by epoch 1" in errors_of("ingest", messages)[NAME]
@@ -31,6 +32,7 @@ def test_a_process_that_was_fenced_while_it_was_paused_commits_nothing(lives: di
     assert not [message for message in messages[: steps.index("ingest")] if "nonce" in message]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("step", "place"), [("ingest", PLACES[0])])
 def test_a_process_whose_files_were_swept_while_it_was_paused_writes_them_again(
     lives: dict[int, Lives], step: str, place: str

@@ -128,6 +128,7 @@ def test_every_type_of_a_real_connector_lands_as_the_database_has_it(
     _check_landed(lake, mode)
 
 
+@pytest.mark.sweep
 @_MODES
 def test_every_type_lands_from_avro_as_it_does_from_json(tmp_path: Path, spark: SparkSession, mode: str) -> None:
     topic, captured, row = _captured(mode)

@@ -15,6 +15,7 @@ from jobs.lake import open_collection
 from tests.lakes.changes import Changes
 from tests.lakes.connect_schemas import OPTIONAL, connect_row
 from tests.services.registry import Registry
+from tests.sweeps import swept
 from tidelake.errors import ConfigurationError, KeysInError
 from tidelake.forms.key_errors import keys_in_error
 from tidelake.store.quarantine import quarantine_rows
@@ -57,6 +58,7 @@ class RowChanges(Changes):
         return {row["id"]: tuple(str(row[column]) for column in self.columns()[1:]) for row in rows}
 
 
+@pytest.mark.sweep
 def test_the_schema_of_the_first_message_is_used_and_a_new_column_appears(tmp_path: Path, spark: SparkSession) -> None:
     lake = RowChanges(tmp_path, spark, evolution="additive", messages_per_tick_max=4)
     del lake.document["collections"]["prices"]["schema"]
@@ -159,6 +161,7 @@ def framed(schema_id: int, encoded: bytes) -> str:
 
 
 @pytest.mark.services
+@pytest.mark.sweep
 def test_a_registry_knows_the_schemas_of_events_and_of_their_keys(
     tmp_path: Path, spark: SparkSession, registry: Registry
 ) -> None:
@@ -294,7 +297,7 @@ DECLARED = {
 
 @pytest.mark.parametrize(
     ("evolution", "declared"),
-    [("additive", False), ("none", True), pytest.param("none", False, marks=pytest.mark.sweep)],
+    swept([("additive", False), ("none", True), ("none", False)], [("additive", False)], unpack=True),
 )
 def test_a_column_with_a_different_type_in_a_message_is_converted_or_refused_and_named(
     tmp_path: Path, spark: SparkSession, evolution: str, declared: bool

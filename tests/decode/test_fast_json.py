@@ -107,6 +107,7 @@ def both(spark: SparkSession, values: list[bytes | None]) -> list[tuple[bool, di
     return [(not fast.pop("_unread"), fast, exact) for fast, exact in zip(plain, careful, strict=True)]
 
 
+@pytest.mark.sweep
 def test_an_event_beyond_the_parsers_limit_is_reported_with_its_size(spark: SparkSession) -> None:
     value = event(row_of({"id": "3", "text": f'"{"x" * (TEXT_CHARACTERS_MAX + 1)}"'}))
     ((is_plain, _, exact),) = both(spark, [value])

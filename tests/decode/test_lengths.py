@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from tests.lakes.lake import RECORD, Lake, progress, updates
 from tests.lakes.mutations import mutate
 from tests.lakes.random_data import random_datum
-from tests.sweeps import seeds
+from tests.sweeps import seeds, swept
 from tidelake.codec.avro import AvroCodec
 from tidelake.decode import columns as decoded
 from tidelake.decode.cdcv2 import Decoder, Reading
@@ -136,6 +136,7 @@ def check_damaged(spark: SparkSession, seed: int) -> None:
     assert len(only_longer) > 20, "too few messages were damaged in a way that only their length shows"
 
 
+@pytest.mark.sweep
 def test_a_message_of_the_right_length_is_good(spark: SparkSession) -> None:
     check_damaged(spark, 0)
 
@@ -159,7 +160,7 @@ def test_the_computed_length_of_every_number_is_that_of_its_encoding(spark: Spar
     }
 
 
-@pytest.mark.parametrize("size", [0, 1, 63, 64, 8_191, 8_192, 20_000])
+@pytest.mark.parametrize("size", swept([0, 1, 63, 64, 8_191, 8_192, 20_000], [0, 64, 8_192]))
 def test_a_message_has_as_many_bytes_as_its_statements_and_their_framing(spark: SparkSession, size: int) -> None:
     value = AvroCodec(NO_DATA).encode(Updates([({"id": 1}, 1, 1)] * size))
     assert measured(spark, Decoder(NO_DATA), [value]) == {0: (0, False)}
@@ -168,18 +169,25 @@ def test_a_message_has_as_many_bytes_as_its_statements_and_their_framing(spark: 
 ONE = bytes([0, 2, 2, 2, 2, 0])  # the branch, one statement (its id, time and diff), and the end
 
 
+LEFT_OVER, PADDED = ONE + b"\x00", ONE[:2] + b"\x82\x00" + ONE[3:]
+TWO_BLOCKS = b"\x00\x02\x02\x02\x02\x02\x02\x02\x02\x00"  # of one statement each, instead of one block of two
+
+
 @pytest.mark.parametrize(
     "value",
-    [
-        ONE + b"\x00",
-        ONE[:2] + b"\x82\x00" + ONE[3:],
-        b"\x00\x82\x00" + ONE[2:],
-        b"\x80\x00" + ONE[1:],
-        b"\x00\x02\x02\x02\x02\x02\x02\x02\x02\x00",  # two blocks of one statement instead of one block of two
-        b"\x00\x01\x06" + ONE[2:],  # a block that states its size in bytes
-        b"\x00\x00\x00",
-        ONE[:2] + b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x02" + ONE[3:],  # 2^63, which Java reads as 0
-    ],
+    swept(
+        [
+            LEFT_OVER,
+            PADDED,
+            b"\x00\x82\x00" + ONE[2:],
+            b"\x80\x00" + ONE[1:],
+            TWO_BLOCKS,
+            b"\x00\x01\x06" + ONE[2:],  # a block that states its size in bytes
+            b"\x00\x00\x00",
+            ONE[:2] + b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x02" + ONE[3:],  # 2^63, which Java reads as 0
+        ],
+        [LEFT_OVER, PADDED, TWO_BLOCKS],
+    ),
 )
 def test_bytes_that_no_encoder_writes_are_longer_than_their_statements(spark: SparkSession, value: bytes) -> None:
     ((excess, _),) = measured(spark, Decoder(NO_DATA), [value]).values()
@@ -216,8 +224,15 @@ TEN_BYTES = {
 }
 
 
-@pytest.mark.parametrize("in_union", [False, True])
-@pytest.mark.parametrize("kind", [BYTES, FIXED], ids=["bytes", "fixed"])
+@pytest.mark.parametrize(
+    ("kind", "in_union"),
+    swept(
+        [(kind, in_union) for kind in (BYTES, FIXED) for in_union in (False, True)],
+        [(BYTES, True), (FIXED, False)],
+        ids=lambda case: f"{case[0]['type']}-{case[1]}",
+        unpack=True,
+    ),
+)
 def test_no_decimal_is_truncated(spark: SparkSession, kind: Any, in_union: bool) -> None:
     nested = {"type": "record", "name": "nested", "fields": [{"name": "deep", "type": kind}]}
     schema = decimal(["null", "string", nested] if in_union else kind)
@@ -311,6 +326,7 @@ def test_an_int_is_doubtful_only_if_it_is_out_of_range(tmp_path: Path, spark: Sp
     assert lake.table.value(LENGTHS_INSUFFICIENT) is None
 
 
+@pytest.mark.sweep
 def test_large_numbers_are_noticed_among_garbage(tmp_path: Path, spark: SparkSession, written: list[str]) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((2**62, 1, 1)), updates((2, 1, 1)) + b"\x00", progress([0], [2], {1: 1}))
@@ -318,6 +334,7 @@ def test_large_numbers_are_noticed_among_garbage(tmp_path: Path, spark: SparkSes
     assert lake.table.value(LENGTHS_INSUFFICIENT) == 1
 
 
+@pytest.mark.sweep
 def test_garbage_alone_does_not_cause_a_topic_to_be_searched(
     tmp_path: Path, spark: SparkSession, written: list[str]
 ) -> None:

@@ -36,6 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.sweep
 def test_every_page_is_there_and_the_front_page_is_the_readme(site: Path) -> None:
     pages = {path.relative_to(PROJECT / "docs").with_suffix("") for path in (PROJECT / "docs").rglob("*.md")}
     built = {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
@@ -51,17 +52,20 @@ def test_the_guides_come_first() -> None:
     assert set(links[: len(guides)]) == guides
 
 
+@pytest.mark.sweep
 def test_the_reference_is_filled_in(site: Path) -> None:
     assert "messages_per_tick_max" in (site / "reference" / "configuration.html").read_text(encoding="utf-8")
     assert "tidelake resolve gap" in (site / "reference" / "commands.html").read_text(encoding="utf-8")
     assert "ConfigurationError" in (site / "reference" / "python.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.sweep
 def test_a_page_requests_nothing_from_the_internet(site: Path) -> None:
     for path in (*site.rglob("*.html"), *site.rglob("*.css")):
         assert not _FETCHED.search(path.read_text(encoding="utf-8")), path.relative_to(site)
 
 
+@pytest.mark.sweep
 def test_the_site_has_a_light_and_a_dark_scheme(site: Path) -> None:
     assert {"default", "slate"} <= set(
         re.findall(r'data-md-color-scheme="(\w+)"', (site / "index.html").read_text(encoding="utf-8"))

@@ -88,13 +88,14 @@ def check_what_the_pages_say(ran: list[Ran]) -> None:
 
 
 def report_of(output: str) -> dict[str, int]:
-    """The part of a job's report in this output that is about `sales`; the log lines around the report are ignored."""
+    """The part about `sales` of the job report in this output; the log lines around the report are ignored."""
     start = output.index('{\n  "job"')
     report, _ = json.JSONDecoder().raw_decode(output[start:])
     results: dict[str, int] = report["results"]["sales"]
     return results
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("block", [block for block in all_blocks("bash") if block.marker == "own process"], ids=str)
 def test_spark_submit_runs_a_job(folder: Path, block: Block) -> None:
     assert shutil.which("bash")

@@ -1,4 +1,4 @@
-"""The example of an asset that follows changes: each run takes what is new since its own last materialization."""
+"""The example of an asset that follows changes: each run adds what is new since the asset's last materialization."""
 
 from __future__ import annotations
 
@@ -86,6 +86,7 @@ def test_changes_that_were_written_but_not_recorded_count_once(
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_an_asset_begins_again_if_another_collection_has_the_name(
     tmp_path: Path, spark: SparkSession, instance: DagsterInstance
 ) -> None:

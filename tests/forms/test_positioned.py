@@ -70,9 +70,8 @@ def test_frames_agree_with_the_model(spark: SparkSession, seed: int) -> None:
         assert left == set(merged(statements, through, takes_all, 3))
 
 
-@pytest.mark.parametrize(
-    "seed", [20, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in range(30) if seed != 20)]
-)
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(30))
 def test_random_histories_in_the_table_agree_with_the_model(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -102,6 +101,7 @@ def test_random_histories_in_the_table_agree_with_the_model(
                 snapshot(spark, table.collection, as_of)
 
 
+@pytest.mark.sweep
 def test_storage_after_compaction_is_bounded_by_live_keys(tmp_path: Path, spark: SparkSession) -> None:
     table = Table(tmp_path, spark)
     for time in range(1, 5):

@@ -45,7 +45,7 @@ BAD: list[tuple[bytes, str]] = [
     (GOOD + b"left over bytes that are longer than any sentinel", "bytes_left_over"),
     (progress([0], [3]) + b"\x01", "bytes_left_over"),
     (progress([0], [3])[:-1], "undecodable"),
-    (b"\x00" + GOOD, "bytes_left_over"),  # a framing that was not stripped reads as an empty batch
+    (b"\x00" + GOOD, "bytes_left_over"),  # a framing header that was not stripped reads as an empty batch
     (bytes([0]) + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f", "undecodable"),  # an absurd length
     (b"\x00\x02\x02\x02" + b"\xff" * 10 + b"\x01\x02\x00", "undecodable"),  # a varint beyond 64 bits
     (b"\x00\x02\x02\x00" + b"\x80" * 9 + b"\x02" + b"\x02\x00", "undecodable"),  # a time of 2^63
@@ -85,6 +85,7 @@ def test_empty_and_closed_intervals_and_zero_counts_are_not_errors(lake: Lake) -
     assert lake.seal().upper == 4
 
 
+@pytest.mark.sweep
 def test_confluent_framing_is_checked_before_the_body(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, encoding="confluent", schema_ids={7: RECORD, 2**32 - 1: RECORD})
     header = b"\x00" + (7).to_bytes(4, "big")
@@ -138,6 +139,7 @@ def test_a_negative_diff_in_an_append_only_collection_holds_its_time_back(tmp_pa
     assert report.decided == 1
 
 
+@pytest.mark.sweep
 def test_a_contradiction_holds_its_time_back_until_a_decision(lake: Lake) -> None:
     lake.send(updates((1, 1, 1), (2, 3, 1), (2, 3, 2)), updates((4, 5, 1), (5, 5, 1)))
     lake.send(progress([0], [10], {1: 1, 3: 1, 5: 1, 7: 1}), progress([6], [8], {7: 2}))
@@ -184,6 +186,7 @@ def test_the_note_about_a_conflict_shows_the_data(lake: Lake) -> None:
     assert note["detail"].endswith('; its data: {"id":1,"price":null}')
 
 
+@pytest.mark.sweep
 def test_copies_of_a_discarded_statement_are_discarded_whenever_they_arrive(lake: Lake) -> None:
     lake.send(updates((1, 1, 1), (2, 1, 1)))
     lake.run()
@@ -264,7 +267,7 @@ def test_parquet_with_a_column_of_the_wrong_type_is_refused_and_the_column_is_na
         lake.ingest()
 
 
-def test_parquet_files_compressed_lines_and_plain_lines_form_one_topic(lake: Lake) -> None:
+def test_one_topic_may_mix_parquet_with_plain_and_compressed_lines(lake: Lake) -> None:
     values = [updates((1, 1, 1)), progress([0], [2], {1: 1})]
     pq.write_table(
         pa.table(
@@ -288,6 +291,7 @@ def test_parquet_files_compressed_lines_and_plain_lines_form_one_topic(lake: Lak
     assert lake.contents(3) == {(1, None): 1, (7, None): 1}
 
 
+@pytest.mark.sweep
 def test_ticks_are_bounded_and_shared_among_partitions(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, messages_per_tick_max=4)
     for partition in range(3):

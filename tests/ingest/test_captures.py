@@ -10,25 +10,30 @@ from pyspark.sql import SparkSession
 
 from tests.captures.lake import EVENT, CaptureLake, ChangeLake, avro_lines, lines, moments
 from tests.captures.workload import RECORD
+from tests.sweeps import swept
 from tidelake.store.quarantine import quarantine_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
 
 @pytest.mark.parametrize(
-    ("capture", "table"),
-    [
-        ("snapshots", "people"),
-        pytest.param("steady", "people", marks=pytest.mark.sweep),
-        *(pytest.param(capture, "papers", marks=pytest.mark.sweep) for capture in ("snapshots", "steady")),
-    ],
+    ("capture", "table", "newest"),
+    swept(
+        [
+            ("snapshots", "people", 2),
+            *((capture, table, None) for table in ("people", "papers") for capture in ("snapshots", "steady")),
+        ],
+        [("snapshots", "people", 2)],
+        unpack=True,
+    ),
 )
 def test_a_capture_equals_the_database_at_each_moment_and_later_ticks_change_no_earlier_read(
-    tmp_path: Path, spark: SparkSession, capture: str, table: str
+    tmp_path: Path, spark: SparkSession, capture: str, table: str, newest: int | None
 ) -> None:
+    """At all moments, or only at the newest: everything before these is then read together with the first of them."""
     lake = CaptureLake(tmp_path, spark, capture, table, keep="all", messages_per_tick_max=250)
     read = {}
-    for moment in moments(capture):
+    for moment in moments(capture)[-newest if newest else 0 :]:
         lake.send_to(moment["offsets"][f"{capture}.public.{table}"])
         assert lake.ingest().quarantined == 0
         assert lake.rows() == sorted(moment["rows"][table])
@@ -38,7 +43,8 @@ def test_a_capture_equals_the_database_at_each_moment_and_later_ticks_change_no_
     assert not lake.validate().damaged
 
 
-@pytest.mark.parametrize("framed", [True, pytest.param(False, marks=pytest.mark.sweep)])
+@pytest.mark.sweep
+@pytest.mark.parametrize("framed", [True, False])
 def test_the_same_history_as_avro_ends_in_the_same_table(tmp_path: Path, spark: SparkSession, framed: bool) -> None:
     topic = "snapshots.public.people"
     more = {"encoding": "confluent", "schema_ids": {7: EVENT}} if framed else {"schema": EVENT}

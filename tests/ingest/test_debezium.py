@@ -31,7 +31,8 @@ def changes(tmp_path: Path, spark: SparkSession) -> Changes:
     return Changes(tmp_path, spark)
 
 
-def test_create_read_update_and_delete_events_make_the_table_and_tombstones_are_counted(changes: Changes) -> None:
+@pytest.mark.sweep
+def test_create_read_update_and_delete_events_make_the_table_but_tombstones_are_only_counted(changes: Changes) -> None:
     changes.put(
         changes.event("r", (1, "x", "y")), changes.event("c", (2, "x", "y")), changes.event("c", (3, "x", None))
     )
@@ -97,6 +98,7 @@ def test_an_older_event_never_overwrites_a_newer_one_and_duplicates_change_nothi
     assert changes.table_of() == {1: ("z", "y")}
 
 
+@pytest.mark.sweep
 def test_the_events_of_a_key_change_may_arrive_in_any_order_across_partitions(changes: Changes) -> None:
     changes.put(changes.event("c", (1, "x", "y")))
     changes.ingest()
@@ -116,6 +118,7 @@ def test_the_events_of_a_key_change_may_arrive_in_any_order_across_partitions(ch
     assert changes.table_of() == {9: ("back", "y")}
 
 
+@pytest.mark.sweep
 def test_an_unavailable_value_keeps_the_old_value_or_is_reported_if_there_is_none(changes: Changes) -> None:
     changes.put(changes.event("c", (1, "big", "y")), changes.event("u", (2, UNAVAILABLE, "y")))
     changes.put(changes.event("u", (1, UNAVAILABLE, "z")))
@@ -154,6 +157,7 @@ def test_a_read_warns_on_stderr_about_rows_that_lack_a_value(
             assert document["rows"] == [{"id": 2, "a": None, "b": "y", "_diff": 1}]
 
 
+@pytest.mark.sweep
 def test_a_repeated_snapshot_becomes_the_difference_as_soon_as_all_partitions_are_read(changes: Changes) -> None:
     changes.configure(messages_per_tick_max=4)
     changes.put(changes.event("r", (1, "x", "y"), snapshot="first", lsn=2000, committed=None))
@@ -197,6 +201,7 @@ def test_a_repeated_snapshot_erases_nothing_before_every_partition_is_read_far_e
     assert [set(changes.table_of(binding.time)) for binding in changes.times[-2:]] == read[-2:]
 
 
+@pytest.mark.sweep
 def test_an_interrupted_snapshot_erases_nothing_but_the_next_complete_snapshot_erases_rows(changes: Changes) -> None:
     changes.put(*(changes.event("c", (key, "x", "y")) for key in (1, 2, 3)))
     changes.ingest()
@@ -215,6 +220,7 @@ def test_an_interrupted_snapshot_erases_nothing_but_the_next_complete_snapshot_e
     assert changes.table_of() == {1: ("x", "z"), 5: ("x", "y")}
 
 
+@pytest.mark.sweep
 def test_a_row_that_cannot_be_read_puts_its_key_in_error_until_a_good_value_or_a_delete(changes: Changes) -> None:
     changes.configure(schema=NUMBERS)
     changes.put(changes.event("c", (1, 1)), changes.event("c", (2, 2)), changes.event("c", (3, 3)))
@@ -237,6 +243,7 @@ def test_a_row_that_cannot_be_read_puts_its_key_in_error_until_a_good_value_or_a
     assert [(row["id"], row["a"]) for row in changes.rows()] == [(1, 10), (3, 30)]
 
 
+@pytest.mark.sweep
 def test_a_truncate_and_a_repeated_snapshot_heal_keys_in_error_but_a_merge_does_not(changes: Changes) -> None:
     changes.configure(schema=NUMBERS)
     changes.put(changes.event("c", (1, 1)), changes.event("u", (1, "one")), changes.event("t", key=None))
@@ -266,7 +273,7 @@ def test_a_snapshot_row_without_a_position_is_in_error_and_does_not_stop_a_tick(
     assert [row["id"] for row in changes.rows(skip_errors=True)] == [3]
 
 
-def test_if_positions_are_declared_only_they_are_used_and_a_snapshot_erases_nothing(
+def test_with_declared_positions_no_others_are_used_and_a_snapshot_erases_nothing(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = Changes(tmp_path, spark, position=["source.file", "source.pos"])
@@ -285,6 +292,7 @@ def test_if_positions_are_declared_only_they_are_used_and_a_snapshot_erases_noth
     assert rows == {1: ("x", "z"), 2: ("x", "y"), 3: ("x", "y"), 5: ("x", "y")}
 
 
+@pytest.mark.sweep
 def test_a_number_of_absurd_length_puts_its_key_in_error_and_the_run_continues(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -340,7 +348,8 @@ def test_infinity_puts_a_key_in_error_unless_the_column_has_the_type_that_is_sen
     assert [rows[at][f"{name}_sent"] for at, name in enumerate(kinds)] == list(sent.values())
 
 
-def test_an_unusable_event_puts_its_key_in_error_and_is_quarantined_only_without_a_key(
+@pytest.mark.sweep
+def test_an_unusable_event_puts_its_key_in_error_and_is_quarantined_only_if_it_has_no_key(
     changes: Changes,
 ) -> None:
     changes.put(*(changes.event("c", (key, "x", "y")) for key in range(20)))
@@ -403,6 +412,7 @@ def test_an_unusable_event_puts_its_key_in_error_and_is_quarantined_only_without
     assert set(changes.errors()) == {1} and set(changes.table_of(skip_errors=True)) == set(range(10, 20)) - {12}
 
 
+@pytest.mark.sweep
 def test_a_later_event_in_the_same_partition_heals_a_key_in_error_even_if_another_partition_is_ahead(
     changes: Changes,
 ) -> None:
@@ -433,6 +443,7 @@ def test_a_later_event_in_the_same_partition_heals_a_key_in_error_even_if_anothe
     assert set(changes.errors(seen)) == {2, 3, 4, 5}
 
 
+@pytest.mark.sweep
 def test_an_error_without_a_position_is_erased_only_by_events_that_certainly_came_later(changes: Changes) -> None:
     broken = [{"key": {"id": key}, "value_b64": "eyJvcA=="} for key in range(9)]
     changes.put(changes.event("r", (1, "x", "y"), snapshot="last", lsn=1000, committed=None))
@@ -464,6 +475,7 @@ def test_an_error_without_a_position_is_erased_only_by_events_that_certainly_cam
     assert set(changes.table_of()) == {1, 2, 5}
 
 
+@pytest.mark.sweep
 def test_a_connector_for_another_database_is_refused_and_named_unless_its_position_is_declared(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -523,7 +535,8 @@ def test_settings_that_make_no_sense_are_refused(
     assert not (tmp_path / "store").exists(), NAME
 
 
-@pytest.mark.parametrize("key", [["payload"], pytest.param(["schema", "payload"], marks=pytest.mark.sweep)])
+@pytest.mark.sweep
+@pytest.mark.parametrize("key", [["payload"], ["schema", "payload"]])
 def test_the_columns_of_a_key_may_be_called_schema_and_payload(
     tmp_path: Path, spark: SparkSession, key: list[str]
 ) -> None:

@@ -16,6 +16,7 @@ from tests.lakes.connect_schemas import OPTIONAL, connect_row
 from tests.lakes.lake import NAME
 from tests.lakes.published import table_of
 from tests.lakes.raw_lake import RawLake
+from tests.sweeps import swept
 from tidelake.catalog.catalog import Catalog
 from tidelake.errors import ConfigurationError
 from tidelake.forms.key_errors import keys_in_error
@@ -162,6 +163,7 @@ def wrapped(row: dict[str, Any], /, **columns: Any) -> dict[str, Any]:
     return {"value": {"schema": connect_row(**columns), "payload": row}}
 
 
+@pytest.mark.sweep
 def test_a_schema_around_json_adds_a_column_and_is_refused_if_it_is_not_additive(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -228,6 +230,7 @@ def test_bare_avro_is_read_as_the_settings_say_and_a_column_that_is_no_longer_in
     assert [tuple(row.values()) for row in lake.rows()] == [(3, 0.5, "a", None, 2), (4, 0.5, "a", 7, 1)]
 
 
+@pytest.mark.sweep
 def test_a_compaction_that_does_not_know_a_new_column_does_not_lose_it(tmp_path: Path, spark: SparkSession) -> None:
     from tidelake.compact.compaction import merge_runs
 
@@ -244,14 +247,16 @@ def test_a_compaction_that_does_not_know_a_new_column_does_not_lose_it(tmp_path:
 
 @pytest.mark.parametrize(
     "place",
-    [
-        "columns.after_catalog",
-        "raw.after_write",
-        *(
-            pytest.param(place, marks=pytest.mark.sweep)
-            for place in ("columns.after_commit", "raw.before_write", "commit.before_call.updates")
-        ),
-    ],
+    swept(
+        [
+            "columns.after_catalog",
+            "raw.after_write",
+            "columns.after_commit",
+            "raw.before_write",
+            "commit.before_call.updates",
+        ],
+        ["raw.after_write"],
+    ),
 )
 def test_two_concurrent_ingests_that_each_add_a_column_add_both_and_read_no_record_twice(
     tmp_path: Path, spark: SparkSession, place: str

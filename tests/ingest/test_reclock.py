@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from tests.lakes.lake import NAME
 from tests.lakes.raw_lake import RawLake
 from tests.stops import stop_at
+from tests.sweeps import swept
 from tidelake.cli.app import main
 from tidelake.errors import ClockAhead, DamagedTable, NotReclocked, TopicGap, UpperError
 from tidelake.read.current import update_current
@@ -282,6 +283,7 @@ def test_an_idle_topic_moves_upper_once_per_interval_however_often_ingest_runs(i
     assert idle.table.value("upper") == idle.start_ms + 1_000_001
 
 
+@pytest.mark.sweep
 def test_idle_ticks_bind_no_offsets_and_successive_ones_are_one_binding_in_the_chain(idle: IdleLake) -> None:
     for after_s in (300, 600, 900):
         idle.tick_at(after_s)
@@ -354,7 +356,7 @@ def test_a_gap_holds_back_upper_of_an_idle_topic(idle: IdleLake) -> None:
     assert idle.upper == idle.start_ms + 1
 
 
-@pytest.mark.parametrize("place", ["raw.after_binding", "commit.after_call.updates"])
+@pytest.mark.parametrize("place", swept(["raw.after_binding", "commit.after_call.updates"], ["raw.after_binding"]))
 def test_an_idle_tick_that_is_killed_costs_at_most_an_interval(idle: IdleLake, place: str) -> None:
     stop_at(place, lambda: idle.tick_at(300))
     committed = place != "raw.after_binding"
@@ -363,6 +365,7 @@ def test_an_idle_tick_that_is_killed_costs_at_most_an_interval(idle: IdleLake, p
     assert not idle.validate(full=True).damaged
 
 
+@pytest.mark.sweep
 def test_an_idle_tick_that_another_tick_overtakes_does_not_move_upper(idle: IdleLake) -> None:
     def meet(name: str) -> None:
         if name == "raw.after_binding":
@@ -379,6 +382,7 @@ def test_an_idle_tick_that_another_tick_overtakes_does_not_move_upper(idle: Idle
     assert [row["id"] for row in idle.rows()] == [1, 2]
 
 
+@pytest.mark.sweep
 def test_compaction_and_current_do_nothing_if_all_newer_ticks_are_idle(idle: IdleLake) -> None:
     idle.configure(keep=600_000)
     idle.put({"id": 2, "page": "b"})

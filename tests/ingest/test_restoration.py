@@ -132,6 +132,7 @@ def why_not(lake: Lake, file: RunFile) -> str:
     return damage.remedy
 
 
+@pytest.mark.sweep
 def test_a_file_of_ingest_is_restored_byte_by_byte(healthy: Lake, tmp_path: Path) -> None:
     lake = healthy.copy(tmp_path / "copy")
     folders = {folder.name for folder in lake.table.path.local.iterdir()}
@@ -209,12 +210,13 @@ def test_a_tick_whose_entry_is_gone_cannot_be_repeated(
 
 
 def why_not_at_all(lake: Lake, file: RunFile) -> bool:
-    """Whether a deleted file is named with a remedy that is not a repair."""
+    """Delete a file; return whether it is reported with a remedy other than a repair."""
     path_of(lake, file).unlink()
     restored, (damage,) = door(lake).repair_files(lake.spark)
     return not restored and not damage.is_restorable and "from a copy of the store" in damage.remedy
 
 
+@pytest.mark.sweep
 def test_a_large_file_is_restored_too(tmp_path: Path, spark: SparkSession) -> None:
     lake, random = RawLake(tmp_path, spark), Random(3)
     lake.put(*({"id": row, "page": random.randbytes(400).hex()} for row in range(3_500)), {"id": "none"})

@@ -88,6 +88,7 @@ def test_one_tick_reads_all_topics_within_its_bound(tmp_path: Path, spark: Spark
     assert lake.seal().upper == 1
 
 
+@pytest.mark.sweep
 def test_bad_and_late_messages_are_kept_with_their_topic(tmp_path: Path, spark: SparkSession) -> None:
     lake = Streams(tmp_path, spark, "a", "b")
     lake.put("a", updates((1, 0, 1)), progress([0], [1], {0: 1}))
@@ -151,7 +152,7 @@ def test_a_topic_is_added_and_another_retired_while_the_stream_goes_on(tmp_path:
 
 
 def random_messages(rng: random.Random, times: int) -> list[bytes]:
-    """The messages of a whole stream in the order of their times."""
+    """The messages of a whole stream, in order of time."""
     messages: list[bytes] = []
     for time in range(times):
         stated = {row: rng.choice((-1, 1, 2)) for row in rng.sample(range(6), rng.randrange(4))}
@@ -163,7 +164,7 @@ def random_messages(rng: random.Random, times: int) -> list[bytes]:
 
 
 def history(root: Path, spark: SparkSession, seed: int, times: int) -> None:
-    """The same stream in one topic and in several that are sharded, redundant, added and retired."""
+    """Check that a stream in several topics (sharded, redundant, added, retired) equals the same stream in one."""
     rng = random.Random(seed)
     messages = random_messages(rng, times)
     single = Streams(root / "single", spark, "only")
@@ -202,6 +203,7 @@ def history(root: Path, spark: SparkSession, seed: int, times: int) -> None:
     assert set(lake.status.retired_topics) == set(used) - set(in_use)
 
 
+@pytest.mark.sweep
 def test_a_stream_in_several_topics_equals_the_stream_in_one(tmp_path: Path, spark: SparkSession) -> None:
     history(tmp_path, spark, seed=3, times=6)
 
@@ -214,6 +216,7 @@ def test_a_random_stream_in_several_topics_equals_the_stream_in_one(
     history(tmp_path, spark, seed, times=25)
 
 
+@pytest.mark.sweep
 def test_a_damaged_file_of_a_tick_over_several_topics_is_restored(tmp_path: Path, spark: SparkSession) -> None:
     lake = Streams(tmp_path, spark, "a", "b")
     lake.put("a", updates((1, 0, 1)), progress([0], [2], {0: 2, 1: 1}))

@@ -123,6 +123,7 @@ def test_the_command_line_skips_keys_in_error_on_request(
         assert (end.value.code, text in captured.out + captured.err) == (status, True), captured
 
 
+@pytest.mark.sweep
 def test_a_recount_agrees_before_and_after_a_compaction(tmp_path: Path, spark: SparkSession) -> None:
     lake = tick_three_times(tmp_path, spark).lake
     assert not lake.validate(full=True).damaged
@@ -232,6 +233,7 @@ def test_the_same_history_in_json_avro_and_confluent_framing_ends_in_equal_table
         assert [(row["shop"], row["no"], row["pieces"], row["price"]) for row in rows] == expected
 
 
+@pytest.mark.sweep
 def test_a_status_and_a_read_agree_on_which_keys_are_equal(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -273,6 +275,7 @@ def test_a_status_and_a_read_agree_on_which_keys_are_equal(
     assert " 1 key in error" in capsys.readouterr().out
 
 
+@pytest.mark.sweep
 def test_a_bare_key_may_have_a_schema_around_it(tmp_path: Path, spark: SparkSession) -> None:
     def keyed(name: str, kind: str, *keys: str) -> RawLake:
         key = {"type": "record", "name": "key", "fields": [{"name": "k", "type": kind}]}

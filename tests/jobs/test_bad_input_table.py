@@ -43,6 +43,7 @@ def test_undecodable_bytes_wrong_magic_bytes_unknown_schema_ids_and_trailing_byt
     assert failing_checks(lake) == {"quarantine_is_explained"}
 
 
+@pytest.mark.sweep
 def test_contradictions_of_the_protocol_wait_for_decisions(lake: Lake) -> None:
     lake.send(updates((1, 1, 1), ((2, 20), 3, 1), ((2, 20), 3, 2)), updates((4, 5, 1)))
     lake.send(progress([0], [9], {1: 1, 3: 1, 5: 1}), progress([5], [6], {5: 2}))
@@ -59,6 +60,7 @@ def test_contradictions_of_the_protocol_wait_for_decisions(lake: Lake) -> None:
     assert failing_checks(lake) == set()
 
 
+@pytest.mark.sweep
 def test_a_missing_file_a_jump_in_offsets_and_a_shorter_topic_are_gaps(lake: Lake) -> None:
     file, aside = lake.topic / "0.jsonl", lake.root / "aside"
     lake.send(GOOD, progress([0], [2], {1: 1}))

@@ -34,12 +34,18 @@ def keep(lake: Lake, distance: int) -> None:
     lake.settings = lake.settings.model_copy(update={"collections": changed})
 
 
-@pytest.fixture(params=["id", None], ids=["with a key", "without a key"])
+_KEYS, _NAMES = ["id", None], ["with a key", "without a key"]
+WITHOUT_A_KEY = pytest.mark.parametrize("changes", swept(_KEYS, [None]), ids=_NAMES, indirect=True)
+"""For tests of both kinds; daily runs use only the one without a key, because their generated stream has a key."""
+
+
+@pytest.fixture(params=_KEYS, ids=_NAMES)
 def changes(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Lake:
     """A collection of change events, with a key and without."""
     return lake_of(tmp_path, spark, request.param)
 
 
+@pytest.mark.sweep  # scripts and a generated stream cover it every day
 def test_rows_follow_their_changes_and_events_are_counted(changes: Lake) -> None:
     changes.send(events((None, (1, 10), 1), (None, (2, 5), 1)), events(((1, 10), (1, 20), 2), ((2, 5), None, 3)))
     changes.send(events(((1, 10), (1, 20), 2)), progress([0], [9], {1: 2, 2: 1, 3: 1}))
@@ -59,6 +65,7 @@ def test_rows_follow_their_changes_and_events_are_counted(changes: Lake) -> None
     assert changes.contents(2) == {(1, 20): 1, (2, 5): 1}
 
 
+@WITHOUT_A_KEY
 def test_the_last_of_several_changes_of_a_row_at_one_time_wins(changes: Lake) -> None:
     changes.send(events((None, (1, 10), 1)))
     changes.send(events(((1, 10), (1, 20), 4), ((1, 20), (1, 30), 4), (None, (7, 7), 4), ((7, 7), None, 4)))
@@ -70,6 +77,7 @@ def test_the_last_of_several_changes_of_a_row_at_one_time_wins(changes: Lake) ->
     assert changes.contents(5) == {(1, 30): 1}
 
 
+@pytest.mark.sweep  # a script covers it every day
 def test_a_change_of_a_key_moves_its_row(changes: Lake) -> None:
     changes.send(events((None, (1, 10), 1), (None, (2, 10), 1)), events(((1, 10), (3, 10), 2), ((2, 10), (1, 10), 2)))
     changes.send(progress([0], [9], {1: 2, 2: 2}))
@@ -77,7 +85,10 @@ def test_a_change_of_a_key_moves_its_row(changes: Lake) -> None:
     assert changes.contents(2) == {(3, 10): 1, (1, 10): 1}
 
 
-def test_the_row_before_may_hold_only_the_key_if_the_settings_say_so(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.parametrize("until", swept(["they are read", "they are merged"], ["they are read"]))
+def test_the_row_before_may_hold_only_the_key_if_the_settings_say_so(
+    tmp_path: Path, spark: SparkSession, until: str
+) -> None:
     lake = lake_of(tmp_path, spark, "id", before="key")
     lake.send(events((None, (1, 10), 1), (None, (2, 5), 1)), events(((1, None), (1, 20), 2), ((2, None), None, 3)))
     lake.send(events(((8, None), (8, 80), 3)), progress([0], [9], {1: 2, 2: 1, 3: 2}))
@@ -87,6 +98,8 @@ def test_the_row_before_may_hold_only_the_key_if_the_settings_say_so(tmp_path: P
     lake.run()
     # The update to null has an effect, and it does not matter that `before` is missing.
     assert lake.contents(9) == {(1, None): 1, (8, 81): 1}
+    if until == "they are read":
+        return
     assert not lake.validate(full=True).damaged
     keep(lake, 1)
     lake.compact()
@@ -94,6 +107,7 @@ def test_the_row_before_may_hold_only_the_key_if_the_settings_say_so(tmp_path: P
     assert sum(file.rows for file in lake.table.files()) == 2
 
 
+@pytest.mark.sweep
 def test_several_events_of_a_key_have_no_order_if_before_holds_only_the_key(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -157,6 +171,7 @@ def test_two_rows_of_a_key_that_differ_only_in_a_nested_null_are_a_breach(tmp_pa
     ]
 
 
+@pytest.mark.sweep
 def test_a_merge_of_some_runs_handles_the_last_possible_time(tmp_path: Path, spark: SparkSession) -> None:
     lake = lake_of(tmp_path, spark, "id", keep=1)
     last = 2**63 - 1
@@ -186,6 +201,7 @@ def test_without_a_key_equal_rows_are_summed(tmp_path: Path, spark: SparkSession
     ] == [(10, 2)]
 
 
+@WITHOUT_A_KEY
 def test_storage_after_compaction_is_bounded_by_the_number_of_rows(changes: Lake) -> None:
     for time in range(1, 7):
         changes.send(events(*(((key, time - 1) if time > 1 else None, (key, time), time) for key in range(20))))
@@ -200,6 +216,7 @@ def test_storage_after_compaction_is_bounded_by_the_number_of_rows(changes: Lake
     assert not changes.validate(full=True).damaged
 
 
+@WITHOUT_A_KEY
 def test_an_event_without_rows_or_with_a_negative_diff_waits_in_the_quarantine(changes: Lake) -> None:
     changes.send(events((None, (1, 10), 1)), events((None, None, 3), op="t"), events(((1, 10), (1, 11), 4, -1)))
     changes.send(progress([0], [9], {1: 1, 3: 1, 4: 1}))
@@ -218,6 +235,7 @@ def test_an_event_without_rows_or_with_a_negative_diff_waits_in_the_quarantine(c
     assert changes.contents(8) == {(1, 10): 1}
 
 
+@pytest.mark.sweep
 def test_a_time_that_leaves_a_key_with_two_rows_waits_until_one_event_is_discarded(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -306,6 +324,7 @@ def test_a_schema_that_is_not_a_change_event_is_refused(tmp_path: Path, spark: S
     assert f"collections.{NAME}.schema" in str(refused.value)
 
 
+@pytest.mark.sweep
 def test_an_event_that_has_not_arrived_is_not_a_contradiction(tmp_path: Path, spark: SparkSession) -> None:
     lake = lake_of(tmp_path, spark, "id")
     lake.send(events((None, (1, 10), 1)), events(((1, 10), (1, 20), 4), ((1, 30), (1, 40), 4)))
@@ -317,6 +336,7 @@ def test_an_event_that_has_not_arrived_is_not_a_contradiction(tmp_path: Path, sp
     assert lake.contents(8) == {(1, 40): 1}
 
 
+@pytest.mark.sweep
 def test_compaction_does_not_change_the_contents_at_time_0(changes: Lake) -> None:
     changes.send(events((None, (1, 10), 0)))
     changes.ingest()

@@ -78,6 +78,7 @@ def outcome(lake: Lake) -> dict[str, Any]:
     }
 
 
+@pytest.mark.sweep
 def test_each_bad_input_has_the_same_outcome_as_from_files(tmp_path: Path, spark: SparkSession, broker: Broker) -> None:
     confluent: dict[str, Any] = {"encoding": "confluent", "schema_ids": {7: RECORD}}
     files = Lake(tmp_path / "files", spark, **confluent)
@@ -111,6 +112,7 @@ def test_each_bad_input_has_the_same_outcome_as_from_files(tmp_path: Path, spark
     assert expected["checks"] == {"quarantine_is_explained"}
 
 
+@pytest.mark.sweep
 def test_extreme_values_from_a_broker_are_stored_and_numbers_beyond_int64_are_quarantined(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
@@ -118,7 +120,7 @@ def test_extreme_values_from_a_broker_are_stored_and_numbers_beyond_int64_are_qu
     check_extremes(KafkaLake(tmp_path, spark, broker, {"family": "plain", "schema": NESTED}, topic_settings=settings))
 
 
-def test_without_its_topic_a_new_collection_is_refused_and_an_existing_one_stops(
+def test_if_the_topic_is_missing_a_new_collection_is_refused_and_an_existing_one_stops(
     tmp_path: Path,
     spark: SparkSession,
     broker: Broker,
@@ -214,6 +216,7 @@ def test_expired_messages_and_a_recreated_topic_stop_ingest_until_they_are_accep
     assert [(row["topic"], row["offset"]) for row in quarantine_rows(lake.collection)] == [(f"{lake.name}#1", 3)]
 
 
+@pytest.mark.sweep
 def test_a_topic_shortened_by_a_restore_stops_ingest_until_accepted_and_is_then_read_from_its_end(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
@@ -244,6 +247,7 @@ def shown_offsets(broker: Broker, group: str) -> dict[tuple[str, int], int]:
     return {(place.topic, place.partition): place.offset for place in future.result(WAIT_S).topic_partitions}
 
 
+@pytest.mark.sweep
 def test_times_of_a_reclocked_kafka_topic_are_bound_to_offsets_and_a_recreated_topic_is_read_from_its_beginning(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
@@ -294,6 +298,7 @@ def as_bytes(part: Any) -> bytes | None:
     return None if part is None else (part if isinstance(part, str) else json.dumps(part)).encode()
 
 
+@pytest.mark.sweep
 def test_upserts_from_a_broker_and_from_files_give_equal_tables(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:

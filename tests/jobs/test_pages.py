@@ -22,6 +22,7 @@ from jobs.pages import is_about_the_table, judge_and_report
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.raw_lake import RawLake
 from tests.lakes.upserts import ITEM, item
+from tests.sweeps import swept
 from tidelake.errors import BlockingCheckFailed, Conflict, DamagedTable, Fenced
 from tidelake.report.history import read_history
 from tidelake.settings.lake import load_settings
@@ -82,7 +83,7 @@ def test_a_full_validation_writes_the_page_with_verdict_numbers_checks_and_your_
     lake.run()
     facts = validated(lake)
     assert facts["verdict"] == "Safe to use up to time 2. 3 updates announced, 3 counted at 2 times."
-    assert facts["ahead"].startswith("Waits at time 3: 8 announced, 1 here, for ")
+    assert facts["ahead"].startswith("Waiting at time 3: 8 announced, 1 here, for ")
     assert (facts["recounted"], facts["tide"]["copies"], facts["level"]) == (3, 1, "alarm")
     checks = {check["check"]: (check["passed"], check["level"]) for check in facts["checks"]}
     failed = {name: level for name, (passed, level) in checks.items() if not passed}
@@ -95,10 +96,10 @@ def test_a_full_validation_writes_the_page_with_verdict_numbers_checks_and_your_
     assert checks["unexpected_rows_expectation"] == (True, "calm")
     sentences = {check["check"]: check["sentence"] for check in facts["checks"]}
     assert sentences["announced_is_recounted"] == "3 updates announced, 3 recounted at 2 times."
-    assert "1 of 3 rows do not" in sentences["price_values_to_not_be_null"]
+    assert "1 of 3 rows does not" in sentences["price_values_to_not_be_null"]
     assert "the observed value is 20" in sentences["prices_are_low"]
     shown = text_of(lake)
-    assert "Waits at time 3" in shown and "tidelake resolve quarantine prices --offsets prices:0:5" in shown
+    assert "Waiting at time 3" in shown and "tidelake resolve quarantine prices --offsets prices:0:5" in shown
     assert '<a href="../validations.html">' in shown
     assert {result.suite for result in list_results(lake.data_docs)} == {NAME, f"{NAME}-contents"}
     lake.send(progress([3], [4], {3: 1}))
@@ -106,6 +107,7 @@ def test_a_full_validation_writes_the_page_with_verdict_numbers_checks_and_your_
     assert (row["upper"], int(row["counted"]), row["problems"], row["quarantine"]) == (3, 3, 4, 1)
 
 
+@pytest.mark.sweep
 def test_a_damaged_table_is_the_first_thing_that_the_page_says(lake: Lake) -> None:
     lake.send(updates(((1, 10), 0, 1)), progress([0], [1], {0: 1}))
     lake.run()
@@ -126,6 +128,7 @@ def test_a_damaged_table_is_the_first_thing_that_the_page_says(lake: Lake) -> No
     assert validated(lake)["verdict"].startswith("Safe to use up to time 0.")
 
 
+@pytest.mark.sweep
 def test_a_validation_that_fails_keeps_the_last_verdicts_on_your_own_expectations(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -147,10 +150,8 @@ def test_a_validation_that_fails_keeps_the_last_verdicts_on_your_own_expectation
     assert last_verdicts(lake.data_docs, NAME, rules) == [before]
 
 
-@pytest.mark.parametrize("blocked", ["docs", "docs/.results", "docs/collections"])
-def test_a_folder_that_cannot_be_written_to_changes_no_verdict(
-    tmp_path: Path, spark: SparkSession, blocked: str
-) -> None:
+@pytest.mark.parametrize("blocked", swept(["docs", "docs/.results", "docs/collections"], ["docs/.results"]))
+def test_an_unwritable_folder_changes_no_verdict(tmp_path: Path, spark: SparkSession, blocked: str) -> None:
     lake = Lake(tmp_path, spark, expectations=OWN[:1])
     lake.send(updates(((1, 10), 0, 1), ((1, 11), 0, 1)), progress([0], [1], {0: 2}))
     lake.run()
@@ -181,14 +182,14 @@ def test_an_error_while_judging_does_not_hide_damage(lake: Lake, monkeypatch: py
     ("error", "is_told"),
     [
         (DamagedTable("updates", "a file is missing"), True),
-        (pa.ArrowInvalid("no footer"), True),
+        pytest.param(pa.ArrowInvalid("no footer"), True, marks=pytest.mark.sweep),
         (OSError(errno.EIO, "Input/output error"), True),
         (OSError(errno.ENOSPC, "No space left on device"), False),
-        (ConnectionRefusedError("the JVM is gone"), False),
-        (MemoryError(), False),
+        pytest.param(ConnectionRefusedError("the JVM is gone"), False, marks=pytest.mark.sweep),
+        pytest.param(MemoryError(), False, marks=pytest.mark.sweep),
         (PySparkException("java.lang.OutOfMemoryError: Java heap space"), False),
-        (Conflict("updates", 3, "somebody was faster"), False),
-        (Fenced("updates", 1, 2), False),
+        pytest.param(Conflict("updates", 3, "somebody was faster"), False, marks=pytest.mark.sweep),
+        pytest.param(Fenced("updates", 1, 2), False, marks=pytest.mark.sweep),
     ],
 )
 def test_only_errors_about_the_table_replace_the_report(
@@ -223,6 +224,7 @@ def test_a_table_whose_state_cannot_be_read_still_has_a_page(lake: Lake) -> None
     assert "tidelake verify prices --deep" in facts["problems"][0]["commands"]
 
 
+@pytest.mark.sweep
 def test_the_page_of_a_reclocked_collection_counts_records_and_shows_moments(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -237,6 +239,7 @@ def test_the_page_of_a_reclocked_collection_counts_records_and_shows_moments(
     assert "<svg" in text_of(lake)
 
 
+@pytest.mark.sweep
 def test_an_argument_that_only_the_library_refuses_names_the_line(tmp_path: Path, spark: SparkSession) -> None:
     own = [{"type": "expect_column_values_to_be_unique", "column": "id", "mostly": "most"}]
     lake = Lake(tmp_path, spark, expectations=own)

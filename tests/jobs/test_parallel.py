@@ -61,6 +61,7 @@ def test_threads_give_the_same_result_as_one_after_the_other(file: Path, spark: 
     assert threads == {f"collection {name}" for name in NAMES}
 
 
+@pytest.mark.sweep
 def test_a_collection_that_hangs_is_reported_and_does_not_keep_others_waiting(
     file: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

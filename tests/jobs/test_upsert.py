@@ -1,4 +1,4 @@
-"""The upsert family: for each key, the newest statement counts, in any order of arrival and after any merge."""
+"""The upsert family: the newest statement of each key wins, in any order of arrival and after any merge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def upserts(tmp_path: Path, spark: SparkSession) -> Lake:
     return Lake(tmp_path, spark, family="upsert", key="id")
 
 
-def test_for_each_key_the_newest_statement_counts_in_any_order_of_arrival(upserts: Lake) -> None:
+def test_the_newest_statement_of_each_key_wins_in_any_order_of_arrival(upserts: Lake) -> None:
     upserts.send(updates(((1, 30), 3, 1)), updates(((1, 10), 1, 1), ((2, 5), 1, 1)))
     upserts.ingest()
     upserts.send(updates(((1, 20), 2, 1), ((2, 5), 4, -1)), updates(((1, 30), 3, 1)))
@@ -64,6 +64,7 @@ def test_storage_after_compaction_is_bounded_by_the_number_of_live_keys(tmp_path
     assert not lake.validate(full=True).damaged
 
 
+@pytest.mark.sweep
 def test_two_values_of_one_key_hold_their_time_back_until_one_is_discarded(upserts: Lake) -> None:
     upserts.send(updates(((1, 10), 1, 1), ((2, 1), 3, 1), ((2, 2), 3, 1), ((3, 3), 5, 2)))
     upserts.send(progress([0], [9], {1: 1, 3: 2, 5: 1}))
@@ -182,6 +183,7 @@ def discard(price: int) -> dict[str, Any]:
     return {"data": {"id": 1, "price": price}, "diff": 1}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("meanwhile", ["another discard", "withdrawn"])
 def test_a_decision_during_a_seal_does_not_change_what_is_published(upserts: Lake, meanwhile: str) -> None:
     upserts.send(updates(((1, 5), 1, 1)), updates(((1, 10), 2, 1), ((1, 20), 2, 1)), progress([0], [9], {1: 1, 2: 2}))
@@ -207,6 +209,7 @@ def test_a_decision_during_a_seal_does_not_change_what_is_published(upserts: Lak
     assert upserts.contents(8) == {(1, 20): 1}
 
 
+@pytest.mark.sweep
 def test_a_reader_that_opened_the_collection_before_a_discard_skips_the_statement_too(upserts: Lake) -> None:
     upserts.send(updates(((1, 20), 5, 1), ((1, 21), 5, 1), ((2, 7), 5, 1)), progress([0], [8], {5: 2}))
     upserts.run()
@@ -234,6 +237,7 @@ def test_a_discard_removes_every_copy_of_its_statement_and_nothing_else(upserts:
     assert not upserts.validate(full=True).damaged
 
 
+@pytest.mark.sweep
 def test_a_seal_counts_again_if_a_merge_rewrote_the_statements_that_the_seal_discards(upserts: Lake) -> None:
     upserts.send(updates(((1, 5), 1, 1), ((1, 10), 5, 1)), progress([0], [2], {1: 1}))
     upserts.run()
@@ -270,6 +274,7 @@ def test_two_values_of_a_key_with_nulls_in_different_columns_are_a_breach(tmp_pa
     assert [(error.kind, error.time) for error in sealed.contradictions] == [("envelope_breach", 1)]
 
 
+@pytest.mark.sweep
 def test_compaction_does_not_change_the_contents_at_time_0(upserts: Lake) -> None:
     upserts.send(updates(((1, 10), 0, -1)))
     upserts.ingest()

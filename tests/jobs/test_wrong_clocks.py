@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
 @contextmanager
 def swept_at(place: str, lake: Lake) -> Iterator[None]:
-    """Sweep the collection as a host whose clock is ahead, when a failpoint is first reached."""
+    """When a failpoint is first reached, sweep the collection as a host whose clock is ahead would."""
     removed, tables = 0, [path for path in lake.collection.tables if is_table(path)]
 
     def sweep_there(reached: str) -> None:
@@ -37,6 +37,7 @@ def swept_at(place: str, lake: Lake) -> Iterator[None]:
     assert removed, f"nothing was swept at {place}"
 
 
+@pytest.mark.sweep
 def test_a_sweep_by_a_host_whose_clock_is_ahead_does_not_damage_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((1, 10, 1)), progress([0], [11], {10: 1}))

@@ -17,6 +17,7 @@ from dagster_graphql.schema import create_schema
 from orchestration.run_once import run_tick_job
 from orchestration.settings import PROJECT
 from tests.lakes.dagster_lakes import Lakes
+from tests.sweeps import swept
 
 FOREIGN = """
 from pathlib import Path
@@ -79,12 +80,14 @@ def asked(workspace: WorkspaceRequestContext, query: str) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_two_code_locations_load_side_by_side_and_the_overview_shows_the_runs_of_this_one(
-    spark: Any, workspace: WorkspaceRequestContext, instance: DagsterInstance, lakes: Lakes
+@pytest.mark.parametrize("has_run", swept([False, True], [False]), ids=["loaded", "after a tick"])
+def test_two_code_locations_load_side_by_side_and_the_overview_shows_the_runs_of_the_first(
+    spark: Any, workspace: WorkspaceRequestContext, instance: DagsterInstance, lakes: Lakes, has_run: bool
 ) -> None:
     errors = {name: entry.load_error for name, entry in workspace.get_code_location_entries().items()}
     assert errors == {"orchestration": None, "foreign": None}
-    assert run_tick_job(lakes.config, instance).success
+    if has_run:
+        assert run_tick_job(lakes.config, instance).success
     shown = asked(
         workspace,
         """{
@@ -100,8 +103,9 @@ def test_two_code_locations_load_side_by_side_and_the_overview_shows_the_runs_of
             ... on AssetNode { assetChecksOrError { ... on AssetChecks { checks { name canExecuteIndividually } } } } }
         }""",
     )
-    # A run of the shell has the label of the location, by which the overview finds runs.
-    assert shown["runsOrError"]["results"] == [{"pipelineName": "tick", "status": "SUCCESS"}]
+    # A run started from the shell has the location's label, by which the overview finds runs.
+    runs = [{"pipelineName": "tick", "status": "SUCCESS"}] if has_run else []
+    assert shown["runsOrError"]["results"] == runs
     locations = {
         entry["name"]: entry["locationOrLoadError"]["repositories"][0]
         for entry in shown["workspaceOrError"]["locationEntries"]

@@ -21,6 +21,7 @@ from tests.lakes.dagster_lakes import Lakes, RawLakes, materialized, metadata
 from tests.lakes.lake import updates
 from tests.services.kafka import Broker, Record
 from tidelake.catalog.catalog import Catalog
+from tidelake.read.words import counted
 from tidelake.settings.lake import load_settings
 from tidelake.store.decision import AcceptTopic
 from tidelake.store.layout import Store
@@ -34,10 +35,10 @@ def evaluated(lakes: Lakes, instance: DagsterInstance, cursor: str | None = None
 
 
 def still_unread(messages: int) -> str:
-    """The sensor's words about messages for which a tick was requested that has not read them."""
+    """The sensor's words about messages that the requested tick has not read."""
     return (
-        f"prices: {messages} messages are still unread after the tick that was requested for them; they wait for the "
-        "schedule, or for new messages"
+        f"prices: {counted(messages, 'message')} still unread after the tick that was requested; waiting for the "
+        "schedule or for new messages"
     )
 
 
@@ -78,6 +79,7 @@ def test_new_offsets_start_one_tick_of_their_collection(
 
 @pytest.mark.services
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_a_reclocked_topic_gets_one_tick_and_another_after_it_is_recreated_and_accepted(
     spark: SparkSession, instance: DagsterInstance, tmp_path: Path, broker: Broker
 ) -> None:
@@ -121,6 +123,7 @@ def test_a_reclocked_topic_gets_one_tick_and_another_after_it_is_recreated_and_a
 
 @pytest.mark.services
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_a_missing_topic_stops_its_collection_before_anything_is_written(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes, broker: Broker
 ) -> None:
@@ -136,6 +139,7 @@ def test_a_missing_topic_stops_its_collection_before_anything_is_written(
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_an_unreachable_topic_does_not_stop_the_ticks_of_other_collections(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:

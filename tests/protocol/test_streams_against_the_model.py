@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 
 from tests.protocol.oracle import Model
 from tests.protocol.streams import covered, interval_is_legal, mangled_stream, new_reader, observe
+from tests.sweeps import swept
 from tidelake.protocol.reader import Reader
 
 LIMIT = 4
 PAIR_LIMIT = 3
 QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None)
 SEEDS = st.integers(0, 2**64 - 1)
+PARTS = pytest.mark.parametrize("part", swept(range(10), [0]))
+"""A tenth of the examples every day, and the others in sweeps."""
 
 
 def check(stream: list[Any], pairs: bool, restarts: Random | None = None, limit: int = LIMIT) -> None:
@@ -30,43 +33,51 @@ def check(stream: list[Any], pairs: bool, restarts: Random | None = None, limit:
             reader = Reader.restore(json.loads(json.dumps(reader.save())))
 
 
-@settings(QUICK, max_examples=9000)
+@PARTS
+@settings(QUICK, max_examples=900)
 @given(SEEDS)
-def test_a_mangled_history_is_read_as_defined(seed: int) -> None:
+def test_a_mangled_history_is_read_as_defined(part: int, seed: int) -> None:
     check(mangled_stream(Random(seed), LIMIT, pairs=False, contradictory=False), pairs=False)
 
 
-@settings(QUICK, max_examples=5000)
+@PARTS
+@settings(QUICK, max_examples=500)
 @given(SEEDS)
-def test_a_contradictory_stream_is_read_as_defined(seed: int) -> None:
+def test_a_contradictory_stream_is_read_as_defined(part: int, seed: int) -> None:
     check(mangled_stream(Random(seed), LIMIT, pairs=False, contradictory=True), pairs=False)
 
 
-@settings(QUICK, max_examples=2000)
+@PARTS
+@settings(QUICK, max_examples=200)
 @given(SEEDS)
-def test_a_mangled_history_of_pair_times_is_read_as_defined(seed: int) -> None:
+def test_a_mangled_history_of_pair_times_is_read_as_defined(part: int, seed: int) -> None:
     stream = mangled_stream(Random(seed), PAIR_LIMIT, pairs=True, contradictory=False)
     check(stream, pairs=True, limit=PAIR_LIMIT)
 
 
-@settings(QUICK, max_examples=1500)
+@PARTS
+@settings(QUICK, max_examples=150)
 @given(SEEDS)
-def test_a_contradictory_stream_of_pair_times_is_read_as_defined(seed: int) -> None:
+def test_a_contradictory_stream_of_pair_times_is_read_as_defined(part: int, seed: int) -> None:
     stream = mangled_stream(Random(seed), PAIR_LIMIT, pairs=True, contradictory=True)
     check(stream, pairs=True, limit=PAIR_LIMIT)
 
 
-@settings(QUICK, max_examples=2000)
+@PARTS
+@settings(QUICK, max_examples=200)
 @given(SEEDS, st.booleans())
-def test_stopping_and_resuming_a_reader_does_not_change_what_it_reads(seed: int, contradictory: bool) -> None:
+def test_stopping_and_resuming_a_reader_does_not_change_what_it_reads(
+    part: int, seed: int, contradictory: bool
+) -> None:
     random = Random(seed)
     check(mangled_stream(random, LIMIT, pairs=False, contradictory=contradictory), pairs=False, restarts=random)
 
 
-@settings(QUICK, max_examples=500)
+@PARTS
+@settings(QUICK, max_examples=50)
 @given(SEEDS, st.booleans())
 def test_stopping_and_resuming_a_reader_of_pair_times_does_not_change_what_it_reads(
-    seed: int, contradictory: bool
+    part: int, seed: int, contradictory: bool
 ) -> None:
     random = Random(seed)
     stream = mangled_stream(random, PAIR_LIMIT, pairs=True, contradictory=contradictory)
@@ -111,13 +122,15 @@ def counts_in(
     return {time: count for time, count in named.items() if covered(lower, upper, time)}
 
 
-@settings(QUICK, max_examples=1000)
+@PARTS
+@settings(QUICK, max_examples=100)
 @given(st.lists(arbitrary_messages(integers), max_size=8))
-def test_arbitrary_facts_are_read_as_defined(stream: list[tuple[Any, ...]]) -> None:
+def test_arbitrary_facts_are_read_as_defined(part: int, stream: list[tuple[Any, ...]]) -> None:
     check(stream, pairs=False)
 
 
-@settings(QUICK, max_examples=500)
+@PARTS
+@settings(QUICK, max_examples=50)
 @given(st.lists(arbitrary_messages(pairs_of_integers), max_size=6))
-def test_arbitrary_facts_about_pair_times_are_read_as_defined(stream: list[tuple[Any, ...]]) -> None:
+def test_arbitrary_facts_about_pair_times_are_read_as_defined(part: int, stream: list[tuple[Any, ...]]) -> None:
     check(stream, pairs=True)

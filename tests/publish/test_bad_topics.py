@@ -31,7 +31,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def lake(tmp_path: Path, spark: SparkSession) -> Lake:
-    """A lake with the times 0 and 1, published."""
+    """A lake whose times 0 and 1 are published."""
     lake = Lake(tmp_path, spark)
     grow(lake, 0)
     publish_lake(lake)
@@ -47,6 +47,7 @@ def files(lake: Lake) -> list[Path]:
     return sorted((lake.root / "out" / OUT).glob("*.parquet"))
 
 
+@pytest.mark.sweep
 def test_a_message_of_another_writer_stops_publishing_to_its_topic_only(lake: Lake) -> None:
     end = target_of(lake).offsets()[0][1]
     target_of(lake).write_few([updates((7, 1, 1))], {"made-by": "somebody"}, 0)
@@ -59,7 +60,8 @@ def test_a_message_of_another_writer_stops_publishing_to_its_topic_only(lake: La
     assert publish_lake(lake, "new").frontier == 4
 
 
-def test_a_cut_that_was_read_back_before_is_only_a_warning(lake: Lake) -> None:
+@pytest.mark.sweep
+def test_a_cut_of_messages_that_were_read_back_is_only_a_warning(lake: Lake) -> None:
     first = files(lake)
     assert publish_lake(lake).cut == {}
     for file in first[:-1]:
@@ -70,7 +72,7 @@ def test_a_cut_that_was_read_back_before_is_only_a_warning(lake: Lake) -> None:
     assert report.cut[0] > 0
 
 
-def test_a_cut_that_nobody_has_read_back_needs_a_decision(lake: Lake) -> None:
+def test_a_cut_of_messages_that_nobody_has_read_back_needs_a_decision(lake: Lake) -> None:
     grow(lake, 2)
     stop_at("publish.after_updates", lambda: publish_lake(lake))
     target_of(lake).write_few([b"\x00\x00"], {ID_HEADER: published_of(lake).id}, 0)
@@ -83,6 +85,7 @@ def test_a_cut_that_nobody_has_read_back_needs_a_decision(lake: Lake) -> None:
     assert (report.frontier, report.updates) == (4, 2)
 
 
+@pytest.mark.sweep
 def test_a_topic_that_was_recreated_is_published_again_only_on_request(lake: Lake) -> None:
     shutil.rmtree(lake.root / "out" / OUT)
     grow(lake, 2)
@@ -102,6 +105,7 @@ def test_a_topic_that_lost_its_end_is_not_mistaken_for_the_published_one(lake: L
         publish_lake(lake)
 
 
+@pytest.mark.sweep
 def test_a_topic_with_messages_is_not_published_to(lake: Lake, tmp_path: Path, spark: SparkSession) -> None:
     other = Lake(tmp_path / "other", spark)
     grow(other, 0)

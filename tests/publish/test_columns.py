@@ -72,13 +72,14 @@ class Published:
 
 @pytest.fixture
 def published(tmp_path: Path, spark: SparkSession) -> Published:
-    """A published topic, with one row and one version."""
+    """A published topic, with two rows and one version."""
     topic = Published(tmp_path / "one", spark)
     tick(topic.lake, item(1, 10), item(2, 20))
     topic.publish()
     return topic
 
 
+@pytest.mark.sweep
 def test_a_new_column_is_in_force_from_the_first_time_that_nobody_has_claimed(
     published: Published, tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -96,7 +97,7 @@ def test_a_new_column_is_in_force_from_the_first_time_that_nobody_has_claimed(
         "type": ["null", "string"],
         "default": None,
     }
-    # Rows from before the column leave as rows with null.
+    # Rows from before the column are retracted as rows with null.
     assert published.by_time()[at] == {
         (2, ((1, 10, None), -1)),
         (2, ((1, 10, "x"), 1)),
@@ -111,6 +112,7 @@ def test_a_new_column_is_in_force_from_the_first_time_that_nobody_has_claimed(
     assert other.quarantined() == []
 
 
+@pytest.mark.sweep
 def test_a_reader_without_the_column_stops_before_it_and_is_right_until_then(
     published: Published, tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -135,7 +137,7 @@ def test_a_reader_without_the_column_stops_before_it_and_is_right_until_then(
         reader.written()
 
 
-def test_bare_avro_cannot_state_a_new_column_and_names_it(tmp_path: Path, spark: SparkSession) -> None:
+def test_bare_avro_cannot_state_a_new_column_and_the_error_names_it(tmp_path: Path, spark: SparkSession) -> None:
     lake = growing_lake(tmp_path / "one", spark)
     tick(lake, item(1, 10))
     publish_lake(lake)
@@ -154,6 +156,7 @@ def test_bare_avro_cannot_state_a_new_column_and_names_it(tmp_path: Path, spark:
     assert (report.frontier, report.columns_from) == (lake.table.value("upper"), {})
 
 
+@pytest.mark.sweep
 def test_a_publisher_that_dies_with_a_new_version_leaves_it_to_the_next_one(
     published: Published, tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -179,6 +182,7 @@ def test_a_publisher_that_dies_with_a_new_version_leaves_it_to_the_next_one(
     check_equal(lake, other, range(later, later + 1))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("place", ["publish.after_claim", "publish.after_updates"])
 def test_a_publisher_that_sleeps_while_a_column_is_added_states_the_same_facts(
     published: Published, tmp_path: Path, spark: SparkSession, place: str
@@ -214,9 +218,8 @@ def awake(hook: Callable[[str], None], work: Callable[[], object]) -> None:
         on_reach(None)
 
 
-def test_a_column_that_comes_before_the_first_message_is_in_the_whole_topic(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+@pytest.mark.sweep
+def test_a_column_added_before_the_first_message_is_in_the_whole_topic(tmp_path: Path, spark: SparkSession) -> None:
     topic = Published(tmp_path / "one", spark)
     tick(topic.lake, item(1, 10))
     stop_at("publish.after_begin", topic.publish)
@@ -230,6 +233,7 @@ def test_a_column_that_comes_before_the_first_message_is_in_the_whole_topic(
     check_equal(topic.lake, other, range(topic.lake.times[-1].time, topic.lake.times[-1].time + 1))
 
 
+@pytest.mark.sweep
 def test_progress_statements_never_reach_from_one_version_into_the_next(published: Published) -> None:
     lake = published.lake
     tick(lake, item(5, 50))

@@ -1,4 +1,4 @@
-"""Publishing a collection, and reading what was published into another lake."""
+"""Publishing a collection, and reading the topic into another lake."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ def test_a_published_topic_gives_the_same_contents_in_another_lake(tmp_path: Pat
     assert other.table.value("closed") == 1
 
 
+@pytest.mark.sweep
 def test_values_of_every_type_are_published_as_they_are(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path / "one", spark, schema=ALL)
     codec = AvroCodec(ALL)

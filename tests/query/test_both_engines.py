@@ -16,7 +16,7 @@ from tests.lakes.lake import NAME, RECORD, Lake
 from tests.lakes.positioned_table import Table
 from tests.model.sources import Ticks, random_source
 from tests.query.both_engines import check_all, check_changes, check_diff, check_read
-from tests.sweeps import seeds, swept
+from tests.sweeps import seeds
 from tidelake.codec.avro import AvroCodec
 from tidelake.compact import compaction
 from tidelake.protocol.message import Progress, Updates
@@ -53,11 +53,13 @@ def check_source(root: Path, spark: SparkSession, seed: str, length: int) -> Non
     check_all(spark, table.collection, range(since, last + 1), rng, ["c1"], "id <> 'x'")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("form", ["upsert"])
 def test_both_engines_agree_on_a_generated_stream(tmp_path: Path, spark: SparkSession, form: str) -> None:
     check_stream(tmp_path, spark, form, "every day", (24, 5))
 
 
+@pytest.mark.sweep
 def test_both_engines_agree_on_a_random_source(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +103,7 @@ UNUSUAL: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("family", swept(["plain", "upsert"], ["plain"]))
+@pytest.mark.parametrize("family", ["plain", "upsert"])
 def test_both_engines_agree_on_every_type_down_to_the_printed_text(
     tmp_path: Path, spark: SparkSession, family: str
 ) -> None:

@@ -21,7 +21,7 @@ from tests.lakes.ticking import TICKING
 from tests.lakes.ticking import text_of as ticking_text_of
 from tests.model.sources import Ticks, random_source
 from tests.read.change_laws import check_laws, updates_of
-from tests.sweeps import seeds, swept
+from tests.sweeps import seeds
 from tidelake.compact import compaction
 from tidelake.errors import ArgumentRefused, KeysInError, PredicateRefused, SinceError, UnknownColumn, UpperError
 from tidelake.model.positioned import contents
@@ -45,6 +45,7 @@ def check_stream(root: Path, spark: SparkSession, form: str, seed: str, size: tu
         check_laws(spark, tide.lake.collection, tide.readable, tide.expected, rng, text_of)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("form", ["append only", "debezium with a key"])
 def test_changes_of_a_generated_stream_add_up_to_the_model(tmp_path: Path, spark: SparkSession, form: str) -> None:
     check_stream(tmp_path, spark, form, "every day", (24, 5))
@@ -92,7 +93,8 @@ def check_source(root: Path, spark: SparkSession, seed: str, length: int) -> Non
         changes(spark, table.collection, after, last)
 
 
-@pytest.mark.parametrize("seed", swept([1, 2], [1]))
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", [1, 2])
 def test_changes_of_a_random_source_add_up_to_the_model(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -126,13 +128,14 @@ def check_ticks(root: Path, spark: SparkSession, kind: str, seed: str, ticks: in
 @pytest.mark.parametrize("kind", TICKING)
 @pytest.mark.parametrize("history", range(30))
 @pytest.mark.parametrize("seed", seeds())
-def test_changes_of_ticks_at_random_add_up_to_the_contents(
+def test_changes_of_random_ticks_add_up_to_the_contents(
     tmp_path: Path, interpreted: SparkSession, seed: int, history: int, kind: str
 ) -> None:
     check_ticks(tmp_path, interpreted, kind, f"{seed}/{history}", 10)
 
 
-@pytest.mark.parametrize("form", swept(LAKES, ["plain", "debezium"]))
+@pytest.mark.sweep
+@pytest.mark.parametrize("form", LAKES)
 def test_a_predicate_and_columns_apply_to_the_rows_on_both_sides(
     tmp_path: Path, spark: SparkSession, form: str
 ) -> None:

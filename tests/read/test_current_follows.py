@@ -1,4 +1,4 @@
-"""A published table that follows the changes shows the contents, and only the files that they touch are written."""
+"""A published table that follows the changes shows the contents, and rewrites only the files that the changes touch."""
 
 from __future__ import annotations
 
@@ -66,8 +66,9 @@ def check_stream(root: Path, spark: SparkSession, form: str, rng: Random, size: 
     return ways
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("form", ["sum"])
-def test_the_published_table_of_a_generated_stream_is_the_model_after_every_tick(
+def test_the_published_table_of_a_generated_stream_equals_the_model_after_every_tick(
     tmp_path: Path, spark: SparkSession, form: str
 ) -> None:
     assert "followed" in check_stream(tmp_path, spark, form, Random(f"{form}/current"), (24, 5))
@@ -77,7 +78,7 @@ def test_the_published_table_of_a_generated_stream_is_the_model_after_every_tick
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("stream", range(3))
 @pytest.mark.parametrize("seed", seeds())
-def test_published_tables_of_generated_streams_are_the_model_after_every_tick(
+def test_published_tables_of_generated_streams_equal_the_model_after_every_tick(
     tmp_path: Path, interpreted: SparkSession, seed: int, stream: int, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = Random(f"{form}/{seed}/{stream}")
@@ -90,7 +91,7 @@ def test_published_tables_of_generated_streams_are_the_model_after_every_tick(
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
 @pytest.mark.parametrize("stream", range(6))
-def test_the_published_table_of_a_positioned_collection_is_the_model_after_every_tick(
+def test_the_published_table_of_a_positioned_collection_equals_the_model_after_every_tick(
     tmp_path: Path, interpreted: SparkSession, seed: int, stream: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = Random(f"positioned/{seed}/{stream}")
@@ -171,6 +172,7 @@ def test_a_table_that_another_engine_wrote_to_is_rebuilt_and_the_report_names_th
     assert prices(lake) == {1: 10, 2: 20, 3: 30}
 
 
+@pytest.mark.sweep
 def test_a_table_that_another_engine_compacted_is_followed(lake: Lake) -> None:
     published(lake)
     DeltaTable(str(table_of(lake.collection))).optimize.compact()
@@ -179,7 +181,8 @@ def test_a_table_that_another_engine_compacted_is_followed(lake: Lake) -> None:
     assert (published(lake).how, prices(lake)) == ("followed", {1: 11, 2: 20, 3: 30})
 
 
-def test_a_table_is_rebuilt_on_request_if_a_file_is_missing_and_if_since_has_passed_it(lake: Lake) -> None:
+@pytest.mark.sweep
+def test_a_table_is_rebuilt_on_request_and_if_a_file_is_missing_or_since_has_passed_it(lake: Lake) -> None:
     assert published(lake, Wanted(rebuild=True)).reason == "it was requested"
     lake.send(updates(((1, 11), 2, 1)), progress([2], [3], {2: 1}))
     lake.run()
@@ -215,7 +218,8 @@ def test_a_deleted_key_is_removed_from_the_table_and_deleting_an_unknown_key_cha
     assert prices(lake) == {2: 20, 3: 30}
 
 
-def test_a_source_that_states_most_rows_again_unchanged_rewrites_no_file(
+@pytest.mark.sweep
+def test_a_source_that_repeats_most_rows_unchanged_does_not_rewrite_a_file(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published(lake)
@@ -248,6 +252,7 @@ def test_a_bag_repeats_rows_and_refuses_negative_ones(tmp_path: Path, spark: Spa
     assert counted(rows_of(lake.collection), lambda row: str(row["id"])) == {"1": 3, "5": -4}
 
 
+@pytest.mark.sweep
 def test_a_process_that_dies_while_it_follows_leaves_the_earlier_contents(lake: Lake) -> None:
     for place in ("current.after_changes", "current.after_scan", "current.after_files"):
         stop_at(place, lambda: published(lake))

@@ -15,7 +15,6 @@ from tests.lakes.changes import Changes
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.small_lakes import LAKES
 from tests.lakes.upserts import item
-from tests.sweeps import swept
 from tidelake.errors import KeysInError, PredicateRefused, SinceError, UnknownColumn, UpperError
 from tidelake.lake import LakeCollection
 from tidelake.protocol.order import INT64_MAX, INT64_MIN
@@ -52,7 +51,8 @@ def expected(lake: Lake, first: int, last: int, **more: object) -> dict[str, int
     return {row: diff for row, diff in rows.items() if diff}
 
 
-@pytest.mark.parametrize("form", swept(LAKES, ["upsert", "reclocked"]))
+@pytest.mark.sweep
+@pytest.mark.parametrize("form", LAKES)
 def test_a_difference_is_what_turns_one_snapshot_into_the_other(tmp_path: Path, spark: SparkSession, form: str) -> None:
     lake = LAKES[form](tmp_path, spark)
     upper = lake.table.value("upper") or 0

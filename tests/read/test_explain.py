@@ -36,7 +36,7 @@ def pitfalls(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> L
     )
     lake.send(
         progress([0], [2], {0: 1, 1: 1}),
-        progress([1], [3], {1: 1, 2: 2}),  # overlaps the statement before; an update at time 2 is missing
+        progress([1], [3], {1: 1, 2: 2}),  # overlaps the previous statement; an update at time 2 is missing
         progress([3], [5], {3: 1, 4: 1}),
         progress([5], [6], {5: 1}),
         progress([5], [6], {5: 2}),  # two counts
@@ -91,7 +91,7 @@ def test_each_pitfall_is_explained_with_its_numbers(
         assert "an earlier time must be sealed first: time 2: 2 announced, 1 here" in found.facts
 
 
-def test_the_first_time_that_waits_is_explained_by_default(pitfalls: Lake) -> None:
+def test_the_first_waiting_time_is_explained_by_default(pitfalls: Lake) -> None:
     found = explained(pitfalls)
     assert (found.time, found.state) == (2, "waiting")
     assert [statement["offset"] for statement in found.statements] == [11]
@@ -114,9 +114,10 @@ def test_a_decision_explains_the_time_that_it_sealed(pitfalls: Lake, tmp_path: P
     assert "1 by decision, 1 counted" in found.facts[0]
     assert any(fact.endswith("one was lost") for fact in found.facts)
     lake.validate()
-    assert "recounted independently; 1 validation so far found no difference" in explained(lake, 2).facts
+    assert "recounted independently; 1 validation has found no difference so far" in explained(lake, 2).facts
 
 
+@pytest.mark.sweep
 def test_a_late_contradiction_is_part_of_the_explanation(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)), progress([0], [3], {1: 1}))
     lake.run()
@@ -156,8 +157,8 @@ def test_a_lost_update_is_reported_and_needs_attention(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)), progress([0], [9], {1: 1, 5: 8}), updates((5, 5, 1)))
     lake.run()
     status = status_of(lake)
-    assert status.sentence.startswith("waits at time 5: 8 announced, 1 here, for ")
-    assert (status.state, status.needs_somebody) == ("waits at time 5", True)
+    assert status.sentence.startswith("waiting at time 5: 8 announced, 1 here, for ")
+    assert (status.state, status.needs_somebody) == ("waiting at time 5", True)
     assert status.waits_for == "7 updates at time 5, or a decision about the count"
     assert status.as_json()["waiting"]["times"][0] == {
         "time": 5,
@@ -169,11 +170,12 @@ def test_a_lost_update_is_reported_and_needs_attention(lake: Lake) -> None:
     config = ("--config", str(lake.file))
     shown = invoke("status", *config)
     assert shown.exit_code == 1
-    assert "waits at time 5: 8 announced, 1 here" in shown.stdout
+    assert "waiting at time 5: 8 announced, 1 here" in shown.stdout
     assert "`tidelake explain prices`" in shown.stdout
     assert invoke("status", "--check", *config).stdout.splitlines()[-1] == "collections that need attention: 1 of 1"
 
 
+@pytest.mark.sweep
 def test_a_lost_update_is_reported_even_if_columns_are_nested(tmp_path: Path, spark: SparkSession) -> None:
     tags = {"name": "tags", "type": {"type": "array", "items": "string"}}
     schema = {"type": "record", "name": "item", "fields": [{"name": "id", "type": "long"}, tags]}
@@ -181,7 +183,7 @@ def test_a_lost_update_is_reported_even_if_columns_are_nested(tmp_path: Path, sp
     update = {"data": {"id": 1, "tags": ["a"]}, "time": 1, "diff": 1}
     lake.send(encode([update, update], schema), progress([0], [9], {1: 8}))
     lake.run()
-    assert status_of(lake).sentence.startswith("waits at time 1: 8 announced, 1 here, for ")
+    assert status_of(lake).sentence.startswith("waiting at time 1: 8 announced, 1 here, for ")
     assert "8 announced, 1 here" in " ".join(explained(lake, 1).facts)
 
 
@@ -191,7 +193,7 @@ def test_an_update_that_may_still_be_unread_needs_no_attention_yet(lake: Lake) -
     lake.send(updates((5, 5, 1), (6, 5, 1)))
     status = status_of(lake)
     assert status.sentence.endswith("; 1 message unread")
-    assert (status.state, status.verdict.severity) == ("waits at time 5", "warning")
+    assert (status.state, status.verdict.severity) == ("waiting at time 5", "warning")
 
 
 def test_an_ingest_that_was_never_sealed_is_not_in_order(lake: Lake) -> None:
@@ -205,7 +207,7 @@ def test_an_ingest_that_was_never_sealed_is_not_in_order(lake: Lake) -> None:
     assert status_of(lake).sentence == "in order, definite in [0, 9)"
 
 
-def test_a_missing_data_file_is_damage_with_exit_status_1(lake: Lake) -> None:
+def test_a_missing_data_file_is_reported_as_damage_with_exit_status_1(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)), progress([0], [9], {1: 1}))
     lake.run()
     for file in lake.collection.paths.updates.local.rglob("*.parquet"):
@@ -215,6 +217,7 @@ def test_a_missing_data_file_is_damage_with_exit_status_1(lake: Lake) -> None:
     assert "DAMAGED below upper: the file" in shown.stdout
 
 
+@pytest.mark.sweep
 def test_updates_that_nothing_announces_are_counted_in_the_sentence(lake: Lake) -> None:
     lake.send(updates((1, 1, 1), (2, 9, 1)), progress([0], [9], {1: 1}))
     lake.run()
@@ -224,6 +227,7 @@ def test_updates_that_nothing_announces_are_counted_in_the_sentence(lake: Lake) 
     assert call("status", "--check", "--config", str(lake.file)) == "collections that need attention: 0 of 1\n"
 
 
+@pytest.mark.sweep
 def test_a_decided_time_does_not_hide_a_problem(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)), progress([0], [3], {1: 1}), progress([3], [5], {4: 1}), progress([3], [5], {4: 2}))
     lake.run()

@@ -99,6 +99,7 @@ def test_each_event_is_shown_once_with_its_numbers_and_the_newest_last(busy: Lak
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_a_publication_is_not_an_event_of_another_kind(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)), progress([0], [4], {1: 1}))
     lake.run()
@@ -153,6 +154,7 @@ def test_events_that_the_logs_have_forgotten_are_gone_and_the_history_says_when_
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_a_seal_that_stopped_before_its_commit_is_not_shown(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +178,7 @@ def test_a_compaction_that_changes_nothing_is_not_noted(busy: Lake, tmp_path: Pa
     assert len(whats(lake, "compaction")) == 1
 
 
-def test_the_note_of_a_compaction_hides_no_damage(tmp_path: Path) -> None:
+def test_the_note_of_a_compaction_does_not_hide_damage(tmp_path: Path) -> None:
     catalog = Catalog(Store(tmp_path))
     collection = catalog.open_or_create(CollectionSpec(NAME, "cdcv2", "none", RECORD))
     damage = {"kind": "damaged", "lower": 0, "upper": 3, "detail": "a row is missing", "at_ms": 5}
@@ -192,6 +194,7 @@ def test_the_note_of_a_compaction_hides_no_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_the_ticks_of_a_reclocked_collection_come_from_its_bindings(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

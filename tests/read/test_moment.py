@@ -110,7 +110,7 @@ def test_an_answer_is_never_before_one_that_the_session_has_read(shop: SharedTim
     assert (found.time, found.facts[1]) == (9, "not before 9, which this session has read")
 
 
-def test_a_time_that_one_collection_does_not_have_yet_is_awaited_with_a_bound(shop: SharedTimes) -> None:
+def test_a_time_that_one_collection_does_not_have_yet_is_awaited_for_a_bounded_time(shop: SharedTimes) -> None:
     with pytest.raises(CollectionLags) as lags:
         shop.lake.at(11, "orders", "customers", wait_s=0.05)
     assert (lags.value.collection, lags.value.upper, lags.value.others) == ("customers", 8, ("orders",))
@@ -165,7 +165,7 @@ def test_arguments_out_of_range_are_refused(shop: SharedTimes) -> None:
 
 
 def test_a_timeline_has_only_one_kind_of_time(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="is 'shop', as that of 'orders', but only one of them is reclocked"):
+    with pytest.raises(ConfigurationError, match="is 'shop', like that of 'orders', but only one of them is reclocked"):
         SharedTimes(tmp_path, orders=SHOP, visits=RECLOCKED | SHOP)
     with pytest.raises(ConfigurationError, match="should be a name"):
         SharedTimes(tmp_path / "other", orders={"timeline": "wall clock"})
@@ -192,7 +192,7 @@ def test_a_collection_that_was_never_ingested_has_no_time(shop: SharedTimes) -> 
 
 
 class Web:
-    """Reclocked collections on one timeline, and the rows that each has at the times of all runs."""
+    """Reclocked collections on one timeline, and the number of records in each topic."""
 
     def __init__(self, root: Path, spark: SparkSession, names: tuple[str, ...], **more: Any) -> None:
         self.root, self.spark, self.names = root, spark, names
@@ -223,6 +223,7 @@ class Web:
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_a_run_gives_all_collections_of_a_timeline_one_time(tmp_path: Path, spark: SparkSession) -> None:
     rng, web = Random(18), Web(tmp_path, spark, ("carts", "pages", "visits"))
     rows: dict[int, dict[str, int]] = {}
@@ -262,6 +263,7 @@ def test_a_second_tick_of_a_run_gets_a_later_time_and_the_next_run_is_after_it(
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_a_lingering_run_moves_the_whole_timeline(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""A subscription delivers complete times, each once, whatever is merged, swept and killed meanwhile."""
+"""A subscription delivers complete times, each once, whatever is merged, swept or killed meanwhile."""
 
 from __future__ import annotations
 
@@ -235,6 +235,7 @@ def check_ticks(root: Path, spark: SparkSession, kind: str, seed: str, ticks: in
         check_laws(spark, ticking.lake.collection, times, ticking.at.__getitem__, rng, text_of_tick)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("kind", ["reclocked upserts", "transactions"])
 def test_changes_and_a_follower_of_ticks_get_each_time_once_and_whole(
     tmp_path: Path, spark: SparkSession, kind: str
@@ -266,7 +267,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> L
 
 @pytest.fixture
 def lake(prepared: Lake, tmp_path: Path) -> Lake:
-    """A collection with a row at each of the times 1 to 3, sealed up to 4, of which compaction keeps only the last."""
+    """A collection sealed up to 4, with a row at each of the times 1 to 3; compaction keeps only the last time."""
     return prepared.copy(tmp_path / "followed")
 
 
@@ -279,6 +280,7 @@ def ids(batch: Batch[Any] | None) -> list[tuple[int, int, int]]:
     return sorted((row["_time"], row["id"], row["_diff"]) for row in batch.updates.collect())
 
 
+@pytest.mark.sweep
 def test_the_hold_follows_the_processed_batches_and_ends_with_the_subscription(lake: Lake) -> None:
     collection = collection_of(lake)
     with collection.subscribe(lake.spark, as_of=1, rows_max=1, purpose="a mirror") as subscription:
@@ -317,6 +319,7 @@ def lapse(lake: Lake) -> None:
         lake.compact()
 
 
+@pytest.mark.sweep
 def test_a_subscription_whose_lease_ended_continues_if_nothing_was_forgotten(lake: Lake) -> None:
     with collection_of(lake).subscribe(lake.spark, lease=timedelta(milliseconds=1)) as subscription:
         first = subscription.capability
@@ -354,6 +357,7 @@ def test_a_hold_of_the_caller_determines_where_to_continue_and_stays(lake: Lake)
         subscription.next()
 
 
+@pytest.mark.sweep
 def test_compaction_passes_a_subscription_without_a_hold(lake: Lake) -> None:
     for collection in (collection_of(lake), collection_of(lake, read_only=True)):
         more: dict[str, Any] = {} if collection.lake.read_only else {"lease": None}
@@ -396,7 +400,7 @@ def test_a_subscription_stays_with_a_collection_that_is_renamed(lake: Lake) -> N
         assert subscription.next() is None
 
 
-def test_a_hold_whose_name_is_bound_to_another_collection_meanwhile_is_not_acquired(lake: Lake) -> None:
+def test_no_hold_is_acquired_if_the_name_is_bound_to_another_collection_meanwhile(lake: Lake) -> None:
     stored = lake.collection
     lake.catalog.drop(NAME)
     fresh = lake.catalog.open_or_create(collection_of(lake).settings.spec())
@@ -416,6 +420,7 @@ def test_the_hold_of_the_caller_is_at_the_last_batch_when_the_loop_ends(lake: La
     assert held.since == 3
 
 
+@pytest.mark.sweep
 def test_a_lease_that_ended_long_ago_ends_a_subscription_like_any_other(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -434,6 +439,7 @@ def test_a_lease_that_ended_long_ago_ends_a_subscription_like_any_other(
     subscription.close()
 
 
+@pytest.mark.sweep
 def test_a_batch_whose_rows_a_merge_moves_is_not_empty(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     subscription = collection_of(lake).subscribe(lake.spark, as_of=1, snapshot=False, until=2, lease=None)
 
@@ -451,7 +457,7 @@ def test_a_batch_whose_rows_a_merge_moves_is_not_empty(lake: Lake, monkeypatch: 
 # --- where it begins and ends
 
 
-def test_a_subscription_waits_with_a_bound_and_loops_again(lake: Lake) -> None:
+def test_a_subscription_waits_for_a_bounded_time_and_can_loop_again(lake: Lake) -> None:
     subscription = collection_of(lake).subscribe(lake.spark, wait_s=0.2, poll_s=0.05)
     assert [batch.progress.through for batch in subscription] == [3]
     assert list(subscription) == []

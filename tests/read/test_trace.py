@@ -44,7 +44,7 @@ PITFALLS = [
     updates((1, 1, 1)),  # 1: a redundant writer
     progress([0], [3], {1: 1, 2: 1}),  # 2
     updates((2, 2, 1)),  # 3
-    progress([1], [4], {1: 1, 2: 1, 3: 1}),  # 4: overlaps the statement before
+    progress([1], [4], {1: 1, 2: 1, 3: 1}),  # 4: overlaps the previous statement
     updates((3, 3, 1)),  # 5
     updates(((9, 9), 5, 1), ((9, 9), 5, 2)),  # 6: two diffs for one update
     progress([4], [6], {5: 1}),  # 7
@@ -95,7 +95,7 @@ def test_statements_that_overlap_announce_the_same_counts(prepared: Lake) -> Non
 @pytest.mark.spark
 def test_a_statement_ahead_of_the_frontier_waits(prepared: Lake) -> None:
     fate = fate_of(prepared, 8)
-    assert "[9, 10); it waits: upper is 5, and the times before 9 have to be sealed first" in fate.summary
+    assert "[9, 10); it is waiting: upper is 5, and the times before 9 have to be sealed first" in fate.summary
     assert [(count.time, count.count, count.fate) for count in fate.counts] == [(9, 1, "pending")]
     assert not fate.needs_somebody
 
@@ -256,7 +256,8 @@ def test_a_gap_before_a_message_needs_attention_and_an_accepted_gap_skips_its_of
 
 
 @pytest.mark.spark
-def test_a_message_that_the_topic_no_longer_has_is_answered_by_the_small_tables_as_far_as_they_go(
+@pytest.mark.sweep
+def test_a_message_that_the_topic_no_longer_has_is_explained_by_the_small_tables_as_far_as_they_go(
     prepared: Lake, tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = prepared.copy(tmp_path / "retention")
@@ -280,7 +281,7 @@ def test_a_message_that_the_topic_no_longer_has_is_answered_by_the_small_tables_
 
 
 @pytest.mark.spark
-def test_a_message_that_was_replaced_in_its_topic_is_missing_in_the_table(prepared: Lake, tmp_path: Path) -> None:
+def test_a_message_that_was_replaced_in_its_topic_is_missing_from_the_table(prepared: Lake, tmp_path: Path) -> None:
     lake = prepared.copy(tmp_path / "replaced")
     (lake.topic / "0.jsonl").unlink()
     lake.send(updates((55, 1, 1), ((9, 9), 5, 3)), at=0)
@@ -291,6 +292,7 @@ def test_a_message_that_was_replaced_in_its_topic_is_missing_in_the_table(prepar
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_times_that_compaction_has_merged_cannot_be_told_apart(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, keep=1)
     lake.send(*(updates((time, time, 1)) for time in range(1, 5)), progress([0], [5], dict.fromkeys(range(1, 5), 1)))
@@ -372,6 +374,7 @@ assert "pyspark" not in sys.modules
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_statements_of_every_type_are_found_in_the_table_with_any_writer_and_framing(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -398,6 +401,7 @@ def test_statements_of_every_type_are_found_in_the_table_with_any_writer_and_fra
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_a_message_whose_schema_is_no_longer_known_is_read_and_its_statements_are_unknown(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -413,6 +417,7 @@ def test_a_message_whose_schema_is_no_longer_known_is_read_and_its_statements_ar
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_a_negative_diff_in_an_append_only_collection_is_quarantined_with_its_times(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -440,6 +445,7 @@ def test_an_upsert_is_published_until_a_later_statement_of_its_key_is_merged_wit
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_change_events_over_cdcv2_are_found_by_both_of_their_rows(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, "debezium", key="id", schema=EVENT)
     lake.send(events((None, (1, 5), 1)), events(((1, 5), (1, 6), 2), ((1, 5), (1, 6), 2)), events(((1, 6), None, 3)))
@@ -481,6 +487,7 @@ def test_a_record_of_a_reclocked_topic_has_the_time_whose_binding_covers_it(
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_an_upsert_record_sets_deletes_or_puts_in_error_its_key_unless_a_later_one_took_its_place(
     tmp_path: Path, spark: SparkSession
 ) -> None:

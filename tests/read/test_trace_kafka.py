@@ -69,6 +69,7 @@ def test_a_message_is_traced_through_retention_and_through_a_recreated_topic(
     assert gap.kind == "skipped"
 
 
+@pytest.mark.sweep
 def test_a_trace_uses_the_small_tables_if_brokers_do_not_answer(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:

@@ -51,7 +51,6 @@ def whats(lake: Lake, *kinds: str) -> list[str]:
     return [event.what for event in open_lake(lake.file).collection(NAME).history(kinds=kinds).events]
 
 
-@pytest.mark.everywhere
 def test_old_rows_of_a_stream_are_removed_by_the_seal_that_proves_the_next_times(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -99,6 +98,7 @@ def test_old_rows_of_a_stream_are_removed_by_the_seal_that_proves_the_next_times
     assert contents(lake, 7) == {(2, RECENT - NOW_MS): 1, (3, None): 1}
 
 
+@pytest.mark.sweep
 def test_a_row_that_is_stated_again_at_the_time_of_its_removal_stays_until_the_next_pass(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -118,6 +118,7 @@ def test_a_row_that_is_stated_again_at_the_time_of_its_removal_stays_until_the_n
     assert not lake.validate(full=True).damaged
 
 
+@pytest.mark.sweep
 def test_old_rows_of_a_reclocked_collection_are_removed_at_a_time_of_their_own(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -170,9 +171,8 @@ def test_rows_are_removed_by_the_earlier_of_two_clocks_and_not_by_an_unconfirmed
     assert contents(lake) == {(3, 2 * DAY_MS): 1}
 
 
-@pytest.mark.parametrize(
-    "place", swept(["retention.after_write", "retention.after_note", "seal.after_commit"], ["retention.after_note"])
-)
+@pytest.mark.sweep
+@pytest.mark.parametrize("place", ["retention.after_write", "retention.after_note", "seal.after_commit"])
 def test_a_stream_whose_seal_is_stopped_has_each_old_row_removed_once(
     tmp_path: Path, spark: SparkSession, place: str
 ) -> None:
@@ -214,6 +214,7 @@ def test_a_reclocked_collection_whose_seal_is_stopped_has_each_old_row_removed_o
     assert not lake.validate(full=True).damaged
 
 
+@pytest.mark.sweep
 def test_only_one_of_two_processes_removes_the_rows(tmp_path: Path, spark: SparkSession) -> None:
     lake = records(tmp_path, spark)
     lake.put({"id": 1, "at": OLD})
@@ -236,7 +237,8 @@ def test_only_one_of_two_processes_removes_the_rows(tmp_path: Path, spark: Spark
     assert not lake.validate(full=True).damaged
 
 
-@pytest.mark.parametrize("place", swept(["ingest.before", "ingest.beyond", "compact"], ["ingest.beyond"]))
+@pytest.mark.sweep
+@pytest.mark.parametrize("place", ["ingest.before", "ingest.beyond", "compact"])
 def test_commits_during_a_seal_do_not_change_which_rows_are_removed(
     tmp_path: Path, spark: SparkSession, place: str
 ) -> None:
@@ -287,6 +289,7 @@ def test_a_row_removed_without_a_record_is_reported_as_damage(tmp_path: Path, sp
     assert "time 4: 3 rows were removed from the contents, but retention recorded 2" in report.mismatches
 
 
+@pytest.mark.sweep
 def test_a_late_copy_of_a_statement_whose_row_was_removed_is_still_a_copy(tmp_path: Path, spark: SparkSession) -> None:
     lake = stream(tmp_path, spark)
     lake.send(events((1, OLD, 1, 2)), progress([0], [2], {1: 1}))
@@ -300,6 +303,7 @@ def test_a_late_copy_of_a_statement_whose_row_was_removed_is_still_a_copy(tmp_pa
     assert (late.copies, late.contradictions) == (1, 1)
 
 
+@pytest.mark.sweep
 def test_only_files_that_may_hold_old_rows_are_read(tmp_path: Path, spark: SparkSession) -> None:
     lake = stream(tmp_path, spark)
     rule = lake.settings.collection(NAME).keep_rows
@@ -322,6 +326,7 @@ def test_the_status_of_a_lake_shows_the_removed_rows(tmp_path: Path, spark: Spar
     assert document["rows_left"] == 1 and document["left_at"] == (lake.table.value(UPPER) or 0) - 1
 
 
+@pytest.mark.sweep
 def test_publications_and_subscriptions_follow_the_removals(tmp_path: Path, spark: SparkSession) -> None:
     lake = records(tmp_path, spark)
     lake.put({"id": 1, "at": OLD}, {"id": 2, "at": RECENT})

@@ -15,9 +15,12 @@ from tests.captures.record import Services
 from tests.captures.workload import Workload
 from tests.crash.harness import Nursery
 from tests.services.pipeline import Pipeline
-from tests.sweeps import seeds
+from tests.sweeps import seeds, swept
 
 pytestmark = [pytest.mark.services, pytest.mark.spark]
+
+_SEEDS = {"nothing": 4, "forget": 0}
+"""What happens to the connector in a history that is always the same, and its seed; with 4, a job is killed."""
 
 
 def _work(made: Pipeline, seed: int, rounds: tuple[str, ...], sessions: int) -> None:
@@ -39,11 +42,12 @@ def _work(made: Pipeline, seed: int, rounds: tuple[str, ...], sessions: int) -> 
     made.check()
 
 
+@pytest.mark.parametrize("what", swept(_SEEDS, ["nothing"]))
 def test_tables_end_up_equal_to_the_database(
-    tmp_path: Path, spark: SparkSession, nursery: Nursery, services: Services
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, services: Services, what: str
 ) -> None:
-    with Pipeline(tmp_path, spark, nursery, services, "everyday") as made:
-        _work(made, 0, ("forget",), sessions=3)
+    with Pipeline(tmp_path, spark, nursery, services, f"fixed{what}") as made:
+        _work(made, _SEEDS[what], (what,), sessions=3)
 
 
 @pytest.mark.sweep

@@ -82,6 +82,7 @@ def test_a_bucket_can_serve_the_report(place: ObjectStorePlace, tmp_path: Path) 
     assert names == [[NAME, "visits"]] * 2
 
 
+@pytest.mark.sweep
 def test_many_files_of_the_history_are_merged(place: ObjectStorePlace, tmp_path: Path) -> None:
     row = row_of(Stored(tmp_path).facts())
     for _ in range(4):
@@ -107,9 +108,15 @@ def test_several_writers_keep_the_lines_of_all_collections(place: ObjectStorePla
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
-        (Fault("PUT", "", answer=refusal(403, "AccessDenied", "sorry")), StoreAccessDenied),
+        pytest.param(
+            Fault("PUT", "", answer=refusal(403, "AccessDenied", "sorry")), StoreAccessDenied, marks=pytest.mark.sweep
+        ),
         (Fault("PUT", "", answer=refusal(400, "ExpiredToken", "sorry")), StoreAccessDenied),
-        (Fault("GET", r"lake\.json", answer=refusal(403, "AccessDenied", "sorry")), StoreAccessDenied),
+        pytest.param(
+            Fault("GET", r"lake\.json", answer=refusal(403, "AccessDenied", "sorry")),
+            StoreAccessDenied,
+            marks=pytest.mark.sweep,
+        ),
         (Fault("PUT", "", answer=refusal(404, "NoSuchBucket", "sorry")), BucketMissing),
     ],
     ids=["write", "expired", "read", "bucket"],

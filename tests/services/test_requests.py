@@ -70,7 +70,7 @@ def test_ticks_and_statuses_stay_within_their_budgets_whatever_the_age_of_the_co
     assert [count.verbs for count in idle] == [{"list": 6}, {"list": 7}], "an idle collection is only listed"
 
 
-def test_a_checkpoint_takes_as_many_requests_whatever_the_length_of_the_log(
+def test_a_checkpoint_takes_the_same_number_of_requests_whatever_the_length_of_the_log(
     lake: CountedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelake.store.commit._CHECKPOINT_EVERY_COMMITS", 4)
@@ -104,6 +104,7 @@ def test_a_new_process_takes_no_more_requests_whatever_the_length_of_the_logs(la
         assert not status.lists_of_files
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_first_tick_of_new_processes_is_within_the_budget(
     lake: CountedLake, processes: int, monkeypatch: pytest.MonkeyPatch
@@ -119,10 +120,11 @@ def test_the_first_tick_of_new_processes_is_within_the_budget(
         assert len(ingested) + len(sealed) <= TICK, (ingested.served, sealed.served)
         monkeypatch.undo()
         counts.append((ingested.verbs, sealed.verbs))
-    assert counts[0] == counts[1], "the length of the logs does not count"
+    assert counts[0] == counts[1], "the length of the logs does not matter"
     assert lake.status().upper == lake.times
 
 
+@pytest.mark.sweep
 def test_without_its_head_start_a_new_process_opens_each_log_once(lake: CountedLake) -> None:
     lake.send()
     remove_head_starts(lake)
@@ -139,6 +141,7 @@ def test_without_its_head_start_a_new_process_opens_each_log_once(lake: CountedL
         assert len(step) - entries <= TICK
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("damage", [b"", b"not a ZIP file", b"PK\x03\x04 cut"])
 def test_a_damaged_head_start_is_not_used(lake: CountedLake, damage: bytes) -> None:
     lake.tick()
@@ -169,6 +172,7 @@ def test_nothing_in_a_head_start_is_believed(lake: CountedLake) -> None:
     assert status_afresh(lake).upper == lake.times
 
 
+@pytest.mark.sweep
 def test_a_tick_of_a_new_process_names_a_lost_entry_in_spite_of_its_head_start(
     tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake
 ) -> None:
@@ -182,6 +186,7 @@ def test_a_tick_of_a_new_process_names_a_lost_entry_in_spite_of_its_head_start(
         own.lake.ingest()
 
 
+@pytest.mark.sweep
 def test_a_new_process_sees_what_came_after_its_head_start_and_finishes_what_was_not_acknowledged(
     tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake
 ) -> None:
@@ -218,6 +223,7 @@ def remove_head_starts(lake: CountedLake) -> None:
     blobs.delete_all(folder / name for name in blobs.list_names(folder))
 
 
+@pytest.mark.sweep
 def test_reclocked_ticks_stay_within_the_budget(
     tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake
 ) -> None:
@@ -236,6 +242,7 @@ def test_reclocked_ticks_stay_within_the_budget(
     assert [row["id"] for row in raw.rows()] == [1, 2, 3]
 
 
+@pytest.mark.sweep
 def test_a_status_looks_at_quarantine_and_late_only_if_they_have_rows(
     tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake
 ) -> None:
@@ -256,8 +263,9 @@ def flags_of(lake: CountedLake) -> tuple[bool, bool]:
     return table.may_have(HAS_QUARANTINE), table.may_have(HAS_LATE)
 
 
+@pytest.mark.sweep
 def test_a_cluster_puts_files_under_their_final_names(lake: CountedLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake.tick()  # so that this process has seen the collection, whatever the test before has forgotten
+    lake.tick()  # so that this process has seen the collection, whatever an earlier test made it forget
     monkeypatch.setattr(runs, "runs_here", lambda _: False)
     lake.send()
     ingested = lake.count(lake.lake.ingest)

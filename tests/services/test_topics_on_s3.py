@@ -151,13 +151,13 @@ def test_a_new_collection_without_a_topic_is_refused_before_anything_is_written(
     with pytest.raises(ConfigurationError, match="the topic 'visits' has no folder s3://") as refused:
         check_topics_of_new_collections((), settings)
     assert refused.value.field == "collections.visits.topic"
-    assert check_topics_of_new_collections(("visits",), settings) == {}, "a collection that is known waits"
+    assert check_topics_of_new_collections(("visits",), settings) == {}, "a known collection may wait for its topic"
     proxy.faults = [Fault("GET", "", answer=refusal(403, "AccessDenied"))]
     assert isinstance(check_topics_of_new_collections((), settings)["visits"], StoreAccessDenied)
     assert not (tmp_path / "data").exists()
 
 
-def test_each_file_is_read_once_by_a_process(settings: Settings, proxy: FaultyProxy) -> None:
+def test_a_process_reads_each_file_once(settings: Settings, proxy: FaultyProxy) -> None:
     root = blobs.root_of(settings.topics) / "visits"
     for number in range(12):
         blobs.write(root / f"{number:02d}.parquet", parquet(range(5 * number, 5 * number + 5)))
@@ -185,7 +185,7 @@ def test_each_file_is_read_once_by_a_process(settings: Settings, proxy: FaultyPr
         (Fault("GET", "", answer=refusal(400, "AuthorizationHeaderMalformed", "sorry")), WrongRegion),
         (Fault("GET", "", answer=refusal(404, "NoSuchBucket", "sorry")), BucketMissing),
         (Fault("GET", r"a\.parquet", answer=refusal(503, "SlowDown")), StoreUnreachable),
-        (Fault("GET", "list-type", hang_s=20), StoreUnreachable),
+        pytest.param(Fault("GET", "list-type", hang_s=20), StoreUnreachable, marks=pytest.mark.sweep),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else f"{value.method} {value.path}",
 )
@@ -206,7 +206,7 @@ def test_a_refused_or_lost_request_is_reported_and_the_next_run_continues(
     assert len(contents(topic)) == 20
 
 
-def test_the_status_of_a_lake_names_a_topic_that_cannot_be_read(settings: Settings, proxy: FaultyProxy) -> None:
+def test_the_doctor_names_a_topic_that_cannot_be_read(settings: Settings, proxy: FaultyProxy) -> None:
     blobs.write(blobs.root_of(settings.topics) / "visits" / "0.jsonl", lines(range(3)))
     found = CliRunner().invoke(app, ["doctor", "--config", str(settings.file)])
     assert "1 partition, 3 offsets" in " ".join(found.stdout.split()), found.stdout
@@ -235,7 +235,7 @@ def test_a_file_that_disappears_after_the_listing_is_an_error(
         list(topic.batches(offsets, ["partition", "offset", "value"]))
 
 
-def test_a_listing_that_lacks_a_file_reads_nothing_beyond_the_gap(topic: FileTopic, proxy: FaultyProxy) -> None:
+def test_nothing_beyond_the_gap_is_read_if_a_listing_lacks_a_file(topic: FileTopic, proxy: FaultyProxy) -> None:
     blobs.write(topic.folder / "b.parquet", parquet(range(20, 30)))
 
     def without(name: str) -> tuple[int, str]:
@@ -351,7 +351,7 @@ def test_init_drafts_the_settings_of_a_topic_in_s3(object_store: ObjectStore, tm
     assert not (tmp_path / "other.yaml").exists()
 
 
-# --- the parts below
+# --- lower layers
 
 
 def test_changes_by_several_writers_are_not_lost(settings: Settings) -> None:

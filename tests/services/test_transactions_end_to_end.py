@@ -35,13 +35,13 @@ from tidelake.store.transactions import asserted_times, read_transactions
 pytestmark = [pytest.mark.services, pytest.mark.spark]
 
 _READS = 20
-"""Reads through Spark of each seed, once its run has ended."""
+"""The number of reads through Spark for each seed, once its run has ended."""
 _READS_BETWEEN = 500
-"""Reads of each seed while its jobs run: 10,000 in 20 seeds."""
+"""The number of reads for each seed while its jobs run: 10,000 in 20 seeds."""
 _OFFSET_SAVED_S, _STREAMS_S = 4.0, 2.0
-"""How long until the connector has saved its last offset, and until it has begun to stream after a restart."""
+"""How long the connector takes to save its last offset, and to start streaming after a restart."""
 _RUNS = 8
-"""Runs after which every marker is sealed: an event, and the END of its transaction, arrive one by one."""
+"""After so many runs, every marker is sealed: an event, and the END of its transaction, arrive one by one."""
 
 
 def miscounting_ends(marks: list[dict[str, Any]], events: list[dict[str, Any]], table: str) -> set[int]:
@@ -66,7 +66,7 @@ def miscounting_ends(marks: list[dict[str, Any]], events: list[dict[str, Any]], 
 
 
 def cut_ends(marks: list[dict[str, Any]], events: list[dict[str, Any]]) -> set[int]:
-    """Return the commit positions of the transactions whose BEGIN is before all that was sent of them."""
+    """Return the commit positions of the transactions whose BEGIN is before the first change that was sent."""
     firsts: dict[str, int] = {}
     for event in events:
         if event["transaction"] is not None:
@@ -102,7 +102,7 @@ class BankPipeline(Pipeline):
         return sorted(list(row)[:-1] for row in rows)
 
     def _situation(self) -> str:
-        """What each table waits for, as `tidelake status` says it; the topics are kept beside the store."""
+        """What each table is waiting for, in the words of `tidelake status`; the topics are kept beside the store."""
         self.source.write(BANK, self.root / "stuck", (f"{self.source.name}.transaction",))
         lines = []
         for settings in self.settings.collections:
@@ -140,7 +140,7 @@ class BankPipeline(Pipeline):
         return found
 
     def upper(self, table: str) -> int:
-        """The first time of a table that is not sealed."""
+        """The first unsealed time of a table."""
         collection = self.collection(table)
         return collection.readable_range(OpenTable(collection.paths.updates))[1]
 
@@ -181,6 +181,7 @@ class BankPipeline(Pipeline):
             pytest.xfail(f"Debezium resumed within a transaction, or skipped changes: {self._situation()}")
 
 
+@pytest.mark.sweep
 def test_changes_that_a_restarted_connector_skips_hold_back_all_its_tables_until_a_new_snapshot(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, services: Services
 ) -> None:

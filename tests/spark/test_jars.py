@@ -64,7 +64,7 @@ def test_a_set_of_jars_is_separate_from_those_that_every_session_loads(tmp_path:
         locked_jars(lock, "gs")
 
 
-def test_the_jars_for_s3_are_locked_and_none_of_them_hides_one_of_spark() -> None:
+def test_the_jars_for_s3_are_locked_and_none_of_them_hides_one_of_sparks_own() -> None:
     own = {re.sub(r"-[0-9][\w.]*$", "", path.stem) for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
     jars = locked_jars(name="s3")
     assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) for jar in jars)
@@ -98,6 +98,7 @@ def test_a_changed_jar_given_to_spark_submit_stops_a_job_before_it_has_a_session
 
 
 @pytest.mark.spark
+@pytest.mark.sweep
 def test_a_changed_jar_on_a_class_path_in_the_settings_stops_the_session(folder: Path) -> None:
     script = (
         "from tidelake.spark.session import start_session\n"

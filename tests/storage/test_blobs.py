@@ -1,4 +1,4 @@
-"""One suite for the seam below the store, for a local disk, for two stores of obstore, and for S3."""
+"""One suite for the seam below the store, run on a local disk, on two obstore stores, and on S3."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import pytest
 from obstore.store import LocalStore, MemoryStore
 
 from tests.services.object_store import ObjectStore
+from tests.sweeps import swept
 from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Listing, Location, locate
 
@@ -129,9 +130,10 @@ def test_two_folders_are_listed_in_turn_and_nothing_else(root: Location) -> None
     assert (len(acked), log) == (120, ["0"])
 
 
-def test_only_one_of_many_threads_creates_a_blob(root: Location) -> None:
+@pytest.mark.parametrize("rounds", swept([10, 50], [10]))
+def test_only_one_of_many_threads_creates_a_blob(root: Location, rounds: int) -> None:
     with ThreadPoolExecutor(8) as pool:
-        for number in range(50):
+        for number in range(rounds):
             won = list(pool.map(lambda writer, n=number: _creates(root / f"{n}", f"{writer}".encode()), range(8)))
             assert sum(won) == 1
             assert blobs.read(root / f"{number}") == f"{won.index(True)}".encode()
@@ -316,7 +318,7 @@ def test_a_link_to_nowhere_is_named_in_the_error_unless_hidden_names_are_left_ou
     assert raised.value.filename == str(disk / "_link")
 
 
-def test_an_absent_folder_of_a_disk_has_no_names_and_no_age_to_renew(disk: Location) -> None:
+def test_an_absent_folder_on_a_disk_has_no_names_and_no_age_to_renew(disk: Location) -> None:
     assert not blobs.is_folder(disk)
     assert blobs.list_names(disk) == []
     with pytest.raises(FileNotFoundError):
@@ -386,7 +388,7 @@ def test_a_turn_takes_as_long_as_its_caller_needs(disk: Location) -> None:
         time.sleep(0.2)
         assert not waiting.done()
         assert first()
-        os.utime(disk.local / ".turn", (1, 1))  # as if it had asked for nothing
+        os.utime(disk.local / ".turn", (1, 1))  # as if the first caller had asked for no time
         assert not waiting.result()
 
 

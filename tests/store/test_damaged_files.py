@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tests.sweeps import swept
 from tidelake.errors import DamagedTable
 from tidelake.integrity.verification import Verification, verify_table
 from tidelake.storage.location import Location, locate
@@ -133,7 +134,8 @@ def test_a_large_file_is_verified_by_its_footer_and_page_by_page(table: Location
     assert read_rows(table, [file], SCHEMA).num_rows == 500_000
 
 
-def test_every_flipped_bit_in_a_page_header_of_a_large_file_is_reported_as_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", swept([1, 7], [7]))
+def test_every_flipped_bit_in_a_page_header_of_a_large_file_is_reported_as_damage(tmp_path: Path, step: int) -> None:
     table = locate(tmp_path) / "large"
     create_table(table, SCHEMA)
     files = write_run(table, "a", rows_of(range(500_000)))
@@ -146,7 +148,7 @@ def test_every_flipped_bit_in_a_page_header_of_a_large_file_is_reported_as_damag
         headers = [header for chunk in chunks_of(source) for header in headers_of(source, chunk)]
     assert len(headers) > 10
     for position, header in (headers[0], headers[-1]):
-        for bit in range(8 * position, 8 * (position + len(header))):
+        for bit in range(8 * position, 8 * (position + len(header)), step):
             flip(path, bit)
             with pytest.raises(DamagedTable, match="is not the one that was committed: the headers of its pages diffe"):
                 open_verified(table, file)
@@ -200,8 +202,9 @@ def without_digest(file: RunFile) -> RunFile:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("rounds", swept([1, 4], [1]))
 def test_a_flipped_bit_in_data_that_spark_uses_to_skip_pages_changes_no_rows(
-    tmp_path: Path, spark: SparkSession
+    tmp_path: Path, spark: SparkSession, rounds: int
 ) -> None:
     """Page indexes and dictionaries: no checksum covers the former, and Spark verifies none of the latter."""
     table, random = locate(tmp_path) / "large", Random(5)
@@ -226,8 +229,9 @@ def test_a_flipped_bit_in_data_that_spark_uses_to_skip_pages_changes_no_rows(
     index = max(start + column.total_compressed_size for start, column in zip(starts, columns, strict=True))
     assert index < footer, "the file has page indexes"
     dictionaries = [c for c in columns if c.dictionary_page_offset is not None]
-    places = [random.randrange(8 * index, 8 * min(index + 400, footer)) for _ in range(8)]
-    places += [random.randrange(8 * (c.dictionary_page_offset + 40), 8 * c.data_page_offset) for c in dictionaries * 2]
+    places = [random.randrange(8 * index, 8 * min(index + 400, footer)) for _ in range(2 * rounds)]
+    dictionaries *= min(rounds, 2)
+    places += [random.randrange(8 * (c.dictionary_page_offset + 40), 8 * c.data_page_offset) for c in dictionaries]
     session = spark.newSession()  # as if somebody else had started it
     session.conf.set("parquet.filter.columnindex.enabled", "true")
 

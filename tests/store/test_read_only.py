@@ -14,6 +14,7 @@ from tests.cli.commands import invoke
 from tests.lakes.held import HeldLake
 from tests.lakes.lake import NAME
 from tests.lakes.whole_store import COLLECTIONS, WholeStore
+from tests.sweeps import swept
 from tidelake import open_lake
 from tidelake.errors import DamagedLog, LakeReadOnly
 from tidelake.lake import LakeCollection
@@ -52,7 +53,7 @@ def everything_in(folder: Path) -> dict[str, tuple[int, int, bytes]]:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> HeldLake:
-    """A collection whose newest commit has no marker, before an entry that a loss of power has torn."""
+    """A collection whose newest commit has no marker, followed by an entry that a power loss has torn."""
     lake = HeldLake.create(tmp_path / "lake", upper=5)
     lake.collection.acquire(at=2)
     lake.seal(7)
@@ -123,8 +124,11 @@ def test_a_copy_without_permission_to_write_can_be_read_and_every_change_is_refu
     assert everything_in(copy) == before
 
 
-def test_every_family_and_framing_reads_the_same(whole: WholeStore, tmp_path: Path) -> None:
-    names = list(COLLECTIONS)
+SOME = ("append_only", "debezium", "raw_upsert_json")
+
+
+@pytest.mark.parametrize("names", swept([SOME, tuple(COLLECTIONS)], [SOME], ids=lambda names: f"{len(names)}"))
+def test_every_family_and_framing_reads_the_same(whole: WholeStore, tmp_path: Path, names: tuple[str, ...]) -> None:
     lake = whole.copy(tmp_path / "lake", *names)
     before = everything_in(lake.store)
     reads = {name: open_lake(lake.config, read_only=True).collection(name) for name in names}

@@ -159,7 +159,7 @@ def test_a_run_stays_for_the_retention_period_after_it_was_found_dead_whatever_i
 
     def sleep(place: str) -> None:
         if place == "commit.before_call.t":
-            age(table / f"{RUN}={old}", 30 * DAY_S)  # the process sleeps for a month between renewing it and its commit
+            age(table / f"{RUN}={old}", 30 * DAY_S)  # the process sleeps for a month after renewing the run
 
     on_reach(sleep)
     try:
@@ -167,7 +167,7 @@ def test_a_run_stays_for_the_retention_period_after_it_was_found_dead_whatever_i
     finally:
         on_reach(None)
     for _ in range(2):
-        assert sweep(table) == 0, "a reader of the version before may still need it"
+        assert sweep(table) == 0, "a reader of the previous version may still need it"
     age(table / DEAD, DAY_S / 2)
     assert sweep(table) == 0
     age(table / DEAD, 2 * DAY_S)
@@ -217,7 +217,7 @@ def test_files_that_a_killed_process_left_unfinished_are_swept_once_they_are_old
 
 
 def _shift_clock(by_s: float) -> None:
-    """Shift this process's clock against all others."""
+    """Shift this process's clock relative to all others."""
     now = time.time
     time.time = lambda: now() + by_s
 
@@ -237,7 +237,6 @@ def _append_and_sleep(table: Location, said: Path) -> None:
     said.write_text(json.dumps([[file.run for file in files], len(attempts)]))
 
 
-@pytest.mark.everywhere
 def test_a_writer_that_sleeps_for_longer_than_any_bound_commits_nothing_that_was_deleted(
     table: Location, tmp_path: Path
 ) -> None:
@@ -268,7 +267,8 @@ def _sweep_often(table: Location, by_s: float, done: Event) -> None:
             assert removed == 0, "everything is younger than an hour, by the store's clock"
 
 
-@pytest.mark.parametrize("of_sweep_s", [DAY_S, pytest.param(-DAY_S, marks=pytest.mark.sweep)])
+@pytest.mark.sweep
+@pytest.mark.parametrize("of_sweep_s", [DAY_S, -DAY_S])
 def test_machines_whose_clocks_are_a_day_apart_delete_nothing_that_is_young(table: Location, of_sweep_s: float) -> None:
     context = multiprocessing.get_context("spawn")
     done = context.Event()
@@ -295,6 +295,7 @@ def _append_runs(table: Location, worker: int, runs: int, clock_s: float = 0.0) 
         append_run(table, "ingest", partial(write, at=number), 0)
 
 
+@pytest.mark.sweep
 def test_no_committed_file_is_gone_when_writers_race_with_a_sweep_whose_clock_is_ahead(table: Location) -> None:
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=_append_runs, args=(table, worker, 25)) for worker in range(2)]

@@ -105,6 +105,7 @@ def test_a_late_copy_and_a_late_contradiction_are_told_apart(
     assert late_verdicts(lake.collection) == {"copy": 3, "contradiction": 3, "settled": 0, "untold": 0, "late": 0}
 
 
+@pytest.mark.sweep
 def test_only_files_with_times_of_late_statements_are_opened(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def test_whether_a_statement_is_a_copy_can_no_longer_be_verified_after_compactio
     assert contradiction_rows(lake) == [(7, 4, 1, 0, 2)]
 
 
+@pytest.mark.sweep
 def test_copies_of_a_keys_newest_statement_can_still_be_recognised_after_compaction(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -146,9 +148,8 @@ def test_copies_of_a_keys_newest_statement_can_still_be_recognised_after_compact
     assert contradiction_rows(lake) == [(1, 2, -1, 1, 2)]
 
 
-@pytest.mark.parametrize(
-    "key", ["id", pytest.param(None, marks=pytest.mark.sweep)], ids=["with a key", "without a key"]
-)
+@pytest.mark.sweep
+@pytest.mark.parametrize("key", ["id", None], ids=["with a key", "without a key"])
 def test_late_change_events_are_compared_as_they_were_stated(
     tmp_path: Path, spark: SparkSession, key: str | None
 ) -> None:
@@ -164,6 +165,7 @@ def test_late_change_events_are_compared_as_they_were_stated(
     assert contradiction.data == {"before": None, "after": {"id": 2, "price": 5}, "op": "r"}
 
 
+@pytest.mark.sweep
 def test_a_discarded_statement_that_arrives_late_is_settled(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates(((1, 10), 1, 1), ((1, 10), 1, 2)), progress([0], [9], {1: 1}))
@@ -173,6 +175,7 @@ def test_a_discarded_statement_that_arrives_late_is_settled(tmp_path: Path, spar
     assert compare_sent(lake, updates(((1, 10), 1, 2), ((1, 10), 1, 1))) == LateReport(copies=1, settled=1)
 
 
+@pytest.mark.sweep
 def test_a_contradiction_is_settled_by_discarding_it(lake: Lake) -> None:
     compare_sent(lake, updates(((1, 10), 1, 5)))
     status = read_status(lake.collection)
@@ -192,6 +195,7 @@ def test_a_contradiction_is_settled_by_discarding_it(lake: Lake) -> None:
     assert lake.contents(8)[1, 10] == 1
 
 
+@pytest.mark.sweep
 def test_a_stop_between_evidence_and_verdict_does_not_count_a_statement_twice(lake: Lake, spark: SparkSession) -> None:
     lake.send(updates(((1, 10), 1, 5), ((1, 10), 1, 1)))
     lake.ingest()
@@ -236,6 +240,7 @@ def test_a_late_file_that_cannot_be_read_is_reported_but_not_as_damage(lake: Lak
     assert "late facts cannot be read" in str(status.late_problem)
 
 
+@pytest.mark.sweep
 def test_a_tick_that_is_repeated_after_a_stop_counts_its_late_rows_once(lake: Lake, spark: SparkSession) -> None:
     lake.send(updates(((1, 10), 1, 5), ((1, 10), 1, 1)))
 
@@ -255,6 +260,7 @@ def test_a_tick_that_is_repeated_after_a_stop_counts_its_late_rows_once(lake: La
     assert sum(late_verdicts(lake.collection).values()) == 2
 
 
+@pytest.mark.sweep
 def test_verdicts_survive_the_merging_of_small_files(lake: Lake) -> None:
     assert compare_sent(lake, updates(((1, 10), 1, 1), ((1, 10), 1, 5))) == LateReport(copies=1, contradictions=1)
     path, schema = lake.collection.paths.late, late_schema(lake.collection.entry.record_schema)
@@ -267,6 +273,7 @@ def test_verdicts_survive_the_merging_of_small_files(lake: Lake) -> None:
     assert late_verdicts(lake.collection) == {"copy": 8, "contradiction": 8, "settled": 0, "untold": 0, "late": 0}
 
 
+@pytest.mark.sweep
 def test_values_of_every_kind_are_compared_as_the_table_holds_them(tmp_path: Path, spark: SparkSession) -> None:
     record = {
         "type": "record",
@@ -326,6 +333,7 @@ def test_a_late_count_that_differs_from_the_proven_count_is_noted_once(lake: Lak
     assert lake.contents(8) == {(1, 10): 1, (2, None): 1, (3, 30): 1, (4, 40): 1}
 
 
+@pytest.mark.sweep
 def test_late_counts_and_updates_of_a_closed_stream_are_compared(lake: Lake) -> None:
     lake.send(progress([9], []))
     assert lake.run().closed
