@@ -248,7 +248,7 @@ def test_a_call_without_a_turn_keeps_no_file_open(table: Location, monkeypatch: 
 
 def test_pauses_double_with_each_conflict_up_to_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     paused_s: list[float] = []
-    monkeypatch.setattr(retry.time, "sleep", paused_s.append)
+    monkeypatch.setattr("tidelake.store.retry.time.sleep", paused_s.append)
     for conflicts in (1, 2, 3, 10, 10_000):
         paused_s.clear()
         for _ in range(2_000):
