@@ -27,7 +27,7 @@ from tidelake.store import acknowledged, table_log
 from tidelake.store.acknowledged import ACKED, Markers, read_markers
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.failpoints import FAILPOINTS, on_reach
-from tidelake.store.table_log import LOG, acknowledge_newest_checkpoint, check_log, load_table
+from tidelake.store.table_log import LOG, Tip, acknowledge_newest_checkpoint, check_log, load_table
 
 FLIPS = 300
 
@@ -105,7 +105,7 @@ def test_a_whole_log_that_is_deleted_is_restored(table: Location) -> None:
     assert contents(table) == before
 
 
-def test_a_marker_that_is_lost_below_a_checkpoint_is_reported_and_restored(table: Location) -> None:
+def test_a_lost_marker_of_an_entry_before_a_checkpoint_is_reported_and_restored(table: Location) -> None:
     load_table(table).create_checkpoint()
     acknowledge_newest_checkpoint(table)
     commit(table, 4)
@@ -419,6 +419,31 @@ def test_a_listing_that_misses_a_name_is_repeated(table: Location, monkeypatch: 
     assert contents(table) == before
 
 
+def test_a_listing_that_misses_a_name_before_a_new_checkpoint_is_repeated(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, names, settled = contents(table), blobs.list_names, table_log._settle
+    load_table(table).create_checkpoint()  # nobody has acknowledged it yet
+    opened: list[Location] = []
+
+    def incomplete(folder: Location) -> list[str]:
+        listed = names(folder)
+        if folder.name == LOG and listed:
+            monkeypatch.setattr(blobs, "list_names", names)
+            return [name for name in listed if not name.startswith(f"{1:020d}")]
+        return listed
+
+    def settle_once(path: Location, takes_over: bool, seen: Tip | None = None) -> Tip:
+        opened.append(path)
+        return settled(path, takes_over, seen)
+
+    monkeypatch.setattr(table_log, "_settle", settle_once)
+    monkeypatch.setattr(blobs, "list_names", incomplete)
+    assert OpenTable(table).version == 3
+    assert opened == [table], "the entry is not missing, so nothing had to be opened again"
+    assert contents(table) == before
+
+
 @pytest.mark.parametrize("name", [f"{3:020d}.crc", f"{1:020d}.{3:020d}.compacted.json", f"{2:020d}.checkpoint.ab.json"])
 def test_files_of_other_engines_that_were_never_verified_are_set_aside(table: Location, name: str) -> None:
     before = contents(table)
@@ -537,7 +562,7 @@ def tear(table: Location) -> None:
     ],
     ids=["not acknowledged", "torn", "missing marker", "unmarked checkpoint", "stray file"],
 )
-def test_a_reader_that_may_not_write_opens_what_was_acknowledged(
+def test_a_reader_without_permission_to_write_opens_the_newest_acknowledged_version(
     table: Location, change: Callable[[Location], object], version: int
 ) -> None:
     with TemporaryDirectory() as folder:

@@ -283,8 +283,11 @@ def _settle(path: Location, takes_over: bool, seen: Tip | None = None) -> Tip:
         markers = markers_named(path, acked)
     written = _matching(path, _CHECKPOINT, names)
     versions = _versions_in(names)
-    if written and version_of(written[-1]) > max(versions, default=-1):
-        versions = _versions(path)  # again: an entry exists before any checkpoint that covers it
+    # An entry exists before any checkpoint that covers it, and a marked checkpoint existed before the log was listed.
+    of_checkpoint = version_of(written[-1]) if written else -1
+    is_new = path.is_local and of_checkpoint not in markers.checkpoints
+    if written and (is_new or of_checkpoint > max(versions, default=-1)):
+        versions = _versions(path)
     newest = versions[-1] if versions else -1
     if markers.newest > newest:
         raise DamagedLog(str(path), f"version {markers.newest} was acknowledged, but its entry is missing")
