@@ -1,4 +1,4 @@
-"""The assets that all families share: a collection between its topics, and `current`, its contents as a plain table.
+"""The assets that all families share: the collection itself, and `current`, its contents as a plain table.
 
 A collection is one asset with two steps: ingest appends, seal proves. Compaction is an operation of the jobs, not an
 asset. The assets are not partitioned by ranges of times: bounds are not known in advance, and a sealed range never
@@ -44,7 +44,7 @@ class Family:
 
     name: str
     statement: str
-    """The meaning of a statement in its topics."""
+    """The meaning of a statement in a topic of this family."""
     refusal: str
     """Which statements are refused although they can be decoded."""
 

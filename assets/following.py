@@ -25,9 +25,9 @@ class ChangesSince:
     through: int
     """The last time of the changes: the new token."""
     updates: "DataFrame"
-    """The columns, `_time` and `_diff`, as `LakeCollection.changes` returns them."""
+    """The data's columns, followed by `_time` and `_diff`, as `LakeCollection.changes` returns them."""
     metadata: dict[str, int | str]
-    """The new token as metadata, and the id of its collection: the asset's materialization must have both."""
+    """The new token and the collection's id, as metadata: the asset's materialization must have both."""
 
     @property
     def is_first(self) -> bool:
@@ -46,7 +46,7 @@ def changes_between(
 ) -> ChangesSince:
     """Return the changes of a collection since the asset that is being materialized was last materialized.
 
-    If the collection was dropped, and another one now has its name, the changes begin with the contents of that one.
+    If the collection was dropped, and another one now has its name, the changes begin with the contents of the new one.
 
     Args:
         context: the context of the asset.

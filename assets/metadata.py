@@ -129,7 +129,7 @@ def _lag_source_time(collection: Collection, status: CollectionStatus, upper: in
 
 
 def updates_metadata(collection: Collection, settings: CollectionSettings, upper: int) -> Metadata:
-    """Return the metadata keys that Dagster defines for a table: the table of updates.
+    """Return the metadata that Dagster defines for tables, for the table of updates.
 
     Its rows are statements, and several of them may belong to one row of the contents. So the row count is that of the
     contents, and is left out unless the contents at upper are published.
@@ -174,7 +174,7 @@ def published_metadata(report: CurrentReport) -> Metadata:
 
 
 def current_metadata(collection: Collection, settings: CollectionSettings, rows: int) -> Metadata:
-    """Return the metadata keys for the published contents; empty while nothing is sealed.
+    """Return the metadata that Dagster defines for tables, for the published contents; empty while nothing is sealed.
 
     Args:
         collection: the collection.
@@ -199,7 +199,7 @@ def current_metadata(collection: Collection, settings: CollectionSettings, rows:
 
 
 def listed(lines: list[str], shown_max: int = _LISTED_MAX) -> MetadataValue[Any]:
-    """Return the first lines of a list as text, which the UI shows without a click, and how many lines remain."""
+    """Return the first lines of a list, and how many lines remain, as text, which the UI shows without a click."""
     shown = lines[:shown_max]
     if len(lines) > shown_max:
         shown = [*shown, f"and {len(lines) - shown_max} more"]

@@ -15,7 +15,7 @@ class RunOptions(ConfigurableResource[None]):
         description="Recount all updates that compaction has kept, not only new times, and write the Data Docs.",
     )
     validate_from: Optional[int] = Field(  # noqa: UP045, Dagster does not accept `int | None` here
-        default=None, description="Recount again from this time onwards, whether or not it was validated before."
+        default=None, description="Recount from this time onwards, even times that were already validated."
     )
     compact: bool = Field(
         default=False,

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 WORTH_A_RETRY = (TopicUnreachable, RegistryUnreachable, Conflict, Indeterminate)
 """Transient errors: a retry may succeed. All others would recur, so a step that raises them is not retried."""
 STOPPED = "ingest_stopped"
-"""The metadata key that says why the last ingest stopped before the end of its topics."""
+"""The metadata key of the reason why the last ingest stopped before the end of its topics."""
 Numbers = dict[str, Any]
 
 
@@ -175,7 +175,7 @@ def _ingest(context: OpExecutionContext, names: Names, name: str) -> Numbers:
 
 
 def _run_ms(context: OpExecutionContext) -> int | None:
-    """Return the run's start in milliseconds since 1970, the time of its collections that share a timeline."""
+    """Return the run's start in milliseconds since 1970: the time to mint for collections that share a timeline."""
     record = context.instance.get_run_record_by_id(context.run_id)
     return None if record is None or record.start_time is None else int(record.start_time * 1000)
 

@@ -1,4 +1,4 @@
-"""Stores of ten and of many collections: does it cost the same to find and to change one, and to show all?"""
+"""Stores of ten and of many collections: does it cost the same to find one, to change one, and to show all?"""
 
 from __future__ import annotations
 

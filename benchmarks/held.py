@@ -21,7 +21,7 @@ def new(what: str) -> str:
 
 
 def measure_holds(bench: Bench, commits: int) -> Samples:
-    """Measure both collections in turn: one without earlier calls, one with as many commits as this."""
+    """Measure both collections in turn: one without earlier calls, the other after `commits` commits."""
     bench.say(f"holds after {commits:,} commits")
     lakes = {key: Lake(bench.spark, bench.folder(f"holds-{key}"), {_NAME: "plain"}) for key in ("new", "many")}
     for lake in lakes.values():

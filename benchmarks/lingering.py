@@ -26,7 +26,7 @@ _WEIGHED = 20
 def measure_linger(bench: Bench, seconds: int) -> Samples:
     """Send messages to four topics in turn, and measure the time from each arrival until its last row is sealed.
 
-    The arrivals of the first half minute create the collections and warm up; they do not count.
+    The arrivals of the first half minute create the collections and serve as the warm-up; they do not count.
     """
     bench.say(f"a run that lingers for {seconds:,} s")
     root = bench.folder("linger")
@@ -63,7 +63,7 @@ def slowest(samples: Samples, share: float) -> float:
 
 
 def growth(samples: Samples, what: str) -> float:
-    """Return the memory of the last quarter divided by that of the second: the first quarter still warms up."""
+    """Return the memory used in the last quarter divided by that in the second: the first quarter is still warm-up."""
     weighed = samples.series[what]
     quarter = len(weighed) // 4
     return statistics.median(weighed[-quarter:]) / statistics.median(weighed[quarter : 2 * quarter])

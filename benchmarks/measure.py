@@ -150,7 +150,7 @@ class Meter:
             pool.resetPeakUsage()
 
     def _peak_mb(self) -> int:
-        # The pools do not peak at the same time: their sum may exceed the size of the heap.
+        # The pools do not peak at the same time: the sum of their peaks may exceed the size of the heap.
         total = sum(int(pool.getPeakUsage().getUsed()) for pool in self._heap_pools()) >> 20
         return min(total, int(self.heap_max_mb))
 

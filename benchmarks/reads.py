@@ -36,9 +36,9 @@ _ROWS_OF_OLD_MAX = 1_000_000
 def measure_reads(bench: Bench, rows: int) -> Samples:
     """Measure reads of a state of `rows` rows after seven standard ticks.
 
-    `steady` has the ticks as fresh runs next to its base; so has `sums`, whose rows have no key. `compacted` and
+    `steady` has the ticks as fresh runs next to its base; so does `sums`, whose rows have no key. `compacted` and
     `merged` are compacted after the ticks: `merged` keeps all history, in time order, and `compacted` keeps none.
-    `young` and `old` have no ticks; they are compacted from one version and from eight versions of each row.
+    `young` and `old` have no ticks; they are compacted from one and from eight versions of each row, respectively.
     """
     bench.say(f"reads of {rows:,} rows")
     root, spark = bench.folder(f"reads-{rows}"), bench.spark

@@ -1,4 +1,4 @@
-"""Requests to an object store: how many a tick, a seal and a status take, and whether that grows."""
+"""Requests to an object store: how many a tick, a seal and a status need, and whether the numbers grow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERBS = ("get", "head", "put", "list", "delete")
 
 
 def measure_requests(bench: Bench, ticks: int) -> Samples:
-    """Count the requests of each step of `ticks` ticks of a collection. The tick that creates it is not counted.
+    """Run `ticks` ticks of a collection, and count the requests of each step. The tick that creates it is not counted.
 
     The session with the jars for S3 is in a process of its own.
     """
@@ -32,7 +32,7 @@ def measure_requests(bench: Bench, ticks: int) -> Samples:
 
 
 def series_of(step: str, what: str) -> str:
-    """Return the name of a step's series: of all its requests, of those with a verb, or of their bytes."""
+    """Return the name of a step's series: of all its requests, of those with one verb, or of the bytes transferred."""
     return f"{step}: {what}"
 
 

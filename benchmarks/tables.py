@@ -20,8 +20,8 @@ _STEPS = ("ingest", "seal")
 def measure_tables(bench: Bench, tables: int) -> Samples:
     """Measure ticks over many collections with 1,000 new updates each.
 
-    MERGE runs on some of the tables only, and is compared by the time per table; `facts` has both numbers. Creating
-    the collections and the first round serve as the warm-up.
+    MERGE runs on only some of the tables, and is compared by the time per table; `facts` has both numbers of tables.
+    Creating the collections and the first round serve as the warm-up.
     """
     bench.say(f"ticks over {tables:,} collections of {_UPDATES:,} updates")
     root, spark = bench.folder("tables"), bench.spark

@@ -1,4 +1,4 @@
-"""Dagster's checks: a validation reports an asset check of a collection for each expectation, before any merge.
+"""Dagster's checks: for each expectation, a validation reports an asset check of the collection, before any merge.
 
 The step `validate` recounts once and reports all checks of a collection. A blocking check that fails stops what is
 downstream of the collection: the step `compact`, `current`, and users' own assets. `compact` merges if the options of
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 TOPIC_COMPLETE = "topic_complete"
 """The check that fails if offsets are missing, or the last ingest stopped before the end of a topic."""
 UPDATES_ARRIVE = "announced_updates_arrive"
-"""The check that fails if announced updates are missing for too long, or although the topic was read to its end."""
+"""The check that fails if announced updates are missing for too long, or from a topic that was read to its end."""
 HOLDS_END = "holds_end"
 """The check that warns of a hold that is older than `hold_age_max_s`."""
 MERGES_KEEP_CONTENTS = "merges_keep_contents"
@@ -259,7 +259,7 @@ def _read_topics(settings: CollectionSettings, collection: "Collection") -> _Top
 
 
 def _topic_complete(context: OpExecutionContext, key: AssetKey, topics: _Topics) -> AssetCheckResult:
-    """Judge the topics by their offsets, and by what stopped the last ingest although no offset is missing."""
+    """Judge the topics by their offsets and, if none is missing, by what stopped the last ingest."""
     gaps = [gap for state in topics.states for gap in state.gaps]
     problem = topics.problem or (str(gaps[0]) if gaps else _stopped(context, key))
     metadata: dict[str, Any] = {"offsets_missing": sum(gap.to_offset - gap.from_offset for gap in gaps)}

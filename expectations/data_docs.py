@@ -26,7 +26,7 @@ class Notes:
     evidence: dict[str, list[str]] = field(default_factory=dict)
     """The evidence by check."""
     headline: list[str] = field(default_factory=list)
-    """The page's first lines: whether the table can be used, and what it waits for."""
+    """The page's first lines: whether the table can be used, and what it is waiting for."""
     numbers: dict[str, str] = field(default_factory=dict)
     """The numbers below the headline, by name: since, upper, totals."""
 

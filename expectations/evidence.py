@@ -36,7 +36,7 @@ def evidence_of(report: ValidateReport, status: CollectionStatus) -> dict[str, l
 
 
 def _waiting(status: CollectionStatus) -> list[str]:
-    """Say what upper waits for, if it is known: long before the check fails, this shows why it will."""
+    """Say what upper is waiting for, if that is known: long before the check fails, this shows why it will."""
     missing = None if status.waiting is None else status.waiting.first_missing
     return [] if missing is None else [f"upper is waiting at {missing}"]
 

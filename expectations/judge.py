@@ -169,7 +169,7 @@ def _verdict(frame: pd.DataFrame | SparkFrame, result: Any) -> Verdict:
     if not numbers and not result.success:
         return Verdict(check, False, 0, 0, problem="the library gives no reason")
     times, examples = [], [str(value) for value in numbers.get("partial_unexpected_list") or []]
-    if isinstance(frame, pd.DataFrame):  # values of a recount are numbers of one column, and its times say more
+    if isinstance(frame, pd.DataFrame):  # a recount's times say more than its numbers
         places = numbers.get("partial_unexpected_index_list") or []
         times, examples = [int(frame["time"].iloc[place]) for place in places], []
     observed = numbers.get("observed_value")

@@ -29,9 +29,9 @@ _REMOTE = re.compile(
 )
 """Everything that pages load from remote servers, and their icon, whose address is invalid."""
 _SCRIPT = re.compile(r"""<script\b.*?</script>|(?<=\s)on[a-z]+=(?:"[^"]*"|'[^']*')""", re.DOTALL)
-"""Scripts and event handlers, which the policy would refuse. Texts of the data are escaped, so they have neither."""
+"""Scripts and event handlers, which the policy would refuse. Texts of the data are escaped, so they contain neither."""
 _DARK = re.compile(r"@media \(prefers-color-scheme: dark\) \{.*?(?=</style>)", re.DOTALL)
-"""The library's rules for a dark theme, the last in its style: they load a picture, and only fit remote styles."""
+"""The library's rules for a dark theme, the last in its styles: they load a picture, and suit only remote styles."""
 _NO_ASSET = re.compile(r"Data asset: None<br>")
 _CONTENTS = '<div class="container-fluid'
 """The start of a page's contents, below its navigation."""

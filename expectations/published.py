@@ -81,7 +81,7 @@ def _publish(folder: Path, root: Location, suite: str, results_kept: int) -> Non
 
 
 def _write_index(root: Location, new: list[Result], suite: str, results_kept: int) -> None:
-    """Add results to the index; other processes may do the same."""
+    """Add results to the index; other processes may be doing the same."""
     results: list[Result] = []
 
     def change(present: bytes | None) -> bytes:

@@ -27,7 +27,7 @@ class Rule:
     blocking: bool = False
     """Whether a failure means damage below upper: then nothing may be built on the collection."""
     warning: bool = False
-    """Whether a failure is only a warning to look at soon."""
+    """Whether a failure is only a warning, which should be looked at soon."""
     is_own: bool = False
     """Whether the expectation is from the user's settings. It is about the contents, and full validations judge it."""
 

@@ -53,7 +53,7 @@ def _runs_on_spark(kind: Any) -> bool:
     """Return whether every metric of an expectation has a provider for Spark."""
     from great_expectations.expectations.registry import _registered_metrics
 
-    if hasattr(kind, "_validate_spark"):  # it compares the types of columns, without a metric
+    if hasattr(kind, "_validate_spark"):  # such an expectation compares column types without a metric
         return True
     map_metric = getattr(kind, "map_metric", None)
     metrics = [f"{map_metric}.condition"] if map_metric else list(getattr(kind, "metric_dependencies", ()) or ())

@@ -85,7 +85,7 @@ def compact_collection(
 
 
 def _check_undamaged(collection: Collection) -> None:
-    """Refuse to move since if a validation found damage: later validations could no longer compare the damaged times.
+    """Refuse to move `since` if a validation found damage: later validations could no longer compare the damaged times.
 
     Raises:
         DamagedTable: the newest validation found damage below upper.

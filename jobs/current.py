@@ -40,7 +40,7 @@ def run(
 def wanted_tables(
     settings: Settings, rebuild: bool = False, is_published: Callable[[str], bool] | None = None
 ) -> dict[str, Wanted]:
-    """Choose what is published for each collection; the times hold for a whole run.
+    """Choose what is published for each collection; the times apply to the whole run.
 
     Args:
         settings: the settings of the collections.

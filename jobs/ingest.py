@@ -37,7 +37,7 @@ class IngestReport(Counts):
     copies_dropped: int = 0
     gaps: list[TopicGap] = field(default_factory=list)
     partitions_added: list[str] = field(default_factory=list)
-    """`TOPIC:PARTITION` of each partition added since the topic was first read; it is read from its beginning."""
+    """`TOPIC:PARTITION` of each partition added since the topic was first read; these are read from the start."""
 
     def add_tick(self, tick: TickReport) -> None:
         """Add one tick."""
@@ -52,8 +52,8 @@ def run(spark: SparkSession, settings: Settings, run_ms: int | None = None) -> R
     Args:
         spark: the session.
         settings: the settings of the collections.
-        run_ms: the time that reclocked collections on a shared timeline get, in milliseconds since 1970; by default
-            now.
+        run_ms: the time to mint for reclocked collections on a shared timeline, in milliseconds since 1970; by default
+            the current time.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
@@ -168,7 +168,7 @@ def _offsets_in(table: OpenTable, topics: Sequence[Topic]) -> Offsets:
 
 
 def _partitions_added(before: Offsets, after: Offsets) -> list[str]:
-    """Return the new partitions of topics that were read before."""
+    """Return the new partitions of topics that had already been read."""
     return [
         f"{topic}:{partition}"
         for topic, partitions in before.items()
@@ -178,7 +178,7 @@ def _partitions_added(before: Offsets, after: Offsets) -> list[str]:
 
 
 def _show_offsets(name: str, topics: Sequence[Topic], offsets: Offsets) -> None:
-    """Publish, for monitoring, how far a collection has read. A failure is logged and stops nothing."""
+    """Publish, for monitoring, how far a collection has read. A failure is only logged."""
     for topic in topics:
         try:
             topic.show_offsets(name, offsets[topic.name])

@@ -64,7 +64,7 @@ class Report:
 Step = Callable[[Collection, CollectionSettings, Report], Any]
 """The work of a job on one collection. It returns a result, and may add to the report before it stops.
 
-An error that it adds stays, even if it then raises another error."""
+An error that the work adds stays, even if the work then raises another error."""
 
 
 def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> Report:
@@ -84,7 +84,7 @@ def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> R
                 report.results[name] = step(collection, settings.collection(name), report)
             finally:
                 leave_head_start(collection)
-        except Exception as error:  # an engine's error stops only this collection, like Tidelake's own
+        except Exception as error:  # like Tidelake's own errors, an engine's error stops only this collection
             if is_interrupted():
                 raise KeyboardInterrupt from error
             report.errors.setdefault(name, stopped_by(error, job, name))

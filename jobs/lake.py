@@ -1,4 +1,4 @@
-"""The collections that every step works on, opened after their settings were checked against topics and store."""
+"""The collections that every step works on, opened after the settings were checked against topics and store."""
 
 from __future__ import annotations
 

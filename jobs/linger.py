@@ -38,7 +38,7 @@ class _Watched:
     at_s: float = 0.0
     """When it was last ingested, by the monotonic clock."""
     stopped: bool = False
-    """Whether the last ingest or seal has stopped with an error."""
+    """Whether the last ingest or seal stopped with an error."""
     has_run: bool = False
     """Whether something has been sealed since the last validation and merge."""
 
@@ -92,7 +92,7 @@ def linger(spark: SparkSession, settings: Settings, seconds: float, observer: Ob
         observer: is notified of each step.
 
     Returns:
-        A report that has, for each collection, the newest result of each step, and the error that it ended with.
+        A report that has, for each collection, the newest result of each step, and the error, if it still applies.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
@@ -132,7 +132,7 @@ def linger(spark: SparkSession, settings: Settings, seconds: float, observer: Ob
 
 
 def _with_others_on_their_timelines(watched: Mapping[str, _Watched], now_s: float) -> list[str]:
-    """Return the collections that have news, and those that share a minted time with one of them."""
+    """Return the collections that have news, and those that share a timeline of minted times with one of them."""
     news = {name for name, each in watched.items() if each.has_news(now_s)}
     timelines = {watched[name].settings.timeline for name in news if watched[name].settings.mints_times} - {None}
     shared = {name for name, each in watched.items() if each.settings.timeline in timelines and not each.stopped}

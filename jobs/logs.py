@@ -25,7 +25,7 @@ Event = MutableMapping[str, Any]
 
 
 def log_to_stderr(debug: bool = False) -> None:
-    """Send the log to standard error, as standard output is for the report; the environment says in which format.
+    """Send the log to standard error, in the format that the environment names; standard output is for the report.
 
     Args:
         debug: whether to print tracebacks as well.
@@ -91,7 +91,7 @@ def write_traceback(error: BaseException) -> None:
 
 
 def _move_traceback(_: Any, __: str, event: Event) -> Event:
-    """Write the traceback of an event to the file instead."""
+    """Move the traceback of an event from the log to the file."""
     if (error := _error_of(event)) is not None:
         write_traceback(error)
     return event

@@ -45,7 +45,7 @@ class Judged:
 
 
 _judging = RLock()
-"""The library that judges keeps its context for the process, and every collection changes the page of the lake."""
+"""Held while judging: Great Expectations keeps one context per process, and all collections share the lake's page."""
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -84,7 +84,7 @@ def judge_and_report(
     from expectations.last_verdicts import save_verdicts
     from expectations.suite import rules_of
 
-    # A tick asks the brokers only for reclocked topics: if nothing is unread, their upper need not move.
+    # In a tick, brokers are asked only about reclocked topics: if nothing is unread, upper need not move.
     status = status_of(settings, collection, reads_topics=full or settings.mints_times)
     facts = read_facts(collection, settings, status, validated) if full else None
     judge = partial(judge_collection, spark, collection, settings, validated, status, lake.data_docs, facts)
@@ -141,8 +141,8 @@ def report_unreadable(
 ) -> None:
     """Write the page of a collection that could not be validated; it begins with the reason.
 
-    Errors that are not about the table write nothing, see `is_about_the_table`: the last report stays.
-    The last verdicts on the user's own expectations stay. If the folder of the reports cannot be written to, that is
+    For errors that are not about the table, nothing is written (see `is_about_the_table`): the last report stays. The
+    last verdicts on the user's own expectations always stay. If the folder of the reports cannot be written to, that is
     logged: the reason itself is the error to raise.
     """
     if not is_about_the_table(error):

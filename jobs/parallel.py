@@ -12,7 +12,7 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 _GRACE_S = 5.0
-"""How long a collection whose jobs were cancelled may take to notice it, before its result is ignored."""
+"""How long the work on a collection may continue after its jobs were cancelled, before its result is ignored."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ def for_each(
         names: the collections, in the order in which they begin.
         work: works on a collection; handles its own errors. If it raises anyway, the iteration ends.
         threads: the maximum number of collections at a time.
-        limit_s: if the work on a collection takes longer, its Spark jobs are cancelled. If it does not end then, its
-            thread is abandoned, and another collection begins.
+        limit_s: if the work on a collection takes longer, its Spark jobs are cancelled. If the work still does not end,
+            its thread is abandoned, and another collection begins.
 
     Yields:
-        The name, and whether the work took too long.
+        The name, and the `TimedOut` if the work took too long, or else None.
     """
     if threads == 1 and limit_s is None:
         for name in names:

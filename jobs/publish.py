@@ -1,4 +1,4 @@
-"""Publish: state in a topic, as CDCv2, the sealed updates that it lacks; then move the topic's hold."""
+"""Publish: write to a topic, as CDCv2, the sealed updates that it lacks; then move the topic's hold."""
 
 from __future__ import annotations
 

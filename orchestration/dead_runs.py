@@ -33,7 +33,7 @@ def fail_dead_runs(instance: DagsterInstance) -> list[str]:
         if _is_dead(run):
             instance.add_run_tags(run.run_id, {KILLED_TAG: "true"})
             instance.report_run_failed(
-                run, "The process of this run was killed. The next run continues from what is committed."
+                run, "The process of this run was killed. The next run resumes from the committed work."
             )
             failed.append(run.run_id)
     return failed

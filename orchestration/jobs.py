@@ -30,8 +30,8 @@ def build_jobs(
 ) -> Definitions:
     """Build the jobs over these collections.
 
-    All of them include the checks, so that damage is found before anything is built on a collection, and the checks
-    that show invalid settings.
+    All of them include the collections' checks, so that damage is found before anything is built on a collection. They
+    also include the checks that show invalid settings.
 
     Args:
         names: the names of the lake.

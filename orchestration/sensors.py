@@ -36,7 +36,7 @@ from tidelake.settings.lake import Settings
 
 _INTERVAL_S = 30
 _OBSERVE_AGAIN_S = 300
-"""How often a topic with unread messages is observed again although nothing else has changed."""
+"""How often a topic with unread messages is observed again even if nothing else has changed."""
 _VERSION = 2
 
 
@@ -138,7 +138,7 @@ def _read_all_topics(settings: Settings) -> tuple[dict[str, _Topics], list[str]]
 
 
 def _choose(found: dict[str, _Topics], cursor: _Cursor, retries: bool) -> tuple[list[str], list[str]]:
-    """Return the collections to request a tick of, and a sentence about each with other unread messages.
+    """Return the collections to request a tick of, and a sentence about each other collection with unread messages.
 
     Args:
         found: the topics of each collection.

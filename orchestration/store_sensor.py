@@ -47,7 +47,7 @@ class _Finding:
 
 
 def build_store_sensor(names: Names, environment: Environment, settings: Settings) -> SensorDefinition:
-    """Build the sensor. It reads the logs of the names and the handles of the store, and writes nothing there.
+    """Build the sensor. It reads the logs of the store's names and handles, and writes nothing to the store.
 
     Args:
         names: the names of the lake.

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from tests.services.registry import Registry
 
 
-# Tests run thousands of small plans, each once. Using only the JVM's first compiler, not verifying Spark's own classes
-# and collecting garbage in one thread together halve the processor time. With only that compiler, the JVM would reserve
-# 48 MB for compiled code: a hundred tests fill it, and methods are then discarded and compiled again, several times.
-# The size of the metaspace avoids full collections while classes are loaded. The processes that tests start inherit
-# these options.
+# Tests run thousands of small plans, each once. Three options together halve the processor time: only the JVM's first
+# compiler, no verification of Spark's own classes, and garbage collection in one thread. With only that compiler, the
+# JVM would reserve 48 MB for compiled code: a hundred tests fill it, and methods are then discarded and compiled again,
+# several times. The size of the metaspace avoids full collections while classes are loaded. The processes that tests
+# start inherit these options.
 os.environ.setdefault(
     "JDK_JAVA_OPTIONS",
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
@@ -48,7 +48,7 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests that use `store_kind` on each kind of store: on S3 in sweeps, or every day if they are `everywhere`."""
+    """Run tests that use `store_kind` on each kind of store: on S3 only in sweeps, unless marked `everywhere`."""
     if "store_kind" in metafunc.fixturenames:
         marks = [pytest.mark.services]
         if metafunc.definition.get_closest_marker("everywhere") is None:

@@ -10,7 +10,7 @@ from tidelake.store.failpoints import on_reach
 
 
 class Killed(BaseException):
-    """A process ends here."""
+    """Stands for the end of a process."""
 
 
 def stop_at(place: str, work: Callable[[], object]) -> None:

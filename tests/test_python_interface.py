@@ -131,7 +131,7 @@ def test_an_invalid_decision_is_refused_and_not_stored(tmp_path: Path, spark: Sp
 
 
 @pytest.mark.spark
-def test_an_unreadable_table_is_an_error_of_its_own_collection_only(tmp_path: Path, spark: SparkSession) -> None:
+def test_an_unreadable_table_is_an_error_for_its_own_collection_only(tmp_path: Path, spark: SparkSession) -> None:
     written = Lake(tmp_path, spark)
     written.send(updates((1, 1, 1)))
     written.run()

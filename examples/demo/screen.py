@@ -35,7 +35,7 @@ def progress_bar(console: Console) -> Progress:
 
 @contextmanager
 def watch_offsets(progress: Progress, task: TaskID, catalog: Catalog, messages: dict[str, int]) -> Iterator[None]:
-    """Move a bar by the messages that the collections have committed.
+    """Advance a bar by the messages that the collections have committed.
 
     Args:
         progress: the display of the bar.
@@ -53,7 +53,7 @@ def watch_offsets(progress: Progress, task: TaskID, catalog: Catalog, messages: 
     def committed(name: str) -> int:
         try:
             table = OpenTable(catalog.find(name).paths.updates)
-        except (TidelakeError, OSError):  # it is about to be created
+        except (TidelakeError, OSError):  # the collection does not exist yet
             return 0
         return sum(next_offsets(table, name).values())
 

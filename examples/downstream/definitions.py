@@ -1,7 +1,7 @@
 """A code location of its own, next to the lake's: `orders_by_customer` follows the demo's table `orders/current`.
 
 It knows the lake only by the key of an asset: the asset's newest materialization says where the table is. The SQL
-runs in deltalake's own engine; a dbt model on DuckDB accepts the same condition in its `meta.dagster`.
+runs in deltalake's own engine; a dbt model on DuckDB accepts the same automation condition in its `meta.dagster`.
 """
 
 from pathlib import Path

@@ -13,7 +13,7 @@ Importing the package is fast: settings, tables and Spark are imported when they
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # importing `typing` for it would take half of the time
+TYPE_CHECKING = False  # importing `typing` for this would take half of the import time
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any

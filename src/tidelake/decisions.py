@@ -213,7 +213,7 @@ def _check_count_helps(collection: Collection, time: int) -> None:
 
 
 def _check_gap(collection: Collection, settings: CollectionSettings, decision: AcceptGap) -> AcceptGap:
-    """Check that the offsets are, or are within, a gap at which ingest stops now."""
+    """Check that the offsets are, or are within, a gap that now stops ingest."""
     asked = decision.offsets
     topic, _, gaps = _stops_at(collection, settings, asked.topic)
     if gaps and isinstance(gaps[0], TopicChanged):
@@ -233,7 +233,7 @@ def _check_gap(collection: Collection, settings: CollectionSettings, decision: A
         gap.partition == asked.partition and gap.start <= asked.start < asked.end <= gap.end for gap in open_gaps
     ):
         raise DecisionRefused(
-            f"'{asked}' is not within a gap that ingest stops at now; gaps: {', '.join(map(str, open_gaps)) or 'none'}",
+            f"'{asked}' is not within a gap that now stops ingest; gaps: {', '.join(map(str, open_gaps)) or 'none'}",
             "accept the offsets that ingest names, or a part of them",
         )
     return decision.model_copy(update={"offsets": asked._replace(topic=topic.name)})

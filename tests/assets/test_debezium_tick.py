@@ -1,4 +1,4 @@
-"""A scheduled tick of change events, with and without a primary key, and its metadata."""
+"""A scheduled tick of change events from tables with and without a primary key, and the metadata of the tick."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_a_run_does_what_its_options_say(spark: SparkSession, instance: DagsterI
     second = tick(lakes, instance, collections=["prices"], validate_from=2, compact_all=True)
     assert (second.success, compacted(second)) == (True, {"prices"})
     recounted = numbers(second, "announced_is_recounted")
-    # Validations that go beyond the new times have names of their own, so that the line of the ticks does not jump.
+    # Numbers of a validation of more than the new times have their own names, so that the ticks' plot does not jump.
     assert (recounted["again_times"], recounted["again_recounted"], recounted["range"]) == (3, 3, "[2, 9)")
     assert not {"times", "recounted", "rows_compared", "validate_s"} & recounted.keys()
     third = tick(lakes, instance, collections=["prices"], validate_all=True)
@@ -56,9 +56,7 @@ def test_a_run_does_what_its_options_say(spark: SparkSession, instance: DagsterI
 
 
 @pytest.mark.sweep
-def test_a_check_that_is_run_by_hand_does_not_merge(
-    spark: SparkSession, instance: DagsterInstance, lakes: Lakes
-) -> None:
+def test_running_a_check_by_hand_merges_nothing(spark: SparkSession, instance: DagsterInstance, lakes: Lakes) -> None:
     lakes.send("prices", *HISTORY)
     assert tick(lakes, instance, collections=["prices"]).success
     defs = build_location(Environment(config_file=lakes.config))

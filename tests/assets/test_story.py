@@ -22,7 +22,7 @@ def log() -> Iterator[logging.Logger]:
 def test_events_are_logged_at_their_level_without_their_collection(
     log: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    jobs = structlog.get_logger("tidelake")  # like that of the jobs, which is made when they are imported
+    jobs = structlog.get_logger("tidelake")  # like the jobs' logger, which is made at import
     with events_sent_to(log):
         jobs.info("ingested", collection="prices", messages=3000)
         jobs.warning("a partition was added", partition="prices:1")

@@ -108,7 +108,7 @@ def test_a_gap_stops_only_the_reading_of_its_topic(
     assert lakes.contents(spark, "prices", 5) == CONTENTS
 
 
-def test_a_lost_update_fails_a_check_with_its_numbers(
+def test_a_lost_update_fails_a_check_that_says_how_many_are_missing(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     lakes.send("prices", *HISTORY)
@@ -124,7 +124,7 @@ def test_a_lost_update_fails_a_check_with_its_numbers(
 
 
 @pytest.mark.sweep
-def test_a_hold_that_is_too_old_is_a_warning_with_its_holder(
+def test_a_hold_that_is_too_old_gives_a_warning_that_names_it(
     spark: SparkSession, instance: DagsterInstance, tmp_path: Path
 ) -> None:
     lakes = Lakes(tmp_path, {"prices": "plain"}, hold_age_max_s=1)

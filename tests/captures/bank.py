@@ -57,7 +57,7 @@ def read_bank(postgres: Postgres, database: str, table: str) -> list[list[Any]]:
 
 
 def move_money(session: Session, table: str, rng: Random) -> int:
-    """Run a random change that keeps the sum of all balances, and return how many rows it has changed."""
+    """Make a random change that keeps the sum of all balances, and return how many rows it has changed."""
     account, wallet, choice = rng.randint(1, _ACCOUNTS), rng.randint(1, _WALLETS), rng.random()
     if choice < 0.2:
         opened = session.execute(

@@ -3,8 +3,8 @@
 `steady`: concurrent sessions, while the Connect worker is killed and restarted. `snapshots`: concurrent sessions, while
 the connector loses its offsets, so that it takes another snapshot mid-stream. `types`: a row with a column of every
 type, and its schema, once for each way to write decimals (`precise`, `string`, `double`). `bank`: concurrent
-sessions that move money between two tables, with the topic of transactions, while the worker is killed once; it is
-written to `examples/bank`.
+sessions that move money between two tables, with the topic of transactions, while the worker is killed once; this
+capture is written to `examples/bank`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Capture:
                 time.sleep(0.3)
 
     def write(self, tables: tuple[str, ...], folder: Path, topics: tuple[str, ...] = ()) -> None:
-        """Write the moments; also write the topics of tables, and further topics, as file topics."""
+        """Write the moments, and write the tables' topics and further topics as file topics."""
         shutil.rmtree(folder, ignore_errors=True)
         for topic in (*map(self.topic, tables), *topics):
             for partition, records in self.services.broker.consume(topic).items():

@@ -70,7 +70,7 @@ def contents(postgres: Postgres, database: str, table: str) -> list[list[Any]]:
 
 Session = psycopg.Connection[Any]
 Change = Callable[[Session, str, Random], int]
-"""Changes rows of a table and returns how many it has changed."""
+"""Changes rows of a table, and returns the number of changed rows."""
 
 
 class Workload:
@@ -171,8 +171,8 @@ def change_one(session: Session, table: str, rng: Random) -> int:
     if choice < 0.7:
         return _rows(session, f"update {table} set big = %s, bin = %s where id = %s", [*_large(rng), key])
     if choice < 0.8:
-        # Debezium sends only the large values that a statement writes. If it does not know the whole old
-        # row, the large values are written again; otherwise they would be unknown for the new key.
+        # Debezium sends only the large values that a statement writes. If Debezium does not know the whole old
+        # row, the statement writes them again; otherwise they would be unknown for the new key.
         anew = ", big = big || '', bin = bin || ''::bytea" if table == "people" else ""
         return _rows(session, f"update {table} set id = %s{anew} where id = %s", [rng.randint(1, _KEYS), key])
     if choice < 0.85:

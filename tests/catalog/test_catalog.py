@@ -51,7 +51,7 @@ def test_a_fenced_writer_stays_out_after_a_restart_until_a_fence_lets_it_in(tmp_
         Catalog(store).open_or_create(spec)
     opened = Catalog(store, "new").open_or_create(spec)
     assert OpenTable(opened.paths.updates).commit({}, epoch=opened.entry.epoch).version > 0
-    assert Catalog(store, "old").find("prices").entry == opened.entry  # a fenced writer may still read
+    assert Catalog(store, "old").find("prices").entry == opened.entry  # a fenced writer can still read
 
     Catalog(store).fence("prices", "old")
     with pytest.raises(Fenced):

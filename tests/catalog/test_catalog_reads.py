@@ -41,7 +41,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Location]:
 
 
 @pytest.mark.parametrize("number", [2, 6])
-def test_the_state_of_a_lake_reads_the_entry_of_each_of_its_collections_once(
+def test_the_entry_of_each_collection_is_read_once_for_the_state_of_a_lake(
     tmp_path: Path, reads: list[Location], number: int
 ) -> None:
     names = [f"c{at}" for at in range(number)]
@@ -111,7 +111,7 @@ def test_a_damaged_collection_is_an_error_in_its_own_status_only(tmp_path: Path)
         catalog.open_or_create(lake.settings.collection("b").spec())
 
 
-def test_an_unreadable_catalog_is_an_error_of_each_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_catalog_is_an_error_for_each_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = open_lake(configure(tmp_path, "a", "b"))
 
     def unreadable(store: Store, name: str) -> NameLog:

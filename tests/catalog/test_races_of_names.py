@@ -1,4 +1,4 @@
-"""Processes and threads create or change collections at once: each name has one collection, and no change is lost."""
+"""Processes and threads create or change collections concurrently: a name has one collection, and no change is lost."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_name_is_bound_only_once_from_the_same_state(tmp_path: Path) -> None:
     with pytest.raises(Conflict, match="another commit was already acknowledged"):
         second.commit(Binding(name="a", id="2"))
     blobs.delete_folder(first.path / ACKED)  # as if the other process had only just written the entry
-    with pytest.raises(Conflict, match="another process has bound the name first"):
+    with pytest.raises(Conflict, match="another process bound the name first"):
         second.commit(Binding(name="a", id="2"))
     log = NameLog.of(store, "a")
     assert log.binding == Binding(name="a", id="1")

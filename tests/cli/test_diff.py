@@ -14,7 +14,7 @@ from tidelake.errors import OptionRefused, PredicateRefused, UnknownCollection, 
 
 
 @pytest.mark.spark
-def test_diff_shows_how_many_more_of_each_row_there_are(contradicted: Lake) -> None:
+def test_diff_shows_by_how_much_the_count_of_each_row_changes(contradicted: Lake) -> None:
     config = ("--config", str(contradicted.file))
     document = json.loads(call("diff", NAME, "--from", "1", "--to", "2", "--json", *config))
     assert document == {

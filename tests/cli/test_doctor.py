@@ -28,7 +28,7 @@ RECORD = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "l
 
 
 def checks(config: Path) -> tuple[int, dict[str, dict[str, Any]], list[str]]:
-    """The exit status, the last finding by check, and the facts of all failures."""
+    """The exit status, the last finding of each check, and the facts of all failures."""
     done = CliRunner().invoke(app, ["doctor", "--json", "--config", str(config)])
     report = json.loads(done.stdout)
     assert report["ok"] == (done.exit_code == 0)

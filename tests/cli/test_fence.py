@@ -23,7 +23,7 @@ def open_for_writing(settings: Settings, writer: str | None) -> None:
 
 
 def test_a_fence_admits_only_the_named_writer_until_the_fence_is_lifted(tmp_path: Path) -> None:
-    """The store is from an earlier version of Tidelake, whose entries name no writer."""
+    """The store is from an earlier version of Tidelake, so its entries name no writer."""
     config = unpack(tmp_path)
     settings = open_lake(config).settings
     open_lake(config).collection(NAME).verify()  # warns about missing markers; later commands do not

@@ -30,7 +30,7 @@ def listed(lake: HeldLake) -> list[dict[str, object]]:
     return holds
 
 
-def test_a_hold_prints_its_token_which_releases_it(lake: HeldLake) -> None:
+def test_a_hold_prints_a_token_that_releases_it(lake: HeldLake) -> None:
     result = invoke("hold", NAME, "--at", "4", "--lease", "2h", "--purpose", "report", "--config", str(lake.file))
     token = result.stdout.strip()
     assert "every time at or after 4 stays readable" in result.stderr

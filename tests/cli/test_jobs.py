@@ -1,4 +1,4 @@
-"""`tidelake run` and the commands of single steps: what they do, print and return."""
+"""`tidelake run` and the commands for single steps: what they do, print and return."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def test_a_gap_stops_ingest_but_what_was_read_is_still_sealed(lake: Lake) -> Non
     assert messages.splitlines()[-1] == "see: tidelake errors TopicGap"
 
 
-def test_a_collection_that_fails_stops_there_and_the_others_continue(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_collection_that_fails_skips_its_later_steps_and_the_others_continue(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((1, 1, 1)), progress([0], [2], {1: 1}))
     document = yaml.safe_load(lake.file.read_text(encoding="utf-8"))

@@ -51,7 +51,7 @@ def test_a_renamed_collection_must_have_its_new_name_in_the_settings(config: str
     assert check_lake(load_settings(Path(config))).known == {"costs", "visits"}
     assert open_lake(config).collection("costs").path == before
     document = json.loads(Path(config).read_text())
-    document["collections"]["prices"] = document["collections"]["costs"]  # both names: a new collection is wanted
+    document["collections"]["prices"] = document["collections"]["costs"]  # both names: `prices` is a new collection
     Path(config).write_text(json.dumps(document))
     assert check_lake(load_settings(Path(config))).known == {"costs", "visits"}
 
@@ -115,7 +115,7 @@ def test_the_history_shows_renames_and_the_drop_even_if_the_settings_no_longer_h
     assert kinds[0] == "created" and kinds.count("renamed") == 2 and kinds.count("dropped") == 1
     with pytest.raises(ConfigurationError, match="orders"):
         call("history", "orders", "--config", config)
-    with pytest.raises(UnknownCollection):  # it once had this name, but not last
+    with pytest.raises(UnknownCollection):  # an earlier name of the dropped collection
         call("history", "prices", "--config", config)
 
 

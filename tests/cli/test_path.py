@@ -1,4 +1,4 @@
-"""`tidelake path` says where the contents are, and whether they can be read there, without a JVM."""
+"""`tidelake path` says, without a JVM, where the contents are and whether they can be read there."""
 
 from __future__ import annotations
 

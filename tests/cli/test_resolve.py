@@ -35,7 +35,7 @@ from tidelake.errors import TidelakeError, TopicGap, UnknownCollection
         (("--accept-gap", "prices:0:0-9223372036854775808"), "is not a range of offsets"),
         (("--accept-gap", "prices:0:0-1", "--time", "3"), "a gap, a topic and a message have no time"),
         (("--accept-gap", "orders:0:0-1"), "'prices' reads the topic 'prices', not 'orders'"),
-        (("--accept-gap", "prices:0:0-1"), "is not within a gap that ingest stops at now; gaps: none"),
+        (("--accept-gap", "prices:0:0-1"), "is not within a gap that now stops ingest; gaps: none"),
         (("--withdraw", "--time", "3", "--count", "1"), "either no option or more than one says what to decide"),
         (("--withdraw",), "no time is given"),
         (("--quarantined", "prices:0"), "'prices:0' is not a range of offsets"),

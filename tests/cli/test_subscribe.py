@@ -183,7 +183,7 @@ def test_a_killed_command_that_is_resumed_prints_each_time_once(
         stream += lines
         token = last if last is not None else token
         left = open_lake(lake.file).collection(NAME).holds()
-        # SIGKILL leaves a hold until its lease ends. So may Ctrl-C, if the command has not ended after a second.
+        # SIGKILL leaves a hold until its lease ends; Ctrl-C may leave one if the command has not ended after a second.
         assert 1 <= len(left) <= (2 if end == signal.SIGINT else 1), (end, (tmp_path / "errors").read_text())
         lake.send(*(updates(((at % 5, at), at, 1)) for at in range(upper, upper + 9)))
         lake.send(progress([upper], [upper + 9], dict.fromkeys(range(upper, upper + 9), 1)))

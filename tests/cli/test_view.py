@@ -1,4 +1,4 @@
-"""The view that `tidelake view` prints shows the contents AS OF the last sealed time, in its engine."""
+"""The statement that `tidelake view` prints creates a view that shows the contents AS OF the last sealed time."""
 
 from __future__ import annotations
 

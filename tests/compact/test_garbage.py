@@ -132,7 +132,7 @@ def test_a_dead_run_that_a_hold_pins_stays(tmp_path: Path) -> None:
     gc(catalog, name)
     for dry_run in (True, False, True):
         pinned = item_of(gc(catalog, name, dry_run=dry_run, retention_s=-60.0), "dead_runs")
-        assert "1 run is in no version; a subscription holds a version that may name it" in pinned.why
+        assert "1 run is in no version; a subscription holds a version that may contain it" in pinned.why
         assert not pinned.goes and blobs.list_blobs(table / f"{RUN}={run}")
     hold.drop()
     assert item_of(gc(catalog, name, retention_s=-60.0), "dead_runs").goes

@@ -62,7 +62,7 @@ def check_what_needs_no_rows(lake: Lake, lost: RunFile) -> None:
     assert any(lost.path in mismatch for mismatch in lake.validate(full=True).mismatches)
 
 
-def test_a_lost_merge_is_reported_with_its_times_and_every_read_fails(compacted: Lake, tmp_path: Path) -> None:
+def test_a_lost_merged_file_is_reported_with_its_times_and_every_read_fails(compacted: Lake, tmp_path: Path) -> None:
     lake = compacted.copy(tmp_path / "copy")
     lost = lose(lake, "merge")
     assert lost.reach == (3, 3)

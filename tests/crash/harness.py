@@ -1,4 +1,4 @@
-"""The test's side: the connection to a nursery, the state of a lake's tables, and checks of what victims report."""
+"""The tests' side: the connection to a nursery, the state of a lake's tables, and checks of what victims report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WAIT_MAX_S = 300.0
 
 
 class Nursery:
-    """A nursery, whose victims may use the JVM of a session if one is given; it ends with the `with` block."""
+    """A nursery, which ends with the `with` block; its victims may use the JVM of the session, if one is given."""
 
     def __init__(self, spark: SparkSession | None) -> None:
         # A child of a process with threads may inherit their locks.
@@ -62,7 +62,7 @@ class Nursery:
         return self._ask({"wait": victim})
 
     def run(self, order: dict[str, Any]) -> int:
-        """Fork a victim, wait until it ends, and return the same as `wait`."""
+        """Fork a victim, wait until it ends, and return what `wait` returns."""
         return self.wait(self.start(order))
 
     def _ask(self, what: dict[str, Any]) -> int:
@@ -89,7 +89,7 @@ def is_stopped(process: int) -> bool:
 
 
 def has_ended(process: int) -> bool:
-    """Whether a victim has ended; this works only until somebody waits for the victim."""
+    """Whether a victim has ended; this works only before anyone waits for the victim."""
     return _state_of(process) == "Z"
 
 
@@ -98,7 +98,7 @@ def _state_of(process: int) -> str:
 
 
 def collection_of(lake: Lake) -> Collection:
-    """The lake's collection, read from the catalog now."""
+    """The lake's collection, as the catalog has it now."""
     return Catalog(Store(lake.settings.store)).find(NAME)
 
 
@@ -164,7 +164,7 @@ def check_acknowledged(lake: Lake, words: list[dict[str, Any]]) -> None:
     commits = [message for message in words if "nonce" in message]
     for commit in commits:
         entry = read_entry(locate(commit["table"]), commit["version"])
-        if entry is not None:  # log cleanup behind a checkpoint may have removed it
+        if entry is not None:  # log cleanup may have removed it after a checkpoint
             assert {line["commitInfo"]["nonce"] for line in entry if "commitInfo" in line} == {commit["nonce"]}, commit
     places = [(commit["table"], commit["version"]) for commit in commits]
     assert len(set(places)) == len(places), "a version was acknowledged twice"
@@ -184,7 +184,7 @@ def check_acknowledged(lake: Lake, words: list[dict[str, Any]]) -> None:
 
 
 def check_steps(words: list[dict[str, Any]]) -> None:
-    """Check that every step that ended has succeeded."""
+    """Check that every step that ended succeeded."""
     for message in words:
         if "step" in message:
             report = message["report"]

@@ -35,7 +35,7 @@ _PLAIN = Scene()
 
 @dataclass(frozen=True)
 class Whole:
-    """How an undisturbed life ends, and how many times it passed each failpoint in the piece of its scene."""
+    """How an undisturbed life ends, and how many times it passed each failpoint during its scene's piece."""
 
     state: dict[str, Any]
     shown: Any
@@ -53,7 +53,7 @@ class Lives:
         self._wholes: dict[tuple[Scene, int], Whole] = {}
 
     def kill_at(self, place: str) -> None:
-        """Kill a process at this place, let another continue, and check that the end shows no trace of the kill.
+        """Kill a process at this place, let another take over, and check that the end shows no trace of the kill.
 
         The tests of kills make no other assertions.
         """
@@ -93,7 +93,7 @@ class Lives:
         return messages
 
     def tear(self, tables: Iterable[str]) -> None:
-        """Continue after a power loss has truncated the next log entry of these tables."""
+        """Continue after a power loss has truncated the next log entry of each of these tables."""
         piece = self._piece(_PLAIN)
         whole = self._whole(_PLAIN, piece)
         lake = self._from_base(piece, "torn")
@@ -146,7 +146,7 @@ class Lives:
         return self._wholes[scene, piece]
 
     def _run_on(self, lake: Lake, piece: int, steps: tuple[str, ...]) -> Any:
-        """Run the next schedule and all later ones; return the published rows, and the last report on them."""
+        """Run the next schedule and all later ones; return the published rows, and the last report on publishing."""
         words = self._words(lake)
         before = len(said(words))
         for index in range(piece, PIECES):
@@ -171,7 +171,7 @@ class Lives:
             else:
                 base = Lake(self.root / "base-0", self.spark, keep=KEEP)
             self._bases[piece] = base.root
-        for earlier in self.words.glob(f"{name}.*.said.*"):  # left by a life of the same name
+        for earlier in self.words.glob(f"{name}.*.said.*"):  # left by an earlier life with the same name
             earlier.unlink()
         copy_lake(self._bases[piece], self.root / name)
         lake = Lake(self.root / name, self.spark, keep=KEEP)

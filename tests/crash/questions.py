@@ -1,4 +1,4 @@
-"""Everything that a reader may ask of a collection, and whether damage made an answer wrong."""
+"""Everything that a reader can ask about a collection, to check that damage makes no answer wrong."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidelake.store.layout import Store
 from tidelake.store.state import partitions_value
 
 NOT_COMPARED = ("lag_s", "times_ahead_s", "upper_age_s", "publication")
-"""Fields of a status that differ without damage: those that depend on a clock, and the path of the published table."""
+"""Fields of a status that differ even without damage: those that depend on a clock, and the published table's path."""
 STEPS = ("decide", "ingest", "seal")
 """The next steps of a collection: an operator acknowledges a message, and a tick reads and seals more messages."""
 
@@ -45,8 +45,8 @@ class Reader:
         name: the collection.
         known: contents that were already read; the same files are not read again.
         moments: the times at which contents are read: 0 is since, 1 a time in the middle, and 2 the last time.
-        skips_known: whether contents are not read again if everything that the read depends on is known: the catalog,
-            the log, and all bytes of all files. Then `snapshot` verifies only known files again.
+        skips_known: whether to skip a read if everything that it depends on is known: the catalog, the log, and all
+            bytes of all files. In that case, `snapshot` would only verify known files again.
     """
 
     spark: SparkSession | None
@@ -129,7 +129,7 @@ def asked(ask: Callable[[], Any]) -> Any:
 
 
 def _bytes_of(file: Location) -> bytes | None:
-    """The bytes of a file; None if it is lost. A read AS OF an earlier time does not need it."""
+    """The bytes of a file; None if it is lost. A read AS OF an earlier time may not need it."""
     return file.local.read_bytes() if file.local.exists() else None
 
 

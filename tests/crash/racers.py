@@ -29,15 +29,15 @@ from tidelake.store.table_log import nonce_of, read_entry, seq_of
 SCHEMA = pa.schema([("_time", pa.int64()), ("worker", pa.int64()), (RUN, pa.string())])
 _MERGED_MAX = 6
 JOIN_MAX_S = 3600.0
-"""The time limit of a race: a thousand commits of eight processes take up to half an hour in S3."""
+"""The time limit of a race: a thousand commits by eight processes take up to half an hour in S3."""
 _ATTEMPTS_MAX = 20
 """A merge gives up after this many attempts with known outcomes: other processes were always faster."""
 _UNANSWERED_MAX = 50
-"""The maximum number of unanswered requests after which a worker continues: the store may be gone forever."""
+"""The number of unanswered requests that a worker tolerates: the store may be gone forever."""
 CONFLICTS, UNKNOWN, UNANSWERED = "conflicts", "unknown outcomes", "unanswered calls"
 T = TypeVar("T")
 _met: Counter[str] = Counter()
-"""How often this process met something instead of a commit."""
+"""How often this process met each kind of failure instead of committing."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def race(folder: Path, seed: int, workers: int, operations: int, endpoint: str |
         seed: the source of all randomness.
         workers: the number of processes.
         operations: the number of commits.
-        endpoint: where the processes, but not this one, reach a store in S3; None: where this process does.
+        endpoint: the endpoint through which the processes, but not this one, reach S3; None: that of this process.
     """
     table = store_root(folder) / "updates"
     create_table(table, SCHEMA, {"upper": 0})

@@ -39,7 +39,7 @@ class _Record:
 
 
 def _event(record: _Record, after: dict[str, Any] | None) -> dict[str, Any]:
-    """A change event of a record."""
+    """The change event for a record."""
     sequence = json.dumps([str(record.place - 5), str(record.place)])
     source = {"connector": "postgresql", "lsn": record.place, "sequence": sequence, "snapshot": "false"}
     before = {"id": record.id, "price": None} if after is None else None

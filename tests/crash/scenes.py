@@ -89,11 +89,11 @@ OF_PLACES = {
     "sweep.after_floor": Scene(prepare="litter"),
     "sweep.after_folder": Scene(prepare="litter"),
 }
-"""The scenes of places that an ordinary piece of an ordinary topic does not reach."""
+"""The scenes of places that are not reached while an ordinary piece of an ordinary topic is processed."""
 
 
 ONLY_ON_A_DISK = frozenset({"table.after_torn_entry"})
-"""Places that a store whose blobs are whole or absent does not reach."""
+"""Places that are not reached in a store whose blobs are always whole or absent."""
 
 
 def scene_of(place: str) -> Scene:
@@ -176,7 +176,7 @@ def _litter(lake: Lake, seed: int) -> None:
 
 
 def _republish(lake: Lake, seed: int) -> None:
-    """The same contents were published so often that a checkpoint is due after the next publication."""
+    """The same contents have been published so often that a checkpoint is due after the next publication."""
     table = table_of(collection_of(lake))
     shown = read_published(table)
     assert shown is not None

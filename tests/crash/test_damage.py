@@ -27,12 +27,12 @@ EVERYDAY_CASES, SWEEP_CASES = 15, 25
 """Cases for each collection: two collections every day, all twelve in sweeps. Ten seeds of a sweep are 3,000 cases."""
 GOES_ON_EVERY = 12
 READS_AGAIN_EVERY = 10
-"""The everyday cases in which Spark reads contents again even if nothing that the read depends on has changed."""
+"""Spark reads contents again in every tenth everyday case, even if nothing that the read depends on has changed."""
 _NEIGHBOURS = dict(zip(COLLECTIONS, [*list(COLLECTIONS)[1:], next(iter(COLLECTIONS))], strict=True))
 _GROWING = ("status bytes", "status runs")
 """After a tick, these answers depend on how its rows were distributed."""
 _GOING_ON = (0, 2)
-"""The moments at which a collection is read after its next steps. The middle depends on when a time was minted."""
+"""The moments at which a collection is read after its next steps. The one between depends on when a time was minted."""
 
 
 class Undamaged:
@@ -93,7 +93,7 @@ class Cases:
         lake = self.whole.copy(self.folder / label, self.name, self.neighbour)
         damager = Damager(random, self.undamaged.elsewhere, self._earlier(lake))
         done = damager.damage(lake.folders(self.name), [lake.folder(self.neighbour)])
-        # Contents depend on no other table; every fifth case checks that.
+        # Contents depend only on `updates` and the catalog; every fifth case checks that.
         moments = (0, 1, 2) if asks_all else (random.randrange(3),) if done.table in ("updates", CATALOG) else ()
         questions = () if is_deep or asks_all or done.table == CATALOG else _questions_about(done.table, moments)
         skips_known = not is_deep and number % READS_AGAIN_EVERY != 0
@@ -127,7 +127,7 @@ class Cases:
         return "verify names it" if damages else "verify finds nothing"
 
     def _go_on(self, lake: WholeStore, done: Damaged, label: str) -> None:
-        """Take the next steps. Steps that succeeded must have taken effect, and a failed step wholly or not at all."""
+        """Take the next steps. A step that succeeds must take effect; one that fails, wholly or not at all."""
         reached = len(list(go_on(self.spark, lake, self.name)))
         found = Reader(self.spark, lake, self.name, self.undamaged.known, _GOING_ON).answers()
         stages = self.undamaged.stages[reached : reached + 2]
@@ -157,7 +157,7 @@ def _compare(expected: list[dict[str, Any]], found: Mapping[str, Any], about: An
 def undamaged(
     whole: WholeStore, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Undamaged]:
-    """The undamaged store's answers about a collection, by its name."""
+    """The undamaged store's answers about a collection, by the collection's name."""
     return cache(lambda name: Undamaged(whole, spark, tmp_path_factory.mktemp("undamaged"), name))
 
 

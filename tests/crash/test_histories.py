@@ -1,6 +1,6 @@
-"""Random histories of arrivals, ticks, merges, kills, races and sleepers end as if nothing had happened, in every form.
+"""Random histories of arrivals, ticks, merges, kills, races and sleepers end as if nothing had happened to a process.
 
-At each readable time, the contents are those of the in-memory model, or of the records that were put.
+At each readable time, the contents are those of the in-memory model, or follow from the records in the topic.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class History:
         self.processes = 0
 
     def next_action(self) -> None:
-        """Do one action, and check that everything acknowledged is there."""
+        """Take one action, and check that everything acknowledged is still there."""
         action = self.rng.choice(sorted(_ACTIONS))
         steps = self.rng.choice(_TICKS)
         self.happened.append(f"{action} {' '.join(steps)}")
@@ -107,7 +107,7 @@ class History:
 
 
 def _shared(steps: tuple[str, ...]) -> tuple[str, ...]:
-    """The steps that several processes may take at the same time: `current` has a single writer."""
+    """The steps that several processes may take at the same time: all but `current`, which has a single writer."""
     return tuple(step for step in steps if step != "current")
 
 
@@ -140,7 +140,7 @@ def check_history(root: Path, spark: SparkSession, nursery: Nursery, form: str, 
 def check_raw_history(
     root: Path, spark: SparkSession, nursery: Nursery, envelope: str, seed: int, actions: int
 ) -> None:
-    """The same with records that state no times: each minted time stands for its offsets."""
+    """As `check_history`, but with records that state no times: each minted time stands for its offsets."""
     life = RawLife(root, spark, nursery, seed, envelope)
     history = History(nursery, life.lake, life.rng, (*_PLACES, *RAW_FAILPOINTS))
     life.put()

@@ -1,7 +1,7 @@
-"""Random damage to data files of several MiB, which readers verify in part: each gives the true answer or an error.
+"""Random damage to data files of several MiB, which readers verify in part: each gives the right answer or an error.
 
-A reader of a small file verifies all of it. Of a large file, the digests in the log cover the footer and the headers of
-pages, checksums cover what follows the headers, and nothing covers page indexes.
+A reader of a small file verifies all of it. In a large file, the digests in the log cover the footer and the page
+headers, checksums cover what follows each header, and nothing covers the page indexes.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def answers_about(lake: Lake) -> dict[str, Any]:
 
 
 def _asked(ask: Callable[[], Any]) -> Any:
-    """An answer, or the error. A DataFrame is read after `snapshot` returns, so a Spark error is a reader's error."""
+    """An answer, or the error: also a Spark error, because a DataFrame is read after `snapshot` has returned."""
     try:
         return ask()
     except (TidelakeError, PySparkException, Py4JJavaError) as error:

@@ -1,4 +1,4 @@
-"""If a process is killed while it renames, drops or collects garbage, the next one ends with the same store."""
+"""If a process is killed while it renames or drops a collection or collects garbage, the next one finishes the work."""
 
 from __future__ import annotations
 

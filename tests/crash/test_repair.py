@@ -45,7 +45,7 @@ class Case:
             changed = self.random.choice(different)
         else:
             changed = data
-            while changed == data:  # the block may already have been zeros
+            while changed == data:  # the block may already have been all zeros
                 changed = changed_bytes(self.random.choice(_CHANGES), data, self.random)
         replace_file(file, changed)
         return changed
@@ -70,7 +70,7 @@ def _entry_damaged(case: Case) -> tuple[Path, bytes, bytes | None]:
 
 
 def _marker_lost(case: Case) -> tuple[Path, bytes, bytes | None]:
-    # A killed cleanup may also have deleted the oldest marker.
+    # The loss of the oldest marker would not be damage: a killed cleanup may have deleted it.
     return _lose(case.random.choice(case.files("marker")[1:]))
 
 
@@ -168,7 +168,7 @@ def check_says_so(whole: WholeStore, what: str, folder: Path, random: Random) ->
 def check_marks_again(
     whole: WholeStore, healthy: Callable[[str], dict[str, Any]], folder: Path, random: Random
 ) -> None:
-    """Lose all markers of a table: repair marks its entries again only on request, and the answers are the same."""
+    """Delete all markers of a table: repair marks its entries again only on request, and the answers are the same."""
     case = Case(whole, folder, random)
     shutil.rmtree(case.table / ACKED)
     status, said = case.repair()

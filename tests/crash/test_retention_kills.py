@@ -1,4 +1,4 @@
-"""If a process that removes old rows is killed or meets another, each row is still removed once, as recorded."""
+"""If a process that removes old rows is killed or meets another, each row is removed exactly once, as recorded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEPT = {"column": "at", "unit": "ms", "for": "1s"}
 _MEETS = {"retention.after_conflict": ("retention.after_note", "bump:updates")}
 """For each place that is reached only if another process acts: where that process acts, and what it does."""
 _RECLOCKED = ("retention.after_binding", "retention.after_conflict", "retention.after_commit")
-"""Places that only reclocked collections reach."""
+"""Places that are reached only for reclocked collections."""
 
 
 class KeptLife:

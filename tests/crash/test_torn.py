@@ -40,7 +40,7 @@ def forget_acknowledgement(path: Location, version: int) -> None:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Location:
-    """A table whose newest entry swaps two runs for a third and moves two values."""
+    """A table whose newest entry swaps two runs for a third, and changes two values."""
     path = locate(tmp_path) / "t"
     create_table(path, SCHEMA, {"upper": 1})
     for name in "ab":

@@ -1,4 +1,4 @@
-"""If a tick of a table with transactions stops anywhere, the next one continues: nothing is lost or duplicated."""
+"""If a tick of a table with transactions stops anywhere, the next one takes over: nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EVERYDAY = (*TRANSACTION_FAILPOINTS[:1], "commit.after_call.updates")
 
 
 @pytest.mark.parametrize("place", swept(_STOPS, _EVERYDAY))
-def test_a_tick_that_stops_is_repeated(tmp_path: Path, spark: SparkSession, place: str) -> None:
+def test_the_next_tick_takes_over_from_one_that_stopped(tmp_path: Path, spark: SparkSession, place: str) -> None:
     lake = TransactionLake(tmp_path, spark)
     lake.events(snapshot_row((1, 10), 30, "last"), event("7", 1, (1, 10), (1, 11), 40))
     lake.events(event("7", 2, None, (2, 20), 40), event("8", 1, (2, 20), (3, 20), 50), partition=1)

@@ -192,6 +192,6 @@ def live(order: Mapping[str, Any], spark: SparkSession) -> None:
     for step in list(order["steps"]) * order.get("rounds", 1):
         report = victim.act(step)
         victim.say({"step": step, "report": report})
-        if not report.get("ok", True):  # a schedule stops here, too
+        if not report.get("ok", True):  # a schedule would stop here, too
             break
     victim.say({"passed": dict(victim.passed)})

@@ -15,7 +15,7 @@ from tidelake.store import layout
 
 PACKAGE = Path(tidelake.decode.__file__).parent
 OWN_NAMES = {"_corrupt", "_data"}
-"""Fields inside a parsed value, and the only column of statements that a user typed."""
+"""A field inside a parsed value, and the single column of statements that a user has entered."""
 
 
 def named_columns(path: Path) -> set[str]:

@@ -170,7 +170,7 @@ ONE = bytes([0, 2, 2, 2, 2, 0])  # the branch, one statement (its id, time and d
 
 
 LEFT_OVER, PADDED = ONE + b"\x00", ONE[:2] + b"\x82\x00" + ONE[3:]
-TWO_BLOCKS = b"\x00\x02\x02\x02\x02\x02\x02\x02\x02\x00"  # of one statement each, instead of one block of two
+TWO_BLOCKS = b"\x00\x02\x02\x02\x02\x02\x02\x02\x02\x00"  # blocks of one statement each, instead of one block of two
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """A newcomer's path, from the clone to a lost message that is reported, found and sent again, in less than ten minutes.
 
 The packages and jars are linked instead of installed: how long that takes depends on the network. The demo has less
-data than by default, since sweeps share the machine. The commands are those of the README and the Makefile, in
-processes of their own.
+data than by default, since this test shares the machine with others. The commands are those of the README and the
+Makefile, in processes of their own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TICK = {"resources": {"run_demo": {"config": {"compact": True, "collections": ["
 LOST = updates(((7, 70), 10, 1), ((8, 80), 10, 1))
 SENT = (updates(((9, 90), 10, 1)), progress([10], [11], {10: 3}))
 WAITS = "time 10: 3 announced, 1 here"
-"""The state of time 10 without the lost message."""
+"""How time 10 is reported while the message is missing."""
 
 
 class Newcomer:

@@ -92,7 +92,7 @@ def test_a_warning_does_not_fail_the_whole_result(
     assert f"Status: {mark} Statistics" in shown
     assert f"Unmet: errors {unmet[0]} Unmet: warnings {unmet[1]}" in shown and "Success Percent" not in shown
     assert shown.index("Safe to use up to time 8.") < shown.index("since 0") < shown.index("Status:")
-    # One mark for the whole, one for each unmet expectation.
+    # One mark for the whole result, and one for each unmet expectation.
     assert text.count('class="fas fa-times text-danger"') == unmet[0] + (unmet[0] > 0)
     assert text.count('class="fas fa-exclamation-triangle"') == unmet[1] + (unmet == (0, 1))
 

@@ -122,7 +122,7 @@ def test_a_check_that_no_rule_defines_is_reported(monkeypatch: pytest.MonkeyPatc
         rules_of(settings())
 
 
-def test_only_rules_about_damage_block_and_only_rules_about_what_can_wait_warn() -> None:
+def test_only_damage_blocks_and_only_problems_that_can_wait_are_warnings() -> None:
     blocking = {rule.name for rule in rules_of(settings()) if rule.blocking}
     assert blocking == {
         "announced_is_counted",

@@ -48,7 +48,7 @@ _REPORTS: dict[str, tuple[str, ...]] = {
 def unpack(folder: Path) -> Path:
     """Unpack the store with its topics and settings, and return its `collections.yaml`.
 
-    The store and the timestamps of its records grow older, so its clock may be ahead of them by any number of days.
+    The store and the timestamps of its records grow older, so the clock is allowed to be ahead by a hundred years.
     """
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(folder, filter="data")
@@ -104,7 +104,7 @@ class Shown:
         name: the collection.
         folder: its folder in the store.
         known: minted times to show as they are; a clock chose the others, which are shown as `new 1`, `new 2`, ….
-        words: whether to show also the number of stored runs, and messages that may be reworded.
+        words: whether to also show the number of stored runs, and messages that may be reworded.
     """
 
     config: Path

@@ -165,9 +165,9 @@ def test_a_repeated_snapshot_becomes_the_difference_as_soon_as_all_partitions_ar
     changes.put(*(changes.event("c", (key, "x", "y"), lsn=2000 + key) for key in (3, 4)), partition=1)
     changes.ingest()
     assert set(changes.table_of()) == {1, 2, 3, 4}
-    # While the connector was down, 2 and 3 were deleted. A transaction that was open when the snapshot was taken had
-    # made its changes before the snapshot, but the events come after the snapshot rows: one is about 1, and one is
-    # about 5, in a partition without snapshot rows.
+    # While the connector was down, rows 2 and 3 were deleted. A transaction that was open when the snapshot was taken
+    # had made its changes before the snapshot, but the events come after the snapshot rows: one is about row 1, and one
+    # is about row 5, in a partition without snapshot rows.
     changes.lsn = 3000
     changes.put(changes.event("r", (1, "old", "y"), snapshot="first", lsn=3000, committed=None))
     changes.put(changes.event("r", (4, "x", "new"), snapshot="last", lsn=3000, committed=None))
@@ -209,7 +209,7 @@ def test_an_interrupted_snapshot_erases_nothing_but_the_next_complete_snapshot_e
     changes.put(first_row, changes.event("r", (1, "x", "y"), snapshot="true", lsn=3000, committed=None))
     changes.ingest()
     assert set(changes.table_of()) == {1, 2, 3, 4}
-    # The connector starts again on a host whose clock is behind. The row that only the first try stated is gone by now.
+    # The connector starts again on a host whose clock is behind. Row 4, which only the first attempt sent, is gone.
     again: dict[str, Any] = {"lsn": 4000, "committed": None}
     changes.put(changes.event("r", (1, "x", "z"), snapshot="first_in_data_collection", ts_ms=500, **again))
     changes.ingest()
@@ -423,7 +423,7 @@ def test_a_later_event_in_the_same_partition_heals_a_key_in_error_even_if_anothe
     older = [changes.event("c", (key, "x", "y"), lsn=100 + key) for key in (2, 3, 4)]
     changes.put(*older, partition=1)
     changes.ingest()
-    # Only this partition has events about 2, 3 and 4, and nothing is known about 5.
+    # Only this partition has events about the keys 2, 3 and 4, and nothing is known about key 5.
     changes.put(*(broken(key) for key in (2, 3, 4, 5, 2)), partition=1)
     assert changes.ingest().values_in_error == 5
     assert set(changes.errors()) == {2, 3, 4, 5}

@@ -318,7 +318,7 @@ def test_an_unconfirmed_clock_does_not_move_upper_and_does_not_stop_ingest(idle:
     with capture_logs() as logs:
         assert idle.tick_at(start_s + 7 * 86_400) == (0, start_s)
     assert [(log["event"], log["ahead_s"]) for log in logs if log["log_level"] == "warning"] == [
-        ("upper waits for a record that confirms the clock", 7 * 86_400)
+        ("upper is waiting for a record that confirms the clock", 7 * 86_400)
     ]
     assert idle.versions == before
     idle.put({"value": {"id": 2, "page": "after the holiday"}, "timestamp_ms": idle.now_ms})

@@ -146,7 +146,7 @@ def test_a_topic_is_added_and_another_retired_while_the_stream_goes_on(tmp_path:
     assert {each.fate for each in fate.statements} == {"published"}
     (unread,) = open_lake(lake.file).collection(NAME).trace("a", 0, 3)
     assert unread.kind == "not_read"
-    lake.read_from("b", "a")  # ingest continues where it stopped
+    lake.read_from("b", "a")  # ingest resumes `a` where it stopped
     assert lake.ingest().updates_late == 1
     assert lake.status.retired_topics == {}
 
@@ -188,10 +188,10 @@ def history(root: Path, spark: SparkSession, seed: int, times: int) -> None:
             added = names[len(used)]
             used.append(added)
             in_use.append(added)
-            lake.put(added, *rng.sample(sent, rng.randrange(len(sent) + 1)))  # its old facts, in any order
+            lake.put(added, *rng.sample(sent, rng.randrange(len(sent) + 1)))  # the stream's old facts, in any order
             lake.read_from(*in_use)
         if rng.random() < 0.1 and len(in_use) > 1:
-            lake.ingest()  # read to its end before it is retired
+            lake.ingest()  # every topic is read to its end before one is retired
             in_use.remove(rng.choice(in_use))
             lake.read_from(*in_use)
     lake.run()

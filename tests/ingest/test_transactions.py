@@ -84,7 +84,7 @@ def stated_by_ticks(lake: TransactionLake) -> Iterator[list[int | None]]:
 
 @pytest.mark.parametrize("pieces", swept([1, 4], [1]))
 def test_at_every_marker_the_tables_equal_the_database(tmp_path: Path, spark: SparkSession, pieces: int) -> None:
-    """The topics arrive in pieces, and some of them long before others."""
+    """The topics arrive in pieces, and some topics long before others."""
     lake, rng, lines = BankLake(tmp_path, spark), Random(5), captured()
     places = [(topic, partition) for topic, partitions in lines.items() for partition in partitions]
     sent = dict.fromkeys(places, 0)
@@ -203,7 +203,7 @@ def test_an_event_without_a_transaction_stops_only_its_partition(lake: Transacti
 def test_the_rows_of_a_snapshot_by_signal_stop_their_partition_until_a_decision_leaves_them_out(
     lake: TransactionLake, marks: tuple[str, str]
 ) -> None:
-    """They are read later than their place in the log says: the row of 8, which commits after them, is among them."""
+    """The rows are read later than their place in the log says, and include the row of 8, which commits later."""
     first, last = (
         event(None, 0, None, pair, 0, op="r", source={"snapshot": mark, "lsn": 55, "sequence": '["50","55"]'})
         for mark, pair in zip(marks, ((1, 10), (3, 30)), strict=True)
@@ -215,7 +215,7 @@ def test_the_rows_of_a_snapshot_by_signal_stop_their_partition_until_a_decision_
     assert f"--offsets {EVENTS}:0:1-5 " in str(raised.value.hint)
     assert (lake.seal().upper, lake.pairs()) == (51, [(1, 10)])
     assert "offset 1: the event is a row of a snapshot that a signal asked for" in sentence(lake)
-    with pytest.raises(DecisionRefused, match="is not within a gap that ingest stops at now"):
+    with pytest.raises(DecisionRefused, match="is not within a gap that now stops ingest"):
         decide(lake, AcceptGap(offsets=Offsets(EVENTS, 0, 1, 6), reason="too far"))
     decide(lake, AcceptGap(offsets=Offsets(EVENTS, 0, 1, 5), reason="nothing was missing"))
     assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (3, 30)])
@@ -257,7 +257,7 @@ def test_an_end_that_counts_only_what_was_sent_again_is_no_contradiction(lake: T
     lake.marks(begin("7", 41), end("7", 50, 0, **{"public.other": 1}))
     sealed = lake.run()
     assert (sealed.upper, sealed.contradictions, LateNotes(lake.collection).first(1)) == (51, [], [])
-    lake.marks(end("7", 50, 0, **{"public.other": 1}))  # without a BEGIN, no connector has written it
+    lake.marks(end("7", 50, 0, **{"public.other": 1}))  # no connector writes it without a BEGIN
     lake.run()
     assert LateNotes(lake.collection).first(1)[0].fact.startswith("time 50 is said to have 0 updates")
 
@@ -364,7 +364,7 @@ def test_a_copy_that_is_numbered_from_1_does_not_cut_its_transaction(lake: Trans
 
 
 @pytest.mark.parametrize("events", swept([1, 0], [1]), ids=["within", "before its END"])
-def test_a_begin_that_is_repeated_before_its_end_says_nothing(lake: TransactionLake, events: int) -> None:
+def test_a_begin_that_is_repeated_before_its_end_proves_nothing(lake: TransactionLake, events: int) -> None:
     lake.events(event("7", 1, None, (1, 10), 40), *[event("8", 1, None, (2, 20), 50)] * events)
     lake.marks(begin("7", 41), end("7", 50, 1), begin("8", 45), begin("8", 45), end("8", 60, events))
     assert lake.run().upper == 61
@@ -389,13 +389,13 @@ def test_an_overlapping_transaction_without_any_event_is_treated_as_lost(lake: T
 
 
 @pytest.mark.sweep
-def test_if_a_publication_has_further_tables_a_begin_says_nothing(tmp_path: Path, spark: SparkSession) -> None:
+def test_if_a_publication_has_further_tables_a_begin_proves_nothing(tmp_path: Path, spark: SparkSession) -> None:
     lake = TransactionLake(tmp_path, spark)
     lake.events(event("7", 1, None, (1, 10), 40), event("8", 1, None, (2, 20), 50))
     lake.marks(begin("7", 41), end("7", 50, 1), begin("8", 45), end("8", 60, 1))
     assert lake.run().upper == 60
     lake.configure(captures_publication=False)
-    assert lake.run().upper == 61  # what was noted before does not matter any more
+    assert lake.run().upper == 61  # what was noted before no longer matters
     lake.events(event("9", 1, None, (3, 30), 60))
     lake.marks(begin("9", 55), end("9", 70, 1))
     assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (2, 20), (3, 30)])
@@ -405,7 +405,7 @@ def test_if_a_publication_has_further_tables_a_begin_says_nothing(tmp_path: Path
 def test_a_table_of_an_earlier_release_gets_the_position_of_begins(
     lake: TransactionLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What that release has read says nothing about the first changes of its transactions."""
+    """For transactions that the earlier release has read, the position of the BEGIN stays unknown."""
     earlier = pa.schema([field for field in TRANSACTIONS_SCHEMA if field.name != "begins_at"])
     for module in (collection_tables, ends):
         monkeypatch.setattr(module, "TRANSACTIONS_SCHEMA", earlier)
@@ -538,11 +538,11 @@ def test_a_message_that_is_not_a_transaction_is_quarantined_and_the_rest_continu
 
 
 @pytest.mark.sweep
-def test_a_snapshot_is_asserted_at_its_last_row_and_a_repeated_one_becomes_the_difference(
+def test_a_snapshot_is_asserted_complete_at_its_last_row_and_a_repeated_one_becomes_the_difference(
     lake: TransactionLake,
 ) -> None:
     lake.events(snapshot_row((1, 10), 30, "first"), snapshot_row((2, 20), 30))
-    assert lake.run().upper == 0  # its last row may be in the other partition
+    assert lake.run().upper == 0  # the snapshot's last row may be in the other partition
     lake.events(snapshot_row((3, 30), 30, "last_in_data_collection"), partition=1)
     assert (lake.run().upper, lake.pairs()) == (31, [(1, 10), (2, 20), (3, 30)])
     assert "the snapshot at 30 is asserted to be complete, not proven" in sentence(lake)
@@ -717,5 +717,5 @@ def test_settings_that_do_not_fit_are_refused(
         TransactionLake(tmp_path, spark, **more)
 
 
-def test_the_topic_of_transactions_is_read_by_other_framings_too(lake: TransactionLake) -> None:
+def test_the_topic_of_transactions_is_opened_after_the_topic_of_events(lake: TransactionLake) -> None:
     assert [topic.name for topic in open_topics(lake.settings.collections[0])] == [EVENTS, MARKS]

@@ -33,7 +33,7 @@ def lose_markers(table: Location) -> None:
 
 
 def check_is_refused(table: Location, why: str) -> None:
-    """Even if its newest entry is accepted, nothing is written, and `verify` says why."""
+    """Check that nothing is written even if the newest entry is accepted, and that `verify` says why."""
     with pytest.raises(DamagedLog, match=why):
         mark_again(table)
     assert repair_log(table, accepts_newest_entry=True) == []

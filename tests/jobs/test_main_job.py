@@ -162,7 +162,7 @@ def test_a_seal_opens_only_files_that_reach_upper(lake: Lake, monkeypatch: pytes
             patched.setattr(blobs, "open_file", spied)
             lake.seal()
     rows_of = {file.path: file.rows for file in lake.table.files()}
-    # Each seal opened the new run; from the first tick, it opened only the file with the one update far in the future.
+    # Each seal opened the new run and, of the first tick's files, only the one with the update far in the future.
     assert [sum(rows_of[path] for path in paths if path) for paths in opened] == [101, 101, 101]
     assert opened[1] != opened[0]
 

@@ -79,7 +79,7 @@ def test_a_collection_that_hangs_is_reported_and_does_not_keep_others_waiting(
         go_on.set()
     assert list(report.errors) == ["two"]
     assert isinstance(report.errors["two"], TookTooLong)
-    assert report.errors["two"].fact == "ingest of 'two' was cancelled: the collection was not done after 20 s"
+    assert report.errors["two"].fact == "ingest of 'two' was cancelled: the collection had not finished after 20 s"
     assert {name: upper for name, upper in uppers(file).items() if name != "two"} == {"one": 3, "three": 3, "four": 3}
 
 

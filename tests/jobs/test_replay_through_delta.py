@@ -97,7 +97,7 @@ def through_memory(lines: Sequence[bytes]) -> list[str]:
 
 
 def lines_of(rng: random.Random, stream: Sequence[Any]) -> list[bytes]:
-    """Return a stream of the model as lines, mixed with lines that say nothing or nothing usable."""
+    """Return a stream of the model as lines, mixed with lines that state nothing or cannot be used."""
     lines: list[bytes] = []
     started = False
     for message in stream:

@@ -174,7 +174,7 @@ def test_random_histories_end_up_equal_to_the_model(tmp_path: Path, spark: Spark
     random_history_through_delta(lake, Random(seed))
 
 
-def test_the_model_replaces_a_value_that_is_deleted_when_another_is_set() -> None:
+def test_in_the_model_a_delete_and_a_new_value_at_one_time_are_a_replacement() -> None:
     history = [KeyedStatement(1, 5, 1, 1), KeyedStatement(1, 5, 2, -1), KeyedStatement(1, 6, 2, 1)]
     assert contents(history, 2) == {1: 6}
 

@@ -53,7 +53,7 @@ class Changes(RawLake):
         return {row["id"]: (row["a"], row["b"]) for row in self.rows(as_of, **more)}
 
     def errors(self, as_of: int | None = None) -> dict[Any, str]:
-        """The first ten keys in error and their errors, which are empty if `as_of` is given."""
+        """The first ten keys in error, with their errors; if `as_of` is given, the errors are empty texts."""
         try:
             self.rows(as_of)
         except KeysInError as refused:

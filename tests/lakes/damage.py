@@ -47,7 +47,7 @@ class Damager:
     earlier: Callable[[Path], Path | None] = field(default=lambda _: None)
 
     def damage(self, own: Sequence[Path], others: Sequence[Path] = ()) -> Damaged:
-        """Damage one of a collection's own files; data and entries are likelier than other kinds.
+        """Damage one of a collection's own files; data and entries are more likely to be chosen than other kinds.
 
         Args:
             own: the folders of the collection, of its name and of the catalog.
@@ -93,7 +93,7 @@ class Damager:
             replace_file(file, stale)
         else:
             changed = data
-            while changed == data:  # the block may already have been zeros
+            while changed == data:  # the block may already have been all zeros
                 changed = changed_bytes(change, data, self.random)
             replace_file(file, changed)
         return Damaged(table, what, change, files)

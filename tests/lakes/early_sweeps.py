@@ -1,4 +1,4 @@
-"""Sweeps that come days later than the clocks say."""
+"""Sweeps that behave as if more time had passed than the clocks say."""
 
 from __future__ import annotations
 

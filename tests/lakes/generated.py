@@ -1,4 +1,4 @@
-"""A lake whose topic is generated and arrives in pieces, and the contents that it has in the in-memory model."""
+"""A lake whose topic is generated and arrives in pieces, and the contents of the lake in the in-memory model."""
 
 from __future__ import annotations
 

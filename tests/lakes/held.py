@@ -41,7 +41,7 @@ class HeldLake:
         return lake
 
     def copy(self, root: Path) -> HeldLake:
-        """Copy the lake with all its files: that is faster than creating one."""
+        """Copy the lake with all its files, which is faster than creating one."""
         copy_lake(self.root, root)
         copy = HeldLake(root)
         document = yaml.safe_load(copy.file.read_text(encoding="utf-8"))

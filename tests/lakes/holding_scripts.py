@@ -9,9 +9,9 @@ capability or a subscription. Commands without an answer are inputs:
     forget                          make the collection unreadable forever
     elsewhere NAME TIME             acquire a capability of another collection
 
-These are answered; an error as `! SinceError [5]`, with the frontier that it names:
+These commands are answered; if one is refused, with the error and the frontier that it names, as `! SinceError [5]`:
 
-    acquire NAME [TIME] [lease=S]   answers with the time; by default the last one
+    acquire NAME [TIME] [lease=S]   answers with the time, by default the last one
     clone NAME OTHER                the same, for a copy
     pass NAME OTHER                 take NAME's capability over by its token, as OTHER; NAME keeps the used token
     renew NAME, downgrade NAME TIME, drop NAME
@@ -72,7 +72,7 @@ class Shelf(Protocol):
 
 @dataclass
 class MemoryShelf:
-    """The model."""
+    """The in-memory model."""
 
     slack_ms: int = 0
     now_ms: float = 0.0
@@ -136,7 +136,7 @@ class StoreShelf:
     lake: HeldLake
     other: HeldLake
     spark: SparkSession | None
-    """Only DataFrames need it; with one, `compact` also merges."""
+    """Only DataFrames need the session; if there is one, `compact` also merges."""
     move_clock: Callable[[float], None]
 
     def append(self, updates: Updates) -> None:

@@ -32,7 +32,7 @@ _COPIERS = 4
 
 @dataclass
 class Bucket:
-    """A bucket with the stores of all lakes whose folders belong to it; each has the path of its folder as a prefix."""
+    """A bucket with the stores of all lakes whose folders belong to it; a store's prefix is its folder's path."""
 
     server: ObjectStore
     name: str
@@ -71,7 +71,7 @@ class Stores:
     """Decides for each folder where the stores of the lakes below it are.
 
     Args:
-        bucket: the bucket for these stores; None: they are in the folders themselves.
+        bucket: the bucket for these stores; None: the stores are in the folders themselves.
     """
 
     def __init__(self, bucket: Bucket | None = None) -> None:
@@ -99,7 +99,7 @@ def store_root(root: Path) -> Location:
 
 
 def copy_lake(source: Path, target: Path) -> None:
-    """Copy a lake's folder, and its store wherever it is, to a folder that may exist."""
+    """Copy a lake's folder, and its store wherever it is, to a folder that may already exist."""
     shutil.copytree(source, target, dirs_exist_ok=True)
     bucket = _bucket_of(source)
     if bucket is not None:

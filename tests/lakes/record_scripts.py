@@ -11,10 +11,10 @@ Upserts, `collection upsert framing=reclock key=id`; a row is `[id,price]`:
 
 Change events as Debezium writes them, `collection debezium framing=reclock`; a row is `[id,a,b]` or shorter:
 
-    create ROW                an event with the row after
-    update ROW [from ROW]     an event with the row after, and with the row before
+    create ROW                an event with this row in `after`
+    update ROW [from ROW]     an event with the first row in `after`, and the second in `before`
     read ROW                  an event of a snapshot
-    delete ID                 an event without a row after
+    delete ID                 an event without a row in `after`
     truncate                  an event that empties the table
     tombstone ID              a record with a null value
     broken ID                 a record with a value that cannot be decoded
@@ -24,8 +24,8 @@ the event's `source`, such as `snapshot=last`. For both kinds of records, these 
 
     tick                      ingest; answers with the number of tombstones, values in error and quarantined messages,
                               if there are any
-    contents [TICK] [skip]    answers with the contents now, or after tick number TICK, from 1; if there are keys in
-                              error, answers with these keys, unless `skip` is given
+    contents [TICK] [skip]    answers with the contents now, or after the tick with number TICK (from 1); if there are
+                              keys in error, answers with these keys, unless `skip` is given
     compact                   compact in full; answers with the number of rows before and after
     unknown                   answers with the values that are null because they were never stated
 

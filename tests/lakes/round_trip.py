@@ -39,7 +39,7 @@ def target_of(lake: Lake, name: str = OUT) -> FileTarget:
 
 
 def published_of(lake: Lake) -> PublishedTopic:
-    """The entry's part about a lake's only topic."""
+    """The part of the entry about a lake's only published topic."""
     (found,) = lake.collection.entry.published_topics
     return found
 

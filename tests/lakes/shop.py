@@ -1,7 +1,7 @@
 """A shop's lake in Dagster: its topics grow, and its jobs run as its schedules request them.
 
-In the end, `visits` is in order, `stock` has messages that could not be used, and `orders` also has a time about which
-its source contradicts itself.
+In the end, `visits` is in order, `stock` and `orders` have messages that could not be used, and `orders` also has a
+time about which its source contradicts itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Shop:
     Args:
         root: the folder of the lake, which must have the name `shop`.
         home: the folder of the instance.
-        updates: the number of updates by which each topic grows before a tick, at first.
+        updates: the number of updates by which each topic grows before the first tick.
         names: the collections.
     """
 

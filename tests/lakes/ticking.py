@@ -1,7 +1,7 @@
 """Collections of each framing that mints times or counts positions, changed at random, with their expected contents.
 
-Each tick changes a few keys, or nothing, and reads the topic. `at` has the contents at each time that was sealed by a
-tick, or by a transaction; a row is named by `text_of`.
+Each tick changes a few keys, or nothing, and reads the topic. `at` has the contents at the last time that each tick has
+sealed, or at the time of each transaction; a row is named by `text_of`.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Upserts(Ticking):
 
 
 class Events(Ticking):
-    """A reclocked topic of change events, with truncated tables."""
+    """A reclocked topic of change events, some of which truncate the table."""
 
     def __init__(self, root: Path, spark: SparkSession, rng: Random, **more: Any) -> None:
         super().__init__(rng)
@@ -134,7 +134,7 @@ class Events(Ticking):
 
 
 class Transactions(Ticking):
-    """Change events with transactions, whose commits are the times; ends may come a tick later than their events."""
+    """Change events with transactions, whose commits are the times; an END may come a tick later than its events."""
 
     def __init__(self, root: Path, spark: SparkSession, rng: Random, **more: Any) -> None:
         super().__init__(rng)

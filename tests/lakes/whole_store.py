@@ -1,6 +1,6 @@
 """A store of every family and framing as this release writes it: the golden store with each of its runs rewritten.
 
-It takes seconds and needs no JVM; jobs would take minutes. Each log has two checkpoints, and entries after them.
+Making it takes seconds and needs no JVM; jobs would take minutes. Each log has two checkpoints, and entries after them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class WholeStore:
         return self.root / "store"
 
     def copy(self, root: Path, *names: str) -> WholeStore:
-        """Make a lake with its own copies of these collections, of the catalog and of names; it shares the rest.
+        """Make a lake with its own copies of these collections, of the catalog and of the names; it shares the rest.
 
         Files are linked: to change a file, replace it.
         """

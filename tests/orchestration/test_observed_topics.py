@@ -36,7 +36,7 @@ def observed(result: SensorResult) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_a_topic_is_observed_when_it_changes_with_its_ends_as_version(instance: DagsterInstance, lakes: Lakes) -> None:
+def test_a_topic_that_changes_is_observed_with_its_ends_as_version(instance: DagsterInstance, lakes: Lakes) -> None:
     lakes.send("prices", b"1", b"2")
     first = evaluated(lakes, instance)
     seen = observed(first)

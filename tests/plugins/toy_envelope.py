@@ -32,7 +32,7 @@ def _words(decoded: DataFrame, settings: ReclockSettings, schemas: SourceSchemas
 
 
 class Words(Envelope):
-    """A line without words is refused."""
+    """Splits lines into words; a line without words is refused."""
 
     terms = EnvelopeTerms("words", family="words")
     refusals = (Refusal("no_words", "a line has words", _is_empty),)

@@ -33,9 +33,9 @@ class Model:
         self.times = grid(limit, pairs)
         self.frontier: set[Any] = {(0, 0) if pairs else 0}
         self.diffs: dict[Any, dict[Any, set[int]]] = {time: {} for time in self.times}
-        """For each time and data, the diffs that were stated."""
+        """For each time and datum, the diffs that were stated."""
         self.counts: dict[Any, set[int]] = {time: set() for time in self.times}
-        """For each time, the counts in the statements that cover it; 0 stands for a statement without the time."""
+        """For each time, the counts in the statements that cover it; 0 stands for a statement that omits the time."""
 
     def is_open(self, time: Any) -> bool:
         """Whether a time is at or after the frontier."""

@@ -47,7 +47,7 @@ class _History:
     partitions: list[list[_Event]] = field(default_factory=lambda: [[], []])
     ends: list[End] = field(default_factory=list)
     abandoned: list[int] = field(default_factory=list)
-    """The places of the snapshots that the connector was killed in."""
+    """The places of the snapshots during which the connector was killed."""
     snapshot: int | None = None
     """The place of the snapshot that it finished."""
     moments: list[tuple[int, int, int]] = field(default_factory=list)
@@ -88,7 +88,7 @@ def _histories(draw: st.DrawFn) -> _History:
         for order, partition in enumerate(written, start=1):
             history.partitions[partition].append(_Event(transaction, last, end, order))
             history.note()
-        if dies:  # the connector is killed in the transaction, and repeats the transactions before it
+        if dies:  # the connector is killed during the transaction, and repeats earlier transactions
             place -= draw(st.integers(0, min(3, place)))
             continue
         history.ends.append(End(transaction, end, len(events), len(events), None, len(history.ends)))
@@ -120,7 +120,7 @@ class _Reader:
         ranges = commit_ranges((end.id, end.lsn) for end in self.ends.values())
         blocked, positions = [], {}
         for partition, events in enumerate(history.partitions):
-            bound = min(later[partition], self.read[partition] + messages_max)  # the ends are looked up again
+            bound = min(later[partition], self.read[partition] + messages_max)  # the topics' ends are looked up again
             here: list[int] = []
             while self.read[partition] < bound:
                 event = events[self.read[partition]]
@@ -198,7 +198,7 @@ def test_no_time_is_sealed_before_all_of_its_events_are_read(history: _History, 
 
 @st.composite
 def _interleaved(draw: st.DrawFn) -> list[tuple[str, int | None]]:
-    """A log: for each record, in order, its transaction, and whether that commits there."""
+    """A log: for each record, in order, its transaction, and whether the record is its commit."""
     names = [str(number) for number in range(draw(st.integers(1, 4)))]
     records: list[tuple[str, int | None]] = []
     for name in draw(st.lists(st.sampled_from(names), min_size=len(names), max_size=12)):
@@ -229,7 +229,7 @@ def test_a_transaction_is_cut_if_and_only_if_a_restarted_connector_skipped_its_f
     for number, (name, end) in enumerate(commits):
         after = commits[number - 1][1] if number else -1
         sent = changes[name]
-        # It resumes after the END of the previous transaction, whose position is that of a change of this one.
+        # The connector resumes after the previous transaction's END, whose position is that of a change of this one.
         if number == restart and number and after in sent:
             sent = [place for place in sent if place > after]
         marks = ends_of([Begin(name, changes[name][0]), End(name, end, len(sent), len(sent), None, number)])

@@ -35,7 +35,7 @@ def random_uppers(random: Random, pairs: bool) -> list[Antichain]:
         step = (random.randrange(4), random.randrange(3)) if pairs else random.randrange(END)
         other = Antichain([step, (step[0] + 1, 0), (0, step[1] + 1)] if isinstance(step, tuple) else [step])
         uppers.append(uppers[-1].join(other))
-    if pairs:  # every update is before one of the sides
+    if pairs:  # no update is at or after (4, 0) or (0, 3)
         last = Antichain([(4, 0), (0, 3)])
     return [*uppers[1:], uppers[-1].join(last)]
 

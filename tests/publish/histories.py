@@ -95,7 +95,7 @@ def _check_records(root: Path, spark: SparkSession, history: str, rng: Random, t
 
 
 def _grow(lake: Lake, history: str, rng: Random, tick: int, values: dict[int, int]) -> None:
-    """Write a few changes of a few keys; `values` has the value of each key."""
+    """Write a few changes to a few keys; `values` has the value of each key."""
     if history == "transactions":
         assert isinstance(lake, TransactionLake)
         events, before = [], 100 * (tick - 1)

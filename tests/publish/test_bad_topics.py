@@ -1,4 +1,4 @@
-"""Topics that are not what was published: each has an error of its own, nothing is lost, and other topics continue."""
+"""Topics that differ from what was published: each has its own error, nothing is lost, and other topics continue."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_message_of_another_writer_stops_publishing_to_its_topic_only(lake: La
 
 
 @pytest.mark.sweep
-def test_a_cut_of_messages_that_were_read_back_is_only_a_warning(lake: Lake) -> None:
+def test_cutting_messages_that_were_read_back_is_only_a_warning(lake: Lake) -> None:
     first = files(lake)
     assert publish_lake(lake).cut == {}
     for file in first[:-1]:
@@ -72,7 +72,7 @@ def test_a_cut_of_messages_that_were_read_back_is_only_a_warning(lake: Lake) -> 
     assert report.cut[0] > 0
 
 
-def test_a_cut_of_messages_that_nobody_has_read_back_needs_a_decision(lake: Lake) -> None:
+def test_cutting_messages_that_nobody_has_read_back_needs_a_decision(lake: Lake) -> None:
     grow(lake, 2)
     stop_at("publish.after_updates", lambda: publish_lake(lake))
     target_of(lake).write_few([b"\x00\x00"], {ID_HEADER: published_of(lake).id}, 0)

@@ -60,7 +60,7 @@ steps = st.lists(
     min_size=10,
     max_size=60,
 )
-"""What happens in turn: a publisher does all its parts, or is interrupted after some of them and continues later."""
+"""What happens, in order: a publisher does all parts of its work, or does some of them, or continues after some."""
 
 
 @given(steps)

@@ -59,7 +59,7 @@ class Published:
         return publish_lake(self.lake, is_confluent=True, register=self.schemas.register, **terms)
 
     def by_time(self) -> dict[int, set[tuple[int, tuple[tuple[Any, ...], int]]]]:
-        """By time, the schema id, the row and the diff of each update."""
+        """The schema id, the row and the diff of each update, by time."""
         found: dict[int, set[tuple[int, tuple[tuple[Any, ...], int]]]] = {}
         values = published_bytes(self.lake)
         for value, message in zip(values, published_messages(self.lake), strict=True):
@@ -157,7 +157,7 @@ def test_bare_avro_cannot_state_a_new_column_and_the_error_names_it(tmp_path: Pa
 
 
 @pytest.mark.sweep
-def test_a_publisher_that_dies_with_a_new_version_leaves_it_to_the_next_one(
+def test_a_publisher_that_dies_after_claiming_a_new_version_leaves_it_to_the_next_one(
     published: Published, tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = published.lake

@@ -48,7 +48,7 @@ def shown(row: Iterable[Any]) -> str:
 
 
 def filler(rng: Random) -> bytes:
-    """Bytes that do not compress, so that few rows make a file large enough for DuckDB to read it itself."""
+    """Bytes that do not compress, so that a few rows make a file large enough for DuckDB to read it itself."""
     return rng.randbytes(40)
 
 

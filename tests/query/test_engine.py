@@ -1,4 +1,4 @@
-"""What becomes of the database of a read that is interrupted. Does not start a JVM."""
+"""What becomes of the database of an interrupted read. Does not start a JVM."""
 
 from __future__ import annotations
 

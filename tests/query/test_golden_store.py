@@ -99,7 +99,7 @@ def test_a_query_sees_what_a_read_sees(lake: Lake, name: str) -> None:
     assert count == {"n": answer.table.num_rows}
 
 
-def test_columns_that_a_query_renames_by_their_places_are_those_of_the_collection(lake: Lake) -> None:
+def test_column_aliases_name_the_columns_in_the_collections_order(lake: Lake) -> None:
     (wanted,) = lake.query("select min(shop) as shop, max(article) as article from upsert").to_pylist()
     asked = "select min(article) as shop, max(pieces) as article from upsert u(article, pieces)"
     assert lake.query(asked).to_pylist() == [wanted]

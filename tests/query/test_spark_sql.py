@@ -100,7 +100,7 @@ REFUSED = {
     "with recursive o as (select 1 as x union all select x + 1 from o) select x from o": "is recursive",
     "select id from orders where id = " + "(" * 5_000 + "1" + ")" * 5_000: "is nested too deeply",
     " " * CHARACTERS_MAX + "select 1 as x": "more than 100000",
-    # What only the analysis shows:
+    # Found only by Spark's analysis:
     "select nmae from orders": "is invalid",
     "select current_date as day from orders": "depends on the clock",
     "select id from orders where exists (select 1 from shops where day > current_date)": "depends on the clock",

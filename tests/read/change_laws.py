@@ -19,7 +19,7 @@ Updates = dict[tuple[str, int], int]
 
 
 def updates_of(found: Changes | Batch[Any], text: Callable[[dict[str, Any]], str]) -> Updates:
-    """The diff of each row and time; `updates` must be consolidated. `text` names a row by its data."""
+    """The diff of each row and time, which must be consolidated. `text` names a row by its data."""
     updates: Updates = {}
     rows = found.updates.table() if isinstance(found.updates, Answer) else found.updates.toArrow()
     for row in rows.to_pylist():
@@ -54,7 +54,7 @@ def check_laws(
     Args:
         spark: the session.
         collection: the collection.
-        times: times that can be read, in order; the first is `since`, and the last is the last time.
+        times: times that can be read, in order; the first is `since`, and the last is the last readable one.
         expected: the contents of the model at a time: how many times each row occurs.
         rng: chooses the cuts.
         text: names a row by its data, as `expected` does.

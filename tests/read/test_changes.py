@@ -1,4 +1,4 @@
-"""`changes` is the consolidated updates of a range of times, in every form; see `change_laws` for the laws."""
+"""`changes` returns the consolidated updates of a range of times, for every form of collection; see `change_laws`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.spark
 
 
 def check_stream(root: Path, spark: SparkSession, form: str, seed: str, size: tuple[int, int]) -> None:
-    """Send a topic in pieces with random merges, and check the laws."""
+    """Send a topic in pieces, with random merges in between, and check the laws."""
     rng = Random(f"{form}/{seed}")
     tide = Tide(root, spark, form, rng, size, ("all", 3))
     while tide.files:
@@ -62,7 +62,7 @@ def test_changes_of_generated_streams_add_up_to_the_model(
 
 
 def check_source(root: Path, spark: SparkSession, seed: str, length: int) -> None:
-    """Read a random source of positioned statements with random merges, and check the laws."""
+    """Read a random source of positioned statements, with random merges in between, and check the laws."""
     rng = Random(seed)
     table, statements, since = Table(root, spark), [], 0
     ticks = Ticks(rng, random_source(rng, 2, length), 40)
@@ -113,7 +113,7 @@ def test_changes_of_random_sources_add_up_to_the_model(
 
 
 def check_ticks(root: Path, spark: SparkSession, kind: str, seed: str, ticks: int) -> None:
-    """Run ticks of a collection with random merges, and check the laws."""
+    """Run ticks of a collection, with random merges in between, and check the laws."""
     rng = Random(f"{kind}/{seed}")
     ticking = TICKING[kind](root, spark, rng, keep=rng.choice(("all", 0, 200)))
     for _ in range(ticks):
@@ -159,7 +159,7 @@ def test_a_predicate_and_columns_apply_to_the_rows_on_both_sides(
     assert updates_of(nothing, repr) == {}
 
 
-def test_a_late_older_value_fills_a_column_a_resent_row_changes_nothing_and_a_truncate_erases(
+def test_a_late_older_value_fills_a_column_and_a_truncate_erases_but_a_resent_row_changes_nothing(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = Changes(tmp_path, spark)
@@ -191,7 +191,7 @@ def test_a_late_older_value_fills_a_column_a_resent_row_changes_nothing_and_a_tr
     assert found(first, truncated) == filling | erased
 
 
-def test_copies_that_a_seal_cancelled_and_zero_diffs_do_not_show(tmp_path: Path, spark: SparkSession) -> None:
+def test_zero_diffs_and_copies_that_a_seal_cancelled_do_not_show(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((1, 1, 1), (1, 1, 1)), updates((1, 1, 1), (2, 2, 3)), progress([0], [3], {1: 1, 2: 1}))
     lake.run()

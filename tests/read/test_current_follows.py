@@ -49,7 +49,7 @@ def check_shows(collection: Collection, expected: dict[str, int], text: Callable
 
 
 def check_stream(root: Path, spark: SparkSession, form: str, rng: Random, size: tuple[int, int]) -> set[str]:
-    """Publish some times of each piece of a generated topic, with merges in between; return how they were published."""
+    """Publish some times of each piece of a generated topic, with merges in between; return the ways of publishing."""
     ways: set[str] = set()
     tide, shown = Tide(root, spark, form, rng, size, ("all", 3)), -1
     while tide.files:
@@ -123,7 +123,7 @@ def published(lake: Lake, wanted: Wanted = CONTENTS_AT_UPPER) -> CurrentReport:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
-    """A collection with a key, which is published in two files: the keys 1 and 2, and the key 3."""
+    """A collection with a key, which is published in two files: one with the keys 1 and 2, and one with the key 3."""
     lake = Lake(tmp_path_factory.mktemp("follows"), spark, "upsert", key="id")
     lake.send(updates(((1, 10), 0, 1), ((2, 20), 0, 1)), progress([0], [1], {0: 2}))
     lake.run()

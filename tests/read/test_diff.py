@@ -1,4 +1,4 @@
-"""`diff` is the difference between two snapshots, in every form, and refuses what a snapshot refuses."""
+"""`diff` is the difference between two snapshots, for every form of collection, and refuses what a snapshot refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`history` shows the events of a collection, forever or as long as the logs have them, and says which."""
+"""`history` shows events forever or only while the logs have them, and says since when it is complete."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def whats(lake: Lake, *kinds: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
-    """Everything that a history may have, except damage."""
+    """A collection whose history has every kind of event except damage."""
     lake = Lake(tmp_path_factory.mktemp("busy"), spark, keep=1)
     prices = tidelake.open_lake(lake.file).collection(NAME)
     lake.send(updates((1, 1, 1), (1, 1, 1), (2, 2, 1)), progress([0], [4], {1: 1, 2: 1}), b"\x07 garbage")

@@ -1,4 +1,4 @@
-"""Holding a time through the public interface: legal arguments, errors, and that compaction never passes a hold."""
+"""Holding a time through the public interface: valid arguments, errors, and compactions, which never pass a hold."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_hold_before_since_is_refused(lake: HeldLake) -> None:
     assert lake.collection.acquire(at=7).since == 7
 
 
-def test_a_hold_before_the_since_of_the_table_is_refused_although_the_handles_are_an_older_copy(
+def test_a_hold_before_the_since_of_the_table_is_refused_even_if_the_handles_are_an_older_copy(
     lake: HeldLake,
 ) -> None:
     OpenTable(lake.stored.paths.updates).commit({SINCE: 8})

@@ -34,7 +34,7 @@ LEASES = st.sampled_from((10, 60, 3_600))
 class Twins(RuleBasedStateMachine):
     """Two collections, one in memory and one in a store, which get the same commands (`tests.lakes.holding_scripts`).
 
-    A name stands for a capability, or for a token that was used up; it stays a name when the capability has ended.
+    A name stands for a capability, or for a token that was used up; it is still used after the capability has ended.
     """
 
     names = Bundle("names")
@@ -165,7 +165,7 @@ class Twins(RuleBasedStateMachine):
 
 
 def check_twins(root: Path, spark: SparkSession | None, examples: int) -> None:
-    # Copies of one lake would be one collection, and no capability would be foreign to it.
+    # Copies of one lake would have the same collection, so no capability would be foreign to it.
     Twins.templates, Twins.spark = (HeldLake.create(root / "lake"), HeldLake.create(root / "other")), spark
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     run_state_machine_as_test(

@@ -41,7 +41,7 @@ SHOP = {"timeline": "shop"}
 
 @pytest.fixture
 def shop(tmp_path: Path) -> SharedTimes:
-    """Two streams of one source, and a third that is on its own."""
+    """Two streams of one source, and a third from another."""
     shop = SharedTimes(tmp_path, orders=SHOP, customers=SHOP, other={})
     shop.seal(orders=10, customers=8, other=5)
     return shop
@@ -101,7 +101,7 @@ def test_a_store_that_another_process_creates_between_two_reads_is_not_reported_
     assert looks == 1
 
 
-def test_an_answer_is_never_before_one_that_the_session_has_read(shop: SharedTimes) -> None:
+def test_the_time_is_never_before_one_that_the_session_has_read(shop: SharedTimes) -> None:
     first = shop.lake.at("latest", "orders")
     with pytest.raises(CollectionLags, match="'customers' does not have time 9 yet: its upper is 8, so it lags by 2"):
         shop.lake.at("latest", "orders", "customers", not_before=first.time)
@@ -243,7 +243,7 @@ def test_a_run_gives_all_collections_of_a_timeline_one_time(tmp_path: Path, spar
         for name in web.names:
             contents = found.snapshot(spark, name).contents.toArrow().to_pylist()
             assert Counter(row["id"] for row in contents) == Counter(range(rows[found.time][name]))
-    assert len(web.times("pages")) == 1  # idle ticks in a row have one binding
+    assert len(web.times("pages")) == 1  # idle ticks in a row share one binding
     assert AS_READ in found.facts
     explained = open_lake(web.file).collection("carts").explain(session)
     assert AS_READ in explained.facts

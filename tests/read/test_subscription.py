@@ -55,7 +55,7 @@ pytestmark = pytest.mark.spark
 
 
 def sweep_unpinned(paths: CollectionPaths) -> int:
-    """Delete every file that no version and no pin needs."""
+    """Delete every file that neither a version nor a pin needs."""
     return sweep_early(paths.updates, pinned_seq=oldest_pin(read_handles(paths)))
 
 
@@ -292,7 +292,7 @@ def test_the_hold_follows_the_processed_batches_and_ends_with_the_subscription(l
         assert (held.since, held.purpose) == (2, "a mirror")  # the last batch is not processed yet
         assert subscription.next() is None
         assert (subscription.token, subscription.is_complete) == (3, False)
-        assert [held.since for held in collection.holds()] == [3]  # although no batch came, the last one is processed
+        assert [held.since for held in collection.holds()] == [3]  # the last batch now counts as processed
     assert collection.holds() == []
     assert lake.compact().since == (3,)
     subscription.close()
@@ -314,7 +314,7 @@ def test_files_that_a_batch_reads_outlive_sweeps_until_the_next_batch(lake: Lake
 
 
 def lapse(lake: Lake) -> None:
-    """Wait until a lease of a millisecond has ended, and move since past it."""
+    """Wait until leases of a millisecond have ended, and move since past the times that they held."""
     for _ in range(2):
         lake.compact()
 
@@ -421,7 +421,7 @@ def test_the_hold_of_the_caller_is_at_the_last_batch_when_the_loop_ends(lake: La
 
 
 @pytest.mark.sweep
-def test_a_lease_that_ended_long_ago_ends_a_subscription_like_any_other(
+def test_a_lease_that_ended_long_ago_is_treated_like_one_that_has_just_ended(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holds, "ENDED_MAX", 1)  # the entry soon forgets how the leases ended
@@ -445,7 +445,7 @@ def test_a_batch_whose_rows_a_merge_moves_is_not_empty(lake: Lake, monkeypatch: 
 
     def overtaken(*arguments: Any, **more: Any) -> Any:
         found = changes(*arguments, **more)
-        lake.compact()  # moves since, and the row at time 2, to time 3
+        lake.compact()  # moves both since and the row at time 2 to time 3
         return found
 
     monkeypatch.setattr(spark_source, "changes", overtaken)
@@ -454,7 +454,7 @@ def test_a_batch_whose_rows_a_merge_moves_is_not_empty(lake: Lake, monkeypatch: 
     assert batch is not None and not batch.progress.is_empty
 
 
-# --- where it begins and ends
+# --- where a subscription begins and ends
 
 
 def test_a_subscription_waits_for_a_bounded_time_and_can_loop_again(lake: Lake) -> None:

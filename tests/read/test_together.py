@@ -39,14 +39,14 @@ def test_all_collections_of_a_timeline_get_the_greatest_time_that_all_have(tmp_p
     assert chosen(lake)["orders"] == (8, together)
 
 
-def test_without_a_common_time_each_is_published_separately(tmp_path: Path) -> None:
+def test_without_a_common_time_each_collection_is_published_separately(tmp_path: Path) -> None:
     lake = SharedTimes(tmp_path, orders=SHOP, lines=SHOP)
     lake.seal(orders=9, lines=6)
     lake.forget("orders", 7)
     assert chosen(lake) == {}
 
 
-def test_reclocked_collections_that_name_no_timeline_share_none_here(tmp_path: Path) -> None:
+def test_reclocked_collections_that_name_no_timeline_are_published_separately(tmp_path: Path) -> None:
     lake = SharedTimes(tmp_path, visits=RECLOCKED, pages=RECLOCKED)
     lake.seal(visits=9, pages=6)
     assert chosen(lake) == {}

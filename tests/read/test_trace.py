@@ -1,4 +1,4 @@
-"""`trace` says what became of each message: every pitfall of the protocol, and every family."""
+"""`trace` says what became of each message, for every pitfall of the protocol and every family."""
 
 from __future__ import annotations
 
@@ -488,7 +488,7 @@ def test_a_record_of_a_reclocked_topic_has_the_time_whose_binding_covers_it(
 
 @pytest.mark.spark
 @pytest.mark.sweep
-def test_an_upsert_record_sets_deletes_or_puts_in_error_its_key_unless_a_later_one_took_its_place(
+def test_an_upsert_record_sets_or_deletes_its_key_or_puts_it_in_error_unless_a_later_one_took_its_place(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = RawLake(tmp_path, spark, envelope="upsert", key="id", schema=ITEM)

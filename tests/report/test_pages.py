@@ -142,7 +142,7 @@ def summary(name: str, level: str, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def test_a_thousand_collections_are_one_small_page_sorted_by_who_needs_attention(tmp_path: Path) -> None:
+def test_a_thousand_collections_are_one_small_page_sorted_by_urgency(tmp_path: Path) -> None:
     levels = ["alarm"] * 3 + ["warning"] * 10 + ["calm"] * 987
     Random(16).shuffle(levels)
     names = [f"collection_{number:04}" for number in range(1000)]

@@ -1,4 +1,4 @@
-"""Retention removes old rows of append-only collections by recorded retractions, and disturbs no proof."""
+"""Retention removes old rows of append-only collections by recorded retractions, and leaves every proof valid."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_old_rows_of_a_stream_are_removed_by_the_seal_that_proves_the_next_times
     assert what.startswith("2 rows with `at` before ") and what.endswith("were removed from the contents at time 5")
     explained = open_lake(lake.file).collection(NAME).explain(5)
     assert any(fact.startswith("recorded retention: 2 rows") for fact in explained.facts)
-    # not due again for a hundredth of a day; then the others are removed
+    # the next removal is not due for a hundredth of a day; then the other rows are removed
     lake.send(progress([6], [7]))
     with clocks_at(NOW_MS + 60_000):
         assert lake.run().left is None

@@ -1,4 +1,4 @@
-"""Random histories of collections whose rows are kept for a while: every time that can be read equals the model."""
+"""Random histories of collections whose rows are kept for a while: at every readable time, they equal the model."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class History:
                 on_reach(None)
 
     def check(self, lake: Lake) -> None:
-        """Compare some of the times that can be read, and what changed, with the model."""
+        """Compare the contents at some readable times, and the changes between two times, with the model."""
         since, upper, _ = lake.collection.readable_range(lake.table)
         if not upper or not since:
             return

@@ -1,6 +1,6 @@
-"""Reads of the bank AS OF random times while jobs run: the sum of all balances is the same in every read.
+"""Reads of the bank's tables, AS OF random times, while jobs run: the sum of all balances is the same in every read.
 
-A read chooses its time as `lake.at` does, and reads the pinned files without Spark, so that thousands fit into a run.
+A read chooses its time as `lake.at` does, and reads the pinned files without Spark, so a run has time for thousands.
 It evaluates the rows by the rules of `tidelake.model.positioned`.
 """
 
@@ -23,11 +23,11 @@ from tidelake.store.layout import DIFF, POSITION, TIME
 from tidelake.store.transactions import asserted_times
 
 _TIMES = 5
-"""The number of reads at each state of the tables."""
+"""The number of reads for each state of the tables."""
 
 
 class BankReads:
-    """Reads of both tables at the same time, and how many there have been."""
+    """Reads of both tables at the same time, and the number of these reads."""
 
     def __init__(self, file: Path, rng: Random) -> None:
         self.lake, self.rng, self.done = open_lake(file, read_only=True), rng, 0
@@ -41,7 +41,7 @@ class BankReads:
         except CollectionLags:
             return  # nothing is sealed yet
         except UnknownCollection:
-            assert not self.done  # a table was never ingested
+            assert not self.done  # a table has not been ingested yet
             return
         first = max(min(asserted_times(member.table), default=latest.time + 1) for member in latest.members)
         tables = {member.name: (member.collection, member.table) for member in latest.members}

@@ -49,12 +49,12 @@ class Connect:
         self.server.start(self._answers)
 
     def restart(self, *, kill: bool = True) -> None:
-        """Kill the worker, or stop it gracefully, and restart it; its connectors continue by themselves."""
+        """Kill the worker, or stop it gracefully, and restart it; its connectors resume by themselves."""
         self.server.kill() if kill else self.server.stop()
         self.start()
 
     def put(self, name: str, settings: Mapping[str, object], *, wait: bool = True) -> None:
-        """Add a connector, or change it, and wait until it runs."""
+        """Add or change a connector, and wait until it is running."""
         self.call("PUT", f"/connectors/{name}/config", {key: str(value) for key, value in settings.items()})
         if wait:
             self.wait_until_running(name)
@@ -68,7 +68,7 @@ class Connect:
         self.call("PUT", f"/connectors/{name}/{'stop' if stop else 'pause'}")
 
     def resume(self, name: str) -> None:
-        """Resume a connector, and wait until it runs."""
+        """Resume a connector, and wait until it is running."""
         self.call("PUT", f"/connectors/{name}/resume")
         self.wait_until_running(name)
 
@@ -77,7 +77,7 @@ class Connect:
         return dict(self.call("GET", f"/connectors/{name}/status"))
 
     def wait_until_running(self, name: str) -> None:
-        """Wait until the connector and its only task run.
+        """Wait until the connector and its only task are running.
 
         Raises:
             AssertionError: the task failed, or was not running in time.
@@ -97,7 +97,7 @@ class Connect:
         raise AssertionError(f"the connector {name} is not running after {WAIT_S:.0f} s: {status}")
 
     def call(self, method: str, path: str, body: object = None) -> Any:
-        """Send a request, and repeat it while the worker rebalances."""
+        """Send a request, and repeat it while the worker is rebalancing."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(
             self.url + path, data=data, method=method, headers={"Content-Type": "application/json"}

@@ -42,7 +42,7 @@ class Requests:
 
     @property
     def lists_of_files(self) -> list[str]:
-        """The listings that show data files."""
+        """The listings of folders with data files."""
         lists = [request.target for request in self.served if request.verb == "list"]
         return [target for target in lists if "/_acked/" not in target and "/_delta_log/" not in target]
 
@@ -51,13 +51,13 @@ class CountedLake:
     """A collection whose ticks are all alike: two updates at a new time, and a statement that announces them."""
 
     def __init__(self, root: Path, spark: SparkSession, proxy: FaultyProxy, settings: Mapping[str, Any]) -> None:
-        """Write the settings; nothing is sent.
+        """Write the settings; nothing is sent yet.
 
         Args:
             root: the folder of the topic and the settings.
             spark: the session.
             proxy: the proxy.
-            settings: the settings of a store behind it.
+            settings: the settings of a store behind the proxy.
         """
         self.lake, self.proxy, self.times = Lake(root, spark, lake=settings), proxy, 0
 

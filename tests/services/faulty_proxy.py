@@ -20,7 +20,7 @@ _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"
 
 @dataclass
 class Fault:
-    """A fault that happens to requests with a method, and with a path that matches a pattern.
+    """A fault that happens to requests with a given method and a path that matches a pattern.
 
     Args:
         method: `PUT`, `GET`, …
@@ -30,7 +30,7 @@ class Fault:
         passes: whether the client gets the store's own answer instead.
         is_cut: whether the connection ends in the middle of the store's answer.
         hang_s: how long to wait before the answer.
-        times: how many requests it happens to.
+        times: how many requests the fault happens to.
         before: what else happens before the request is carried out.
     """
 
@@ -46,7 +46,7 @@ class Fault:
 
 
 def refusal(status: int, code: str, message: str = "") -> tuple[int, str]:
-    """The answer of a store that refuses a request; like real ones, it repeats a part of the request."""
+    """The answer of a store that refuses a request; like a real answer, it repeats a part of the request."""
     text = f"<Code>{code}</Code><Message>{message}</Message><StringToSign>do-not-show</StringToSign>"
     return status, f'<?xml version="1.0" encoding="UTF-8"?><Error>{text}</Error>'
 
@@ -59,7 +59,7 @@ class Request(NamedTuple):
     target: str
     """The path and the query, decoded."""
     bytes: int
-    """The size of both bodies."""
+    """The size of the bodies of the request and the answer."""
 
 
 def verb_of(method: str, target: str) -> str:
@@ -175,7 +175,7 @@ def faulty_proxy(target: str) -> Iterator[FaultyProxy]:
                 self.close_connection = True
                 data = data[: len(data) // 2]
                 if not data:
-                    return  # the headers were not sent yet
+                    return  # the headers have not been sent
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(data)

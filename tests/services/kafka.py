@@ -80,7 +80,7 @@ class Broker:
 
     bootstrap_servers: str
     secure_bootstrap_servers: str
-    """For TLS and SASL, as `USER` and with any of `MECHANISMS`; the certificate is self-signed."""
+    """The listener for TLS and SASL, as `USER` and with any of `MECHANISMS`; the certificate is self-signed."""
     certificate: Path
     """The certificate that a client has to trust, in PEM."""
     folder: Path
@@ -183,7 +183,7 @@ class Broker:
         return records
 
     def drop_before(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """Delete the records before an offset of each partition, as retention does."""
+        """Delete the records before the given offset of each partition, as retention does."""
         positions = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
         for deletion in self.admin.delete_records(positions).values():
             deletion.result(WAIT_S)
@@ -206,7 +206,7 @@ class Broker:
             consumer.close()
 
     def wait_for_topic(self, name: str, partitions: int) -> None:
-        """Wait until a topic has this many partitions, all of which have a leader."""
+        """Wait until a topic has this many partitions, each of which has a leader."""
         end = time.monotonic() + WAIT_S
         while True:
             topic = self.admin.list_topics(timeout=WAIT_S).topics.get(name)
@@ -262,7 +262,7 @@ _CLUSTER_ID = "tidelaketidelaketidela"
 
 
 def _make_certificate(folder: Path) -> Path:
-    """Make a key for 127.0.0.1 in `broker.p12`, and return its certificate as PEM."""
+    """Make a key for 127.0.0.1 in `broker.p12`, and return the path of its certificate, in PEM."""
     keytool = str(Path(java_command()).with_name("keytool")) if "/" in java_command() else "keytool"
     store = ["-keystore", str(folder / "broker.p12"), "-storepass", _STORE_PASSWORD, "-alias", "broker"]
     key = ["-genkeypair", "-keyalg", "EC", "-validity", "2", "-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1"]

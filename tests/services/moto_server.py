@@ -1,7 +1,7 @@
-"""moto's server with a clock of its own, and one put at a time: `python -m tests.services.moto_server CLOCK OPTION …`.
+"""moto's server, with its own clock and one put at a time: `python -m tests.services.moto_server CLOCK OPTION …`.
 
-The file CLOCK says by how many seconds the server's clock differs from the machine's. moto checks whether a
-name is free, and puts the object later: two puts that demand the same free name could both succeed.
+The file CLOCK says by how many seconds the server's clock differs from the machine's. On its own, moto checks whether
+a name is free, and stores the object only later: two puts that require the same name to be free could both succeed.
 """
 
 from __future__ import annotations

@@ -47,11 +47,11 @@ class ObjectStore:
     endpoint: str
     server: Server
     secrets: Path
-    """The folder of the files that hold the credentials: a process may have started before the server."""
+    """The folder with the credentials in files, for processes that started before the server."""
     ca_file: Path | None = None
-    """The authority that signed its certificate, if it uses TLS."""
+    """The certificate of the authority that signed the server's, if the server uses TLS."""
     clock: Path | None = None
-    """The file that moves the server's clock; None if nothing can."""
+    """The file that moves the server's clock; None if the clock cannot be moved."""
 
     def create_bucket(self, name: str | None = None) -> str:
         """Create a bucket, and return its name, which is random by default."""
@@ -128,7 +128,7 @@ def _trusting(ca_file: Path | None) -> ssl.SSLContext | None:
 
 @contextmanager
 def object_store_server(folder: Path, uses_tls: bool = False) -> Iterator[ObjectStore]:
-    """Start moto, whose contents are lost when the context ends; inside, the environment has its credentials.
+    """Start moto, whose contents are lost when the context ends; inside it, the environment has the credentials.
 
     Cost: two seconds, and 100 MB of memory.
     """
@@ -157,7 +157,7 @@ def object_store_server(folder: Path, uses_tls: bool = False) -> Iterator[Object
 
 @contextmanager
 def minio_server(folder: Path) -> Iterator[ObjectStore]:
-    """Start MinIO on a folder, or skip the test if it was not built; the environment has its credentials.
+    """Start MinIO on a folder, or skip the test if it was not built; in the context, the environment has credentials.
 
     Cost: two seconds, and 200 MB of memory.
     """
@@ -183,7 +183,7 @@ def minio_server(folder: Path) -> Iterator[ObjectStore]:
 
 @contextmanager
 def _running(store: ObjectStore, ready: Callable[[], bool]) -> Iterator[ObjectStore]:
-    """Start a server, and stop it at the end; inside, the environment has its credentials."""
+    """Start a server, and stop it at the end; inside the context, the environment has its credentials."""
     environment = {**ENVIRONMENT, "AWS_ENDPOINT_URL": store.endpoint}
     before = {name: os.environ.get(name) for name in environment}
     try:
@@ -201,7 +201,7 @@ def _running(store: ObjectStore, ready: Callable[[], bool]) -> Iterator[ObjectSt
 
 
 def write_certificates(folder: Path) -> Path:
-    """Write a certificate for 127.0.0.1 and its key, signed by an authority of its own; return the authority's."""
+    """Write a certificate for 127.0.0.1, signed by a new authority, and its key; return the authority's certificate."""
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority_name, name = (
         x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)]) for text in ("tests' authority", "127.0.0.1")

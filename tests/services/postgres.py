@@ -71,7 +71,7 @@ class Postgres:
 
 
 def _wait_until_idle(session: psycopg.Connection[tuple[object, ...]], slot: object) -> None:
-    """Wait until the terminated process that used a slot has ended."""
+    """Wait until the process that was using a slot, and was told to terminate, has ended."""
     end = time.monotonic() + _IDLE_TIMEOUT_S
     while session.execute("select 1 from pg_replication_slots where slot_name = %s and active", [slot]).fetchone():
         assert time.monotonic() < end, f"the slot {slot} is still in use"

@@ -51,7 +51,7 @@ class Server:
         """Start the server, and return as soon as `ready` is true.
 
         Raises:
-            AssertionError: the server ended, or was not ready in time; the message has the end of the log.
+            AssertionError: the server ended, or was not ready in time; the message contains the end of the log.
         """
         assert self._process is None, f"{self.name} is already running"
         libc = ctypes.CDLL(None)

@@ -81,7 +81,7 @@ class Chaos:
     def restart_worker(self) -> None:
         """Restart the worker, because after the death of a broker, hanging tasks keep names that new tasks need.
 
-        A new task asks for the names of its two sets of metrics, every five seconds and twelve times for each, before
+        A new task asks for the name of each of its two sets of metrics up to twelve times, every five seconds, before
         it reads further.
         """
         self.kill_connector()

@@ -1,4 +1,4 @@
-"""A lake whose store is in S3 equals the same lake on a disk; damage, large runs and TLS in S3.
+"""A lake whose store is in S3 equals the same lake on a disk; also damage, large runs and TLS in S3.
 
 Other suites run on both kinds of store: see `tests/lakes/places.py`.
 """
@@ -268,7 +268,7 @@ def test_a_refused_spark_request_is_reported_and_the_next_run_continues(
     read = FileTopic.read
 
     def after_planning(self: FileTopic, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
-        # Spark asks whether a file exists before it lists it: this one disappears in between.
+        # Spark checks that a file exists before it lists the file: this one disappears in between.
         pattern = r"list-type.*part-1\.parquet" if kind is MalformedTopic else r"part-1\.parquet"
         proxy.faults = [Fault(method, pattern, answer=answer)]
         return read(self, spark, offsets)

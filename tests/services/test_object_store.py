@@ -77,7 +77,7 @@ def table(root: Location) -> Location:
 
 @pytest.fixture
 def direct(object_store: ObjectStore) -> Location:
-    """The same without the proxy; the environment says how the store is reached."""
+    """An empty table with an upper, without the proxy; the environment says how the store is reached."""
     return made(locate(f"s3://{object_store.create_bucket()}/store") / "t")
 
 
@@ -296,7 +296,9 @@ def test_a_missing_bucket_is_reported(tmp_path: Path, object_store: ObjectStore)
     ("method", "access"), [("GET", "list"), ("PUT", "write"), ("POST", "delete")], ids=["list", "write", "delete"]
 )
 @pytest.mark.parametrize("code", swept(["AccessDenied", "ExpiredToken", "RequestTimeTooSkewed"], ["ExpiredToken"]))
-def test_a_missing_right_is_reported(root: Location, proxy: FaultyProxy, method: str, access: str, code: str) -> None:
+def test_a_missing_permission_is_reported(
+    root: Location, proxy: FaultyProxy, method: str, access: str, code: str
+) -> None:
     blobs.write(root / "t" / "a", b"1")
     proxy.faults = [Fault(method, "", answer=refusal(403, code, "sorry"))]
     requests: dict[str, Callable[[], object]] = {
@@ -310,7 +312,7 @@ def test_a_missing_right_is_reported(root: Location, proxy: FaultyProxy, method:
     assert blobs.read(root / "t" / "a") == b"1", "nothing is lost"
 
 
-def test_credentials_that_may_only_read_open_a_table_up_to_what_was_acknowledged(
+def test_read_only_credentials_open_a_table_up_to_its_last_acknowledged_entry(
     table: Location, proxy: FaultyProxy
 ) -> None:
     for upper in (6, 7):

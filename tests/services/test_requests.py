@@ -33,7 +33,7 @@ TICK, SEAL, STATUS = 40, 20, 6
 SMALL_TABLES = 2
 """The requests that a status adds if both `quarantine` and `late` have rows."""
 COMMIT, CHECKPOINT = 3, 16
-"""A commit without files, and what every 32nd of them adds, for a checkpoint and the clean-up behind it."""
+"""The requests of a commit without files, and those that every 32nd commit adds for a checkpoint and the cleanup."""
 CLUSTER = 40
 """The requests that a tick adds on a cluster, whose executors put the files."""
 
@@ -42,7 +42,7 @@ CLUSTER = 40
 def lake(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, object_store: ObjectStore
 ) -> Iterator[CountedLake]:
-    """A plain collection after its first tick. The tests that change more than its age have one of their own."""
+    """A plain collection after its first tick. Tests that change more than its age use one of their own."""
     with faulty_proxy(object_store.endpoint) as running:
         settings = object_store.settings(endpoint=running.endpoint)
         made = CountedLake(tmp_path_factory.mktemp("counted"), spark, running, settings)
@@ -93,7 +93,7 @@ def test_a_checkpoint_takes_the_same_number_of_requests_whatever_the_length_of_t
     assert check_log(path) <= 10, "old entries are deleted"
 
 
-def test_a_new_process_takes_no_more_requests_whatever_the_length_of_the_logs(lake: CountedLake) -> None:
+def test_a_new_process_needs_no_more_requests_for_a_status_if_the_logs_are_longer(lake: CountedLake) -> None:
     lake.tick()
     young = lake.count_afresh(lake.status)
     lake.lengthen_logs(7)

@@ -1,4 +1,4 @@
-"""The same history ends in equal tables as JSON and as Avro with a registry, from Kafka and from recordings."""
+"""One history ends in equal tables, in JSON or in Avro with a registry, from Kafka or from recordings."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _as_json(captured: list[str], partition: int) -> list[Record]:
 
 
 def _as_avro(captured: list[str], partition: int, value_id: int, key_id: int) -> list[Record]:
-    """The same events, but a delete has no row in `before`, so that only the record's key says which row is deleted."""
+    """The events in Avro; a delete has no row in `before`, so only the record's key says which row is deleted."""
     records = [json.loads(line) for line in captured]
     keys = [record["key"] for record in records]
     for record in records:

@@ -41,14 +41,14 @@ _READS_BETWEEN = 500
 _OFFSET_SAVED_S, _STREAMS_S = 4.0, 2.0
 """How long the connector takes to save its last offset, and to start streaming after a restart."""
 _RUNS = 8
-"""After so many runs, every marker is sealed: an event, and the END of its transaction, arrive one by one."""
+"""This many runs seal every marker; one may not, because an event and the END of its transaction arrive separately."""
 
 
 def miscounting_ends(marks: list[dict[str, Any]], events: list[dict[str, Any]], table: str) -> set[int]:
     """Return the commit positions of the ENDs that do not count all events of their transaction in a table.
 
-    If Debezium is killed after it has saved an offset within a transaction, it resumes there, numbers the events that
-    follow from 1, and its END counts only these.
+    If Debezium is killed after it has saved an offset within a transaction, it resumes there, and numbers the
+    remaining events from 1; the END counts only these.
     """
     places: dict[str, set[tuple[int, str]]] = {}
     for event in events:
@@ -102,7 +102,7 @@ class BankPipeline(Pipeline):
         return sorted(list(row)[:-1] for row in rows)
 
     def _situation(self) -> str:
-        """What each table is waiting for, in the words of `tidelake status`; the topics are kept beside the store."""
+        """What each table is waiting for, as `tidelake status` says; this also saves the topics next to the store."""
         self.source.write(BANK, self.root / "stuck", (f"{self.source.name}.transaction",))
         lines = []
         for settings in self.settings.collections:
@@ -148,7 +148,7 @@ class BankPipeline(Pipeline):
         """Run the jobs until the last marker is sealed in all tables, or until `_RUNS` runs have not sealed it.
 
         Returns:
-            The time of each transaction, and that of the last marker; None if its END was not read.
+            The time of each transaction, and that of the last marker, or None if the marker's END was not read.
         """
         self.source.catch_up()
         for run in range(_RUNS):
@@ -185,7 +185,7 @@ class BankPipeline(Pipeline):
 def test_changes_that_a_restarted_connector_skips_hold_back_all_its_tables_until_a_new_snapshot(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, services: Services
 ) -> None:
-    """The last offset that is saved is an END, and the next record in the log is a change of an open transaction.
+    """The last saved offset is an END, and the next record in the database's log is a change of an open transaction.
 
     Debezium resumes after this record. It then sends only the wallet's change, which is half of the transaction.
     """

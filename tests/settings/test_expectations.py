@@ -130,7 +130,7 @@ def test_the_columns_are_those_of_the_contents(tmp_path: Path) -> None:
     assert load(tmp_path, unique.format("_diff")).expectations
     with pytest.raises(ConfigurationError, match="not a column of the table: 'before'"):
         load(tmp_path, unique.format("before"), events)
-    # The source may add columns, so only the judge can tell.
+    # The source may add columns, so whether this one exists is only known when the contents are judged.
     growing = (
         f"family: append_only\n    framing: reclock\n    format: json\n    evolution: additive\n    schema: {SCHEMA}"
     )

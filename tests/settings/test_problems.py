@@ -1,4 +1,4 @@
-"""All problems of settings at once; parts without problems can be used."""
+"""All problems of settings are reported together; parts without problems can be used."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_a_join_is_planned_once_with_the_settings_of_the_session(adaptive: Spark
     assert adaptive.conf.get("spark.sql.adaptive.enabled") == "true"
 
 
-def test_a_session_keeps_its_session_with_fixed_plans(adaptive: SparkSession) -> None:
+def test_each_session_has_only_one_session_with_fixed_plans(adaptive: SparkSession) -> None:
     fixed = with_fixed_plans(adaptive)
     assert with_fixed_plans(adaptive) is fixed
     assert with_fixed_plans(fixed) is fixed

@@ -15,7 +15,7 @@ SEAM = {"storage/blobs.py", "storage/local_disk.py", "storage/objects.py", "stor
 ANYTHING = frozenset({"*"})
 
 EXCEPTIONS: dict[str, frozenset[str]] = {
-    # The `collections.yaml`, schemas next to it, and whether the folders in it exist.
+    # The `collections.yaml`, schemas next to it, and whether the folders that it names exist.
     "settings/": ANYTHING,
     # Jars, the class archive, and Java.
     "spark/": ANYTHING,

@@ -1,4 +1,4 @@
-"""Processes that race to count up the same values of a table."""
+"""Processes that race to increment the same values of a table."""
 
 from __future__ import annotations
 

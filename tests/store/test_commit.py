@@ -71,7 +71,7 @@ def test_the_second_of_two_commits_from_one_state_conflicts(table: Location) -> 
     assert OpenTable(table).files() == []
 
 
-def test_an_open_table_can_make_one_commit(table: Location) -> None:
+def test_an_open_table_can_make_only_one_commit(table: Location) -> None:
     opened = OpenTable(table)
     opened.commit({"upper": 6})
     with pytest.raises(InvalidUsage, match="one commit"):
@@ -245,7 +245,7 @@ def test_an_entry_that_is_cleaned_up_while_its_writer_looks_for_it_is_a_commit(
     def slept(create: Callable[[], object]) -> None:
         create()
         commit_many(table, 3)
-        forget_before(table, 2)  # clean-up deletes the markers first
+        forget_before(table, 2)  # the cleanup deletes the markers first
         monkeypatch.setattr(commit, "read_or_none", read_then_clean_up)
 
     def read_then_clean_up(location: Location) -> bytes | None:
@@ -531,7 +531,7 @@ def _raise(text: str) -> NoReturn:
 
 
 def wrap_next_write(monkeypatch: pytest.MonkeyPatch, around: Callable[[Callable[[], object]], object]) -> None:
-    """Create the next entry inside `around`, which may raise before or after it is created."""
+    """Create the next entry inside `around`, which may raise before or after the entry is created."""
     original = blobs.create
     pending = [around]
 

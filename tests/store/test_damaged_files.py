@@ -1,4 +1,4 @@
-"""A file whose bytes are not those that were committed is never read as if they were."""
+"""A file whose bytes are not the committed ones is never read as if it were the committed file."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_a_flipped_bit_in_data_that_spark_uses_to_skip_pages_changes_no_rows(
         f"(id * 7919) % 600000 as {TIME}", "concat('word ', (id * 7919) % 50000) as word"
     )
     rows.coalesce(1).write.parquet(str(folder))
-    for checksum in folder.glob(".*.crc"):  # Hadoop's, which no table has
+    for checksum in folder.glob(".*.crc"):  # Hadoop writes them, but no table has any
         checksum.unlink()
     OpenTable(table).commit({}, describe_run(table, "a"))
     (file,) = OpenTable(table).files()

@@ -1,4 +1,4 @@
-"""The entries of commits are those that delta-rs would write, and follow the current contents of the folder."""
+"""The entries of commits are those that delta-rs would write, and are based on the folder's current contents."""
 
 from __future__ import annotations
 

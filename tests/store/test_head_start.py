@@ -112,7 +112,7 @@ def test_no_flipped_byte_and_no_cut_stops_a_process(catalog: Catalog) -> None:
 
 
 def understated(size: int) -> bytes:
-    """A member of many bytes that states one byte."""
+    """A ZIP file with a member of many bytes, whose stated size is one byte."""
     return stating(zipped((f"{LOG}/{0:020d}.json", bytes(size))), 24, (1).to_bytes(4, "little"))
 
 

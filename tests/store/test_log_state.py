@@ -62,7 +62,7 @@ def read_by_delta_rs(
 
 
 def read_by_tidelake(opened: OpenTable) -> Read:
-    """The same, as Tidelake reads them."""
+    """The values, the files and the schema of an open table, as Tidelake reads them."""
     files = [(f.path, f.run, f.rows, f.bytes, f.time_min, f.time_max) for f in opened.files()]
     return {name: opened.value(name) for name in (*NAMES, "seq", "format", "never")}, sorted(files), opened.schema()
 
@@ -112,7 +112,7 @@ def test_a_folder_without_a_log_is_not_a_table(tmp_path: Path) -> None:
         OpenTable(table)
 
 
-def test_a_merge_removes_what_it_has_verified_although_the_checkpoint_has_changed_since(tmp_path: Path) -> None:
+def test_a_merge_removes_what_it_has_verified_even_if_the_checkpoint_has_changed_since(tmp_path: Path) -> None:
     table = locate(tmp_path) / "t"
     create_table(table, SCHEMA)
     OpenTable(table).commit({}, written(OpenTable(table), "old", 2, 0))

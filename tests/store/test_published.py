@@ -72,7 +72,7 @@ def test_a_commit_replaces_rows_columns_comment_and_note_and_nothing_else(table:
     assert not list(table.local.glob("publish-*/_delta_log"))
 
 
-def test_one_of_two_processes_that_publish_at_once_succeeds(table: Location) -> None:
+def test_one_of_two_processes_that_publish_at_the_same_time_succeeds(table: Location) -> None:
     publish(table, 1)
     first, second = stage(table, 2), stage(table, 3)
     first.commit("prices", "", NOTE)
@@ -82,13 +82,13 @@ def test_one_of_two_processes_that_publish_at_once_succeeds(table: Location) -> 
     assert rows(table) == [2]
     early = stage(table, 4)
     early.version = -1  # the folder was still empty when this process looked
-    with pytest.raises(Conflict, match="another process has published first"):
+    with pytest.raises(Conflict, match="another process published first"):
         early.commit("prices", "", NOTE)
     assert rows(table) == [2]
 
 
 @pytest.mark.parametrize("place", ["current.after_entry", "current.after_checkpoint"])
-def test_a_publication_that_was_interrupted_is_whole(table: Location, place: str) -> None:
+def test_a_publication_that_was_interrupted_after_its_entry_is_complete(table: Location, place: str) -> None:
     for number in range(10):
         publish(table, number)
 
@@ -206,7 +206,7 @@ def test_replaced_files_are_deleted_a_week_later_even_if_their_folder_has_a_live
     write_deltalake(str(staged.folder), pa.table({"id": [1]}))
     write_deltalake(str(staged.folder), pa.table({"id": [2]}), mode="append")
     files = DeltaTable(str(staged.folder)).file_uris()
-    # Only the first entry is taken, so the other file is one that a later publication has replaced.
+    # Only the first entry is taken, so the other file counts as one that a later publication has replaced.
     staged.take()
     staged.commit("t", "", NOTE)
     for age_s in (0, 8 * 86_400):

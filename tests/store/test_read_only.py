@@ -77,7 +77,7 @@ def test_reading_leaves_every_byte_as_it_is_and_stops_at_the_last_acknowledged_e
         arguments = () if command == "metrics" else (NAME,)
         assert invoke(command, *arguments, "--config", str(lake.file)).exit_code == 0, command
         assert everything_in(lake.root) == before, command
-    assert lake.collection.upper == 7  # a lake that may write finishes the commit
+    assert lake.collection.upper == 7  # a lake that can write finishes the commit
     assert everything_in(lake.root) != before
 
 

@@ -162,7 +162,7 @@ def test_a_slow_caller_is_not_starved_by_quick_ones(table: Location) -> None:
     def linger(opened: OpenTable) -> None:
         nonlocal attempts
         attempts += 1
-        time.sleep(0.2)  # many commits of the others
+        time.sleep(0.2)  # meanwhile, the others make many commits
         opened.commit({"slow": 1})
 
     with quick_callers(table):

@@ -39,7 +39,7 @@ COLLECTIONS = list(json.loads(EXPECTED.read_text(encoding="utf-8"))["collections
 
 
 def other(value: Any) -> Any:
-    """A different value of the same type; of a struct, one field differs."""
+    """A different value of the same type; in a struct, only one field differs."""
     match value:
         case bool():
             return not value

@@ -1,8 +1,8 @@
 """The catalog: finds, creates and changes the collections of a store by their names.
 
-A name has a log that binds it to a collection, and a collection has a table of its own with its schema, `since`,
-capabilities, epoch and decisions. So each call costs the same whether the store has ten collections or thousands, and
-changes of different collections never conflict. See docs/decisions/catalog.md.
+Each name has a log that binds it to a collection, and each collection has a table of its own that holds its schema,
+`since`, capabilities, epoch and decisions. So each call costs the same whether the store has ten collections or
+thousands, and changes to different collections never conflict. See docs/decisions/catalog.md.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Catalog:
         return sorted(entries.values(), key=lambda entry: entry.name)
 
     def collections(self) -> dict[str, Collection]:
-        """Return all collections, by name; costs and raises what `entries` does."""
+        """Return all collections, by name. Cost and errors: as for `entries`."""
         return {entry.name: self._collection(entry) for entry in self.entries()}
 
     def find(self, name: str) -> Collection:
@@ -88,7 +88,7 @@ class Catalog:
 
         Raises:
             UnknownCollection: the store has no such collection.
-            DamagedTable: its name or its handles are damaged.
+            DamagedTable: its handles, or the log of its name, are damaged.
 
         Cost: two logs are opened, and one small file is read.
         """
@@ -98,16 +98,16 @@ class Catalog:
         return found
 
     def get(self, name: str) -> Collection | None:
-        """Return the collection of this name, or None; costs and raises what `find` does."""
+        """Return the collection of this name, or None. Cost and errors: as for `find`."""
         found = self.lookup((name,))[name]
         if isinstance(found, TidelakeError):
             raise found
         return found
 
     def lookup(self, names: Iterable[str]) -> dict[str, Collection | TidelakeError | None]:
-        """Return the collections of these names; None if there is none, or the error if it cannot be read.
+        """Return the collection of each of these names: None if there is none, the error if it cannot be read.
 
-        Cost: what `find` costs for each name, and no other entry. If the catalog is not divided yet, it is read once.
+        Cost: as for `find`, for each of these names; no other entry is read. An undivided catalog is read once.
         """
         found = {name: self._found(name) for name in names}
         unknown = [name for name, collection in found.items() if collection is None]
@@ -138,7 +138,7 @@ class Catalog:
     def _entry_of_published(self, name: str) -> Entry | None:
         """Return the newest entry of a collection in an object store, if this process knows that it is published.
 
-        A name is rebound only if its collection has another name, so the newest handles prove such a binding.
+        A name is rebound only after its collection has given it up, so the newest handles can prove an older binding.
         """
         if last_seen(self.store.log_of_name(name)) is None:  # on a disk, logs are not followed
             return None
@@ -164,7 +164,7 @@ class Catalog:
         """Divide the catalog of a store before format 4, or create one; return the number of its collections.
 
         Each collection gets handles of its own, and each name a log. If an earlier call was interrupted, this call
-        continues it. Nothing is written if the catalog is divided.
+        finishes its work. Nothing is written if the catalog is already divided.
         """
         if not self.exists():
             self._check_not_lost()
@@ -180,12 +180,12 @@ class Catalog:
         return [self._upgraded(entry).name for entry in self.entries()]
 
     def others(self, names: Iterable[str]) -> dict[str, Entry | TidelakeError]:
-        """Return the collections whose names are not among these, by name; the error if one cannot be read.
+        """Return the collections whose names are not among these, by name; for one that cannot be read, the error.
 
         Args:
-            names: those that the settings name.
+            names: the names in the settings.
 
-        Cost: the folder of all names is listed. For each other name that was ever bound, what `find` costs.
+        Cost: the folder of all names is listed; then what `find` costs, for each other name that was ever bound.
         """
         known = set(names)
         folders = set(blobs.list_names(self.store.names))
@@ -207,7 +207,7 @@ class Catalog:
         return found
 
     def name_now(self, name: str) -> str | None:
-        """Return the name that the collection of an earlier name has now; None if nothing was renamed from this name.
+        """Return the current name of the collection that once had this name; None if none was renamed from it.
 
         Cost: two logs are opened.
         """
@@ -215,7 +215,7 @@ class Catalog:
         return None if entry is None or entry.dropped is not None or entry.name == name else entry.name
 
     def dropped(self, name: str) -> Collection | None:
-        """Return the dropped collection that had this name last; None if another one has the name, or none ever had.
+        """Return the dropped collection that last had this name; None if another one has it now, or none ever had it.
 
         Cost: two logs are opened.
         """
@@ -223,9 +223,9 @@ class Catalog:
         return None if entry is None or entry.dropped is None or entry.name != name else self._collection(entry)
 
     def orphans(self) -> list[str]:
-        """Return the ids of collections that have a folder but no name, although nobody dropped them.
+        """Return the ids of collections that have a folder but no name, although they were not dropped.
 
-        A name is bound before its collection gets a folder, so the logs of their names were lost.
+        A name is bound before its collection gets a folder, so the log of each such collection's name was lost.
 
         Cost: as for `entries`, and the folder of all collections is listed.
         """
@@ -264,7 +264,7 @@ class Catalog:
         """Bind a collection's name to it, so that its contents may be published, and return the publication.
 
         If the name is bound to another collection, which was dropped or has a different name now, it is rebound. If
-        it is bound to this one, nothing is written.
+        it is already bound to this one, nothing is written.
 
         Raises:
             UnknownCollection: the store no longer has this collection under this name.
@@ -299,13 +299,13 @@ class Catalog:
             names: the names of all collections in the settings; by default those of the specifications.
 
         Returns:
-            The names of those collections that the store has. A damaged one counts: opening it raises the error.
+            The names of those that the store has. Damaged collections are included: opening one raises the error.
 
         Raises:
             ConfigurationError: a collection exists with a different envelope or schema; these are fixed.
             CollectionRenamed: a collection was renamed, and the settings do not have its new name.
 
-        Cost: what `find` costs for each specification, and no other entry.
+        Cost: as for `find`, for each specification; no other entry is read.
         """
         by_name = {spec.name: spec for spec in specs}
         known = {*by_name, *names}
@@ -325,8 +325,8 @@ class Catalog:
 
         Args:
             spec: the specification.
-            just_checked: whether the caller begins with what `check` has read: its handles are not read again. If they
-                have changed since, it is as if they had changed after this call.
+            just_checked: whether `check` has just read the handles, so that they are not read again. A later change
+                counts as made after this call.
 
         Raises:
             ConfigurationError: it exists with a different envelope or schema; these are fixed when it is created.
@@ -359,9 +359,9 @@ class Catalog:
         return opened
 
     def _bound(self, spec: CollectionSpec, may_be_stale: bool) -> tuple[CollectionPaths, Entry | None]:
-        """Return the location of the collection that has the name of a specification; create it if there is none.
+        """Return the location of the collection that a specification names; create the collection if there is none.
 
-        Its newest entry comes with it, unless the collection has just been created.
+        The newest entry is returned as well, unless the collection has just been created.
         """
         seen = NameLog.of(self.store, spec.name, may_be_stale=True)
         if seen.binding is not None and seen.binding.state == "live":
@@ -501,7 +501,7 @@ class Catalog:
         return entry
 
     def _upgraded(self, entry: Entry) -> Entry:
-        """Upgrade the tables of a collection, unless that was done, and return its entry."""
+        """Upgrade the tables of a collection, unless that was already done, and return its entry."""
         if entry.tables_format == FORMAT_VERSION:
             return entry
         upgrade_tables(self._collection(entry))

@@ -44,7 +44,7 @@ def create_tables(collection: Collection) -> None:
 def upgrade_tables(collection: Collection) -> None:
     """Upgrade the tables of a collection to the newest format, before anything is committed to them.
 
-    The catalog was already upgraded, so no process of an earlier release creates further tables.
+    The catalog has already been upgraded, so no process of an earlier release creates further tables.
     """
     made, tables = collection.entry.tables_made, collection.tables
     upgraded = [table.name for table in tables if (made or is_table(table)) and bring_over(table)]
@@ -61,11 +61,11 @@ def carry_epoch(collection: Collection) -> None:
 
 
 def raise_epoch(path: Location, epoch: int) -> None:
-    """Write an epoch to a table, unless it has this one or a later one."""
+    """Write an epoch to a table, unless the table already has this epoch or a later one."""
 
     def commit(table: OpenTable) -> None:
         if (table.value(EPOCH) or 0) < epoch:
             table.commit({EPOCH: epoch})
 
-    # Epochs only rise, so any earlier state that has this one is proof; a commit from an earlier state conflicts.
+    # Epochs only rise, so even a stale state that has this epoch is proof; a commit from a stale state conflicts.
     retry_commit(OpenTable(path, may_be_stale=True), commit, f"{ATTEMPTS_MAX} attempts to fence failed")

@@ -61,7 +61,7 @@ def with_columns(entry: Entry, spec: CollectionSpec) -> Entry:
     """Add the new columns of the settings to an entry.
 
     Raises:
-        ConfigurationError: the schemas differ in more than new columns, or the settings do not allow new columns.
+        ConfigurationError: the schemas differ by more than new columns, or the settings do not allow new columns.
     """
     field, is_additive = f"collections.{spec.name}.schema", spec.evolves
     if not spec.record_schema or entry.record_schema == spec.record_schema:

@@ -1,8 +1,8 @@
 """Drops a collection: first in its handles; its tables are deleted once nobody can still be reading them.
 
 The commit to the handles ends the collection: since is empty, its name is free, and its writers are fenced. Readers who
-hold a capability keep its files; everybody else has the retention period to finish, from the moment when a process
-found, by the store's clock, that nobody holds the collection. The handles stay forever. See docs/decisions/catalog.md.
+hold a capability keep its files; everybody else has the retention period to finish. This period begins, by the store's
+clock, when a process finds that nobody holds the collection. The handles stay forever. See docs/decisions/catalog.md.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ def _fence(collection: Collection) -> None:
             if entry.tables_format != FORMAT_VERSION:
                 bring_over(table)
             raise_epoch(table, entry.epoch)
-        except DamagedTable as error:  # nobody can commit to a damaged table, either
+        except DamagedTable as error:  # nobody can commit to a damaged table either
             warn("a damaged table of a dropped collection was not fenced", table=error.table, reason=error.fact)
 
 
 def observe_dropped(paths: CollectionPaths) -> Entry:
-    """End the leases of a dropped collection that nobody has renewed, and note when it was found that nobody holds it.
+    """End a dropped collection's leases that were not renewed, and note when it was found that nobody holds it.
 
     Returns:
-        The entry, with everything that could be noted. An entry of a collection that was not dropped is not changed.
+        The entry, with everything that could be noted. The entry of a collection that was not dropped is unchanged.
 
     Cost: the store's clock is read; one commit to the handles if there is something to note.
     """
@@ -84,7 +84,7 @@ def observe_dropped(paths: CollectionPaths) -> Entry:
     if seen.dropped is None or seen.dropped.storage == "gone":
         return seen
     beats = beats_of(seen)
-    # Read the clock after the heartbeats, so that no heartbeat is newer than the clock says.
+    # Read the clock after the heartbeats, so that no heartbeat is later than the time read.
     store_ms = int(blobs.now_s(paths.root) * 1000)
     slack_ms = clock_slack_ms(paths.root)
 
@@ -114,10 +114,10 @@ def goes_at_ms(entry: Entry, retention_s: float) -> int | None:
 def delete_tables(paths: CollectionPaths, retention_s: float) -> bool:
     """Delete the tables of a dropped collection, except its handles, if nobody can still be reading them.
 
-    A call that is interrupted is continued by the next one.
+    If a call is interrupted, the next one finishes its work.
 
     Returns:
-        Whether this call has deleted the last of them.
+        Whether this call deleted the last of the tables.
     """
     entry = observe_dropped(paths)
     at_ms = goes_at_ms(entry, retention_s)

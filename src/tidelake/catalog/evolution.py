@@ -38,7 +38,7 @@ def open_newest(collection: Collection) -> tuple[Collection, OpenTable]:
 
 
 def with_newest_columns(collection: Collection) -> Collection:
-    """Return a collection with the catalog's columns as of now.
+    """Return a collection with the catalog's current columns.
 
     The catalog gets each column first, so these include every column that the collection's table has in any version
     opened before this call.

@@ -1,7 +1,7 @@
-"""The handles of a collection: its entry, in a table of one row, with the collection and not in the catalog.
+"""The handles of a collection: its entry, in a table of one row that is stored with the collection, not in the catalog.
 
 A change replaces the row's run. Two changes from the same state propose the same `seq`, so acquiring a capability and
-moving `since` cannot both succeed. Changes of different collections never conflict.
+moving `since` cannot both succeed. Changes to different collections never conflict.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ ENTRIES_SCHEMA = pa.schema([pa.field(name, pa.string()) for name in ("name", "do
 """The schema of handles, and of the catalog of a store before format 4: the name of a collection and its entry."""
 
 _ENTRIES_MAX = 128
-"""How many entries of the log of handles are kept for hours: holders may make several calls a second."""
-# Each change removes a file. Checkpoints would list all files of a day, and every commit would read the list.
+"""Maximum number of entries that the log of handles keeps for hours: holders may make several calls a second."""
+# Each change removes a file. Checkpoints would list all files removed in a day, and every commit would read the list.
 _CONFIGURATION = {"delta.deletedFileRetentionDuration": "interval 1 seconds"}
 
 
@@ -41,7 +41,7 @@ def read_handles(paths: CollectionPaths, may_be_stale: bool = False) -> Entry:
         may_be_stale: see `OpenTable`.
 
     Raises:
-        DamagedTable: the handles are missing, or are not the committed ones.
+        DamagedTable: the handles are missing, or differ from the committed ones.
 
     Cost: a log is opened, and one small file is read.
     """

@@ -1,9 +1,9 @@
-"""The log of a name: to which collection it is bound, and where its contents are published.
+"""The log of a name: the collection that the name is bound to, and the place where its contents are published.
 
 An entry is created only if its version is free, so exactly one of several processes that create a collection with the
-same name succeeds. The entries have the form of a Delta log without rows, with `seq`, nonce, the hash of the entry
-before and a marker, so that `table_log` verifies them. Each name that was ever bound also has a blob elsewhere: without
-it, a lost log would look like a name that is free.
+same name succeeds. The entries have the form of a Delta log without rows, with `seq`, nonce, the hash of the previous
+entry and a marker, so that `table_log` verifies them. Each name that was ever bound also has a blob elsewhere: without
+it, a name whose log is lost would look free.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Binding(BaseModel):
     state: Literal["creating", "live"] = "live"
     """`creating` until the collection's handles exist. From then on, missing handles are damage."""
     begins_as: Entry | None = Field(default=None, exclude_if=lambda entry: entry is None)
-    """While it is being created: the entry that the collection begins with."""
+    """While the collection is being created: the entry that it begins with."""
     publication: Publication | None = Field(default=None, exclude_if=lambda publication: publication is None)
 
 
 class NameLog:
-    """The log of a name as it is now, and one attempt at a commit."""
+    """The log of a name as it was read, and one attempt to commit to it."""
 
     def __init__(self, store: Store, folder: str, may_be_stale: bool = False, may_be_lost: bool = False) -> None:
         """Read the log.
@@ -61,7 +61,7 @@ class NameLog:
         Raises:
             DamagedLog: an acknowledged entry is missing or has changed.
 
-        Cost: two listings and a read for each of its few entries, however many names there are.
+        Cost: two listings, and one read for each of the log's few entries, however many names there are.
         """
         self.store, self.folder, self.path = store, folder, store.names / folder
         self._tip = (known(self.path) if may_be_stale else newest(self.path)).tip
@@ -81,7 +81,7 @@ class NameLog:
         return log
 
     def bound_entry(self, may_be_stale: bool = False) -> Entry | None:
-        """Return the entry of the collection that the name is bound to, whatever its name is now, even a dropped one.
+        """Return the entry of the collection that the name is bound to, even if it has been renamed or dropped since.
 
         Args:
             may_be_stale: see `OpenTable`.
@@ -122,7 +122,7 @@ class NameLog:
         """Bind the name; return once the entry is durable.
 
         Raises:
-            Conflict: another process has bound the name first; nothing was written.
+            Conflict: another process bound the name first; nothing was written.
             DamagedLog: the version was acknowledged before, but its entry was lost.
         """
         version, nonce = self.version + 1, secrets.token_hex(16)
@@ -135,7 +135,7 @@ class NameLog:
             blobs.create(entry, text)
         except FileExistsError as error:
             if read_or_none(entry) != text:  # if it is ours, an earlier attempt of the same call has succeeded
-                raise Conflict(str(self.path), version, "another process has bound the name first") from error
+                raise Conflict(str(self.path), version, "another process bound the name first") from error
         blobs.make_names_durable([self.path / LOG, self.path, *self.path.parents])
         reach("names.after_entry")
         digest = acknowledge_entry(self.path, version, text)

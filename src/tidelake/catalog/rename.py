@@ -1,8 +1,9 @@
 """Renames a collection: states the intent in its handles, binds the new name, and then changes the name in the handles.
 
-The collection has its earlier name until the last commit, which only succeeds while the handles have the same intent.
-A process that wants the new name for another collection meanwhile finishes the renaming first, so a name that is bound
-to a collection with that intent is not free. Every step may be repeated by any process. See docs/decisions/catalog.md.
+The collection keeps its earlier name until the last commit, which succeeds only while the handles state the same
+intent. A process that meanwhile wants the new name for another collection finishes the renaming first, so a name that
+is bound to a collection with that intent is not free. Every step may be repeated by any process. See
+docs/decisions/catalog.md.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ def rename(store: Store, name: str, other: str) -> Entry:
     """Rename a collection, and return its new entry; nothing is written if it already has the new name.
 
     Args:
-        store: a store that is divided.
-        name: the name that it has.
-        other: the name that it gets.
+        store: a store whose catalog is divided.
+        name: the collection's current name.
+        other: its new name.
 
     Raises:
         UnknownCollection: the store has no collection of this name.
@@ -66,7 +67,7 @@ def finish_renaming(store: Store, entry: Entry) -> None:
     if intent is None:
         return
     for attempt in range(ATTEMPTS_MAX):
-        # The log comes first: if another process binds the name after it was read, the commit below conflicts.
+        # Read the log first: if another process binds the name after that, the commit below conflicts.
         log = NameLog.of(store, intent.to)
         if read_handles(paths).renaming != intent:
             return
@@ -94,7 +95,7 @@ def _check_free(store: Store, entry: Entry, name: str) -> None:
 
 
 def _check_free_in(log: NameLog, entry: Entry) -> None:
-    """Check that no other collection has a name, is being created with it, or is about to get it.
+    """Check that no other collection has the name of a log, is being created with it, or is about to get it.
 
     Raises:
         NameTaken: another collection has it, or is about to.
@@ -108,7 +109,7 @@ def _check_free_in(log: NameLog, entry: Entry) -> None:
 
 
 def is_about_to_have(entry: Entry, name: str) -> bool:
-    """Return whether a collection that a name is bound to is being renamed to it."""
+    """Return whether the collection that a name is bound to is being renamed to that name."""
     return entry.dropped is None and entry.renaming is not None and entry.renaming.to == name
 
 
@@ -124,12 +125,12 @@ def _intend(paths: CollectionPaths, name: str, intent: Renaming) -> Entry:
 
 
 def _renamed(entry: Entry, intent: Renaming) -> Entry:
-    """Give the collection its new name, and remember the one that it had."""
+    """Give the collection its new name, and remember its earlier name."""
     earlier = EarlierName(name=entry.name, until_ms=int(time.time() * 1000))
     names = (*entry.earlier_names, earlier)[-EARLIER_NAMES_MAX:]
     return _without(entry, intent, name=intent.to, earlier_names=names)
 
 
 def _without(entry: Entry, intent: Renaming, **changed: Any) -> Entry:
-    """Remove the intent, and change what goes with it; an entry with another intent stays as it is."""
+    """Remove the intent, and apply the other changes with it; an entry with another intent stays as it is."""
     return entry.model_copy(update={"renaming": None, **changed}) if entry.renaming == intent else entry

@@ -1,9 +1,9 @@
-"""The catalog of a store before format 4, which has a row for each collection and publication, and its division.
+"""The catalog of a store before format 4, with a row for each collection and publication, and its division.
 
 To divide a catalog, one commit first states format 4, which every earlier release refuses: from then on, nobody changes
-a row. Then each row is copied to the logs of its collection and its name, unless these exist; and a last commit removes
-all rows. A name that has a log is never looked up in the catalog, so a division may be interrupted, and continued by
-another process, at any point. See docs/decisions/catalog.md.
+a row. Then each row is copied to the logs of its collection and its name, unless these exist; and a final commit
+removes all rows. A name that has a log is never looked up in the catalog, so a division may be interrupted at any
+point, and finished by another process. See docs/decisions/catalog.md.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 
 _THREADS = 8
 _COPIED_AT_ONCE = 32
-"""Catalogs with more rows than this are copied by several threads, as each copy waits for the disk."""
+"""Catalogs with more names than this are copied by several threads, as each copy waits for the disk."""
 
 
 def is_divided(catalog: OpenTable) -> bool:
-    """Return whether the catalog's rows were all copied, and removed."""
+    """Return whether the catalog's rows were all copied and removed."""
     return bool(catalog.value(DIVIDED))
 
 
@@ -56,7 +56,7 @@ def _documents(catalog: OpenTable, files: Sequence[RunFile]) -> list[str]:
 
 
 def divide(store: Store) -> int:
-    """Divide the store's catalog, unless that was done; return the number of collections that it had.
+    """Divide the store's catalog, unless that was already done; return the number of collections that it had.
 
     Raises:
         DamagedTable: the catalog is damaged.

@@ -50,7 +50,7 @@ app = typer.Typer(
     help="Change-data topics become definite Delta tables: exact AS OF every time in [since, upper).",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    suggest_commands=False,  # click suggests the nearest command, too
+    suggest_commands=False,  # click itself suggests the nearest command
 )
 
 
@@ -87,7 +87,7 @@ app.add_typer(topic_app)
 
 
 def main() -> None:
-    """Run the command line. An error prints its text on standard error, without a traceback unless `--debug` is given.
+    """Run the command line. An error is printed on standard error, without a traceback unless `--debug` is given.
 
     The exit status is 1 or 2 after an error, as the reference says, and 130 after Ctrl-C.
     """

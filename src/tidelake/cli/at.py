@@ -46,7 +46,7 @@ def at(
         None if text is None else read_time(option, text, chosen[0].name, mints_times)
         for option, text in (("--time", time), ("--not-before", not_before))
     )
-    from tidelake.store.holds import LEASE_MS_MAX  # imported late: it takes as long as the rest of the command line
+    from tidelake.store.holds import LEASE_MS_MAX  # imported late: this takes as long as the rest of the command line
 
     wait_s = 0.0 if wait is None else seconds_of("--wait", wait, max_s=LEASE_MS_MAX / 1000)
     found = lake.at("latest" if asked is None else asked, *(names or ()), not_before=earliest, wait_s=wait_s)

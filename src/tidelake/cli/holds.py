@@ -48,7 +48,7 @@ def hold(
         collection.renew(renew)
         say(f"{name}: the lease is renewed")
         return
-    from tidelake.store.holds import LEASE_MS_MAX  # imported late: it takes as long as the rest of the command line
+    from tidelake.store.holds import LEASE_MS_MAX  # imported late: this takes as long as the rest of the command line
 
     duration = timedelta(seconds=seconds_of("--lease", lease, max_s=LEASE_MS_MAX / 1000))
     time = None if at is None else read_time("--at", at, name, mints_times)

@@ -68,7 +68,7 @@ def drop(
 
 
 def gc(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing; only show what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:

@@ -62,7 +62,7 @@ def _serve(address: str, port: int, config: Path) -> None:
 
     open_lake(
         config, skip_invalid=True, read_only=True
-    )  # wrong settings stop the command; later, they fail only the scrapes
+    )  # wrong settings stop the command now; later, only the scrapes fail
     try:
         server = MetricsServer(
             address,

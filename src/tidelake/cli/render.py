@@ -26,7 +26,7 @@ _UNPRINTABLE = re.compile(
 def printable(text: str) -> str:
     r"""Return a text that is safe to print: control characters and marks that reverse the direction are escaped.
 
-    Line breaks stay, as errors have a second line for the hint.
+    Line breaks stay, because errors have a second line for the hint.
 
     >>> printable("a\x1b[31mb\r\u202ec\nhint: d")
     'a\\x1b[31mb\\r\\u202ec\nhint: d'

@@ -1,4 +1,4 @@
-"""`tidelake upgrade`: converts a store of an earlier version to the newest format."""
+"""`tidelake upgrade`: converts a store from an earlier format to the newest one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelake.read.words import counted
 
 
 def upgrade(config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
-    """Convert the whole store to the newest format, which every earlier version refuses. Does not start a JVM.
+    """Convert the whole store to the newest format, which every earlier release refuses. Does not start a JVM.
 
     Every job does this for the collections that it writes to. There is no way back.
     """

@@ -1,4 +1,4 @@
-"""`tidelake view`: the contents AS OF upper as a view in the SQL of another engine."""
+"""`tidelake view`: the contents AS OF the last sealed time as a view in the SQL of another engine."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def view(
     dialect: Annotated[Dialect, typer.Option(help="The engine that will run the statement.")] = Dialect.DUCKDB,
     config: ConfigOption = CONFIG,
 ) -> None:
-    """Print a view of the contents AS OF the last sealed time, for another engine. Does not start a JVM.
+    """Print a statement that creates a view of the newest contents in another engine. Does not start a JVM.
 
-    The view reads the files of one version, and shows this time for good; print it again for a later one.
+    The view reads the files of one version, and always shows this time. For a later time, print it again.
     """
     collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
     typer.echo(collection.view_sql("spark" if dialect is Dialect.SPARK else "duckdb"))

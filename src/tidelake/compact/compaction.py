@@ -1,8 +1,8 @@
 """Compaction: fewer runs, and no history before `since`.
 
-First `since` moves in the handles, in a commit that conflicts with every acquisition of a capability. Only then are
-runs merged, and the commit that swaps them records the new `since`. The form decides how a merge combines sealed rows
-(`forms.form`). Rows at or after upper are copied unchanged, into a run of their own.
+First `since` moves in the handles, in a commit that conflicts with any concurrent acquisition of a capability. Only
+then are runs merged, and the commit that swaps them records the new `since`. The form decides how a merge combines
+sealed rows (`forms.form`). Rows at or after upper are copied unchanged, into a run of their own.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int | timed
     upper = table.value(UPPER) or 0
     beats = beats_of(read_handles(collection.paths))
     bounds_by_clock = isinstance(keep, timedelta) or (keep != "all" and collection.entry.mints_times)
-    # Read the clock after the heartbeats, so that no heartbeat is newer than the clock says.
+    # Read the clock after the heartbeats, so that no heartbeat is later than the time read.
     store_ms = int(blobs.now_s(collection.paths.root) * 1000) if beats or bounds_by_clock else 0
     target = _target(collection, upper, keep, min(int(clock.time() * 1000), store_ms))
 
@@ -149,7 +149,7 @@ def merge_runs(spark: SparkSession, collection: Collection, full: bool, rows_max
     """Merge runs: by size tiers within a budget, or all of them.
 
     Nothing at or after the collection's `since` is forgotten. Each merge reads `since` from the handles, so it cannot
-    pass a capability that the caller has not seen; `since` only rises, so the value stays valid.
+    move past a capability that the caller has not seen; `since` only rises, so the value stays valid.
 
     Args:
         spark: the session.
@@ -185,7 +185,7 @@ def merge_runs(spark: SparkSession, collection: Collection, full: bool, rows_max
                 report.runs_after = len(live_runs(OpenTable(newest.paths.updates).files()))
                 return
 
-    # If other commits replace the runs on every attempt, the next compaction continues; finished merges stay.
+    # If other commits replace the runs on every attempt, the next compaction continues the work; finished merges stay.
     for _ in range(_LOST_MERGES_MAX):
         with suppress(LostRace):
             merge_all()
@@ -214,7 +214,7 @@ def choose_runs(
 
     Runs without sealed rows are left alone. The smallest tier with `FAN_IN` runs is merged. If there is no such tier, a
     run that is mostly sealed but has a few later rows is split, so that no seal has to open the sealed rows again. Runs
-    in `fresh`, which were written since this compaction began, are not split.
+    in `fresh`, which were written after this compaction began, are not split.
     """
     sealed = [run for run in runs if upper is None or any(_starts_before(file, upper) for file in run.files)]
     if full:
@@ -327,13 +327,13 @@ def _last_forgotten(since: tuple[int, ...], closed: bool, upper: int) -> int:
 
 
 def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
-    """Return the first and last times of the runs that are not merged."""
+    """Return the first and last time of each file whose run is not merged."""
     names = {run.name for run in chosen}
     return [file.reach for file in table.files() if file.run not in names]
 
 
 def _falls_behind(table: OpenTable, run: Run, since: tuple[int, ...]) -> bool:
-    """Return whether merging a table's only run again may combine more rows: since has passed more than idle ticks."""
+    """Return whether merging a table's only run again may combine more rows: `since` passed more than idle ticks."""
     merged = table.value(SINCE) or 0
     is_only_idle = idle_lower(table) is not None and all(
         file.time_max is not None and file.time_max <= merged for file in run.files

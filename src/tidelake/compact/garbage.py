@@ -1,8 +1,8 @@
 """Collects the garbage of a store: deletes what is no longer needed, and says why everything else stays.
 
-Only what a log declares dead is deleted: runs that are in no version and were noted by a sweep a retention period ago,
-the tables of dropped collections that nobody holds, and what those collections had published. Ages are by the store's
-clock. Needs no JVM.
+Only what a log declares dead is deleted: runs that are in no version and that a sweep noted at least a retention period
+ago, the tables of dropped collections that nobody holds, and what those collections had published. Ages are measured by
+the store's clock. Needs no JVM.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KINDS: dict[Kind, str] = {
     "published": "a published table that no collection updates",
     "history": "times that a hold keeps readable",
     "orphaned": "a collection that the settings do not name",
-    "lost": "a collection that no name leads to",
+    "lost": "a collection that no name is bound to",
     "unreadable": "something that cannot be read",
     "earlier_format": "a store of an earlier version",
 }
@@ -189,7 +189,7 @@ class _Collector:
                 self._add("dead_runs", name, place, why, sum(run.bytes for run in going), goes=True)
             pinned = [run for run in runs if run.is_pinned]
             if pinned:
-                why = f"{_counted(pinned)} in no version; a subscription holds a version that may name it"
+                why = f"{_counted(pinned)} in no version; a subscription holds a version that may contain it"
                 why = why if len(pinned) == 1 else why.removesuffix("it") + "them"
                 self._add("dead_runs", name, place, why, sum(run.bytes for run in pinned))
             noted = [run for run in runs if not run.goes and not run.is_pinned and run.noted_s is not None]
@@ -260,11 +260,14 @@ class _Collector:
             if owner.dropped.storage == "gone" or (self.dry_run and self._why_dropped(owner)[0]):
                 self._over(log.binding.name, table)
         elif owner.name != log.binding.name and (size := published_bytes(table)):
-            why = f"its collection is now called '{owner.name}', and publishes there; delete it if nobody reads it"
+            why = (
+                f"its collection is now called '{owner.name}', and publishes under that name; "
+                "delete this table if nobody reads it"
+            )
             self._add("published", log.binding.name, table.below(self.store.root), why, size)
 
     def _over(self, name: str, table: Location) -> None:
-        """Remove the rows that a dropped collection has published, and later the files."""
+        """Remove the rows that a dropped collection had published, and later the files."""
         size, place = published_bytes(table), table.below(self.store.root)
         if not size:
             return

@@ -17,9 +17,10 @@ _BYTES_MAX = 64 * 2**20
 
 
 def merge_small_files(path: Location, schema: pa.Schema, epoch: int) -> int:
-    """Merge eight runs of the same kind and tier until no tier has eight, and return the number of merges.
+    """Merge groups of eight or more runs of the same kind and tier until there is none; return the number of merges.
 
     Rows do not change. Kinds are not mixed: readers distinguish them by the names of runs.
+
     Cost: each row is merged O(log n) times, n being the number of rows; the driver reads at most a million rows and
     64 MiB for one merge.
     """
@@ -35,7 +36,7 @@ def merge_small_files(path: Location, schema: pa.Schema, epoch: int) -> int:
         reach("tidy.after_write")
         try:
             table.commit({}, merged, [old.name for old in chosen], epoch)
-        except Conflict:  # another process has just committed; the next compaction continues
+        except Conflict:  # another process has just committed; the next compaction tries again
             discard_run(path, run)
             return merges
         reach("tidy.after_commit")

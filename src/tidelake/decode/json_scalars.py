@@ -40,7 +40,7 @@ class JsonForm:
         has_point: whether a value holds a number with a point, which was read as a double; never null. None: no value
             does.
         quoted_ddl: the type with which the parts that may have a point are read again, with numbers in quotes.
-        with_quoted: replaces parts of a value by the parts that were read again.
+        with_quoted: replaces parts of a value with the parts that were read again.
     """
 
     ddl: str

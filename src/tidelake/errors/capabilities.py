@@ -24,7 +24,7 @@ class CapabilityExpired(CapabilityError):
 
 
 class CapabilityDropped(CapabilityError):
-    """The capability was dropped before: its id is never valid again."""
+    """The capability has already been dropped: its id is never valid again."""
 
     hint = "acquire a new capability, whose since may be later; drop a capability only once, after its last use"
 

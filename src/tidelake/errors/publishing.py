@@ -22,7 +22,7 @@ class PublishedTopicForeign(PublishedTopicError):
     offset: int
     """The first such message."""
     messages: int
-    """The number of such messages, among those that were not read before."""
+    """The number of such messages, among those that had not been read yet."""
     fact = (
         "'{topic}', to which '{collection}' is published, has messages of another writer: {messages}, the first at "
         "offset {offset} of partition {partition}"

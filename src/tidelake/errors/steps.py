@@ -48,7 +48,7 @@ class StepFailed(TidelakeError):
 class TookTooLong(StepFailed):
     """The work on a collection took longer than `collection_limit_s`; the other collections did not wait for it."""
 
-    fact = "{step} of '{collection}' was cancelled: the collection was not done after {detail}"
+    fact = "{step} of '{collection}' was cancelled: the collection had not finished after {detail}"
     hint = (
         "committed work is kept, and the next run resumes from there; if the work really needs that long, raise "
         "`collection_limit_s`"

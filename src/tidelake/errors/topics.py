@@ -41,7 +41,7 @@ class TopicChanged(TopicGap):
     )
     hint = (
         "correct the topic or its name, or continue with the topic as it is: `tidelake resolve topic NAME --topic "
-        "{name} --reason …`; messages that were not read before are then lost"
+        "{name} --reason …`; messages that have not been read yet are then lost"
     )
 
     @property
@@ -57,12 +57,12 @@ class EventBlocked(TopicGap):
     hint = (
         "correct the connector, or continue without the event: `tidelake resolve gap NAME --offsets "
         "{topic}:{partition}:{from_offset} --reason …`; it then goes to the quarantine; with TOPIC:PARTITION:FROM-TO, "
-        "all events without a transaction in this range do"
+        "so do all events without a transaction in this range"
     )
 
 
 class SnapshotBySignal(TopicGap):
-    """A signal asked for a snapshot, which is read later than the place that its rows state; nothing was skipped."""
+    """A signal requested a snapshot, whose rows were read later than the place that they state; nothing was skipped."""
 
     fact = "topic '{topic}', partition {partition}: the event at offset {from_offset} {why}"
     hint = (
@@ -103,7 +103,7 @@ class SnapshotRepeated(TopicGap):
 
 
 class TransactionWentBack(TopicGap):
-    """An END of an unknown transaction comes before ENDs that were read; the topic is read only up to it."""
+    """An END of an unknown transaction is before one that was already read; the topic is read only up to the former."""
 
     transaction: str
     lsn: int

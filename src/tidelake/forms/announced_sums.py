@@ -1,6 +1,6 @@
 """The form of tables that have no key and whose source announces transactions: diffs of equal rows are summed.
 
-An update is two rows: the one before it with the diff -1, and the one after it with +1. Each row has the position of
+An update is stored as two rows: the old row with the diff -1, and the new row with +1. Each row has the position of
 its event, which identifies copies, so seal cancels copies of an event, but not equal rows of different events. A merge
 adds up the times that no reader can tell apart; later rows keep their positions, which `validate` counts.
 """
@@ -24,7 +24,7 @@ class AnnouncedSumForm(SumForm):
     key_of_values: Sequence[str] | None = None
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
-        """Add up the rows at or before `through`, and move them there; later rows stay as they are."""
+        """Add up the rows at or before `through`, and move them to this time; later rows stay as they are."""
         old, later = sealed.where(F.col(TIME) <= through), sealed.where(F.col(TIME) > through)
         added = super().merged(old, through, others)
         without_event = {

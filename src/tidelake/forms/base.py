@@ -1,4 +1,4 @@
-"""Reads the base of a table with Spark: a read adds up the few later rows, and sets aside what they affect.
+"""Reads the base of a table with Spark: a read adds up the few later rows, and sets aside base rows that they affect.
 
 `store.base` says which files are the base; see docs/decisions/base.md.
 """

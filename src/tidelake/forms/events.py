@@ -296,5 +296,5 @@ def row_nets(events: DataFrame, row: Sequence[str]) -> DataFrame:
 
 
 def _net() -> Column:
-    """Return the sum of diffs, clamped to [-2, 2]: nothing else matters, and it cannot overflow."""
+    """Return the sum of diffs, clamped to [-2, 2]: larger sums need not be told apart, and nothing can overflow."""
     return F.greatest(F.lit(-2), F.least(F.lit(2), F.sum(F.col(DIFF).cast("decimal(38,0)")))).cast("bigint")

@@ -1,8 +1,8 @@
 """The states of keys in a range of times: the row of each key before the range, and at each time that may change it.
 
 All DataFrames of states have the key's columns and _time (unique together), _row struct (the data's columns; null if
-the key has no row) and _error string (why the row is unknown, or null). The first state of a key may have the time
-before the range. Any later state has a time in the range, and is valid until the next one.
+the key has no row) and _error string (why the row is unknown, or null). The first state of a key may have the last
+time before the range. Any later state has a time in the range, and is valid until the next one.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def keys_in_error(rows: DataFrame, shape: Shape) -> DataFrame:
 
 
 def unknown_values(rows: DataFrame, shape: Shape) -> DataFrame:
-    """Find the rows of the contents that lack a value which no row has ever stated.
+    """Find the rows of the contents that lack a value because no row has ever stated it.
 
     Out: the key's columns, _unavailable (the columns; not empty).
     """
@@ -344,7 +344,7 @@ def _is_known(value: Column) -> Column:
 
 
 def _without_erased(rows: DataFrame, shape: Shape) -> DataFrame:
-    """Drop barriers and the rows below the greatest one."""
+    """Drop barriers, and the rows below the greatest barrier."""
     about_keys = rows.where(F.col(DIFF) != 0)
     if not shape.barriers:
         return about_keys

@@ -48,7 +48,7 @@ class SumForm(Form):
         return rows_without(many, few, columns, self.nullable).unionByName(changed)
 
     def base_contents(self, base: DataFrame, columns: Sequence[str], keep: RowFilter) -> DataFrame:
-        """Take the rows of the base unchanged if no two are equal in these columns."""
+        """Take the rows of the base unchanged if no two of them are equal in these columns."""
         rows = keep(base).select(*(f"`{name}`" for name in columns), DIFF)
         return rows if self._identify_rows(columns) else add_up(rows, columns)
 
@@ -57,7 +57,7 @@ class SumForm(Form):
         return set(self.data) <= set(columns)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
-        """Move times up to `through` and add up."""
+        """Move all rows at or before `through` to this time, and add up diffs."""
         moved = F.greatest(F.col(TIME), F.lit(through).cast("bigint"))
         return add_up(sealed.withColumn(TIME, moved), [*self.data, TIME])
 

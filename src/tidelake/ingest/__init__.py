@@ -1,1 +1,1 @@
-"""Ingest: a bounded range of offsets becomes one commit."""
+"""Ingest: each tick reads a bounded range of offsets, and makes one commit."""

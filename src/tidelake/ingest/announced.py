@@ -1,4 +1,4 @@
-"""Predicts a tick's updates from its progress statements: repeated, or far in the future."""
+"""Predicts from a tick's progress statements whether its updates are repeated, or far in the future."""
 
 from __future__ import annotations
 

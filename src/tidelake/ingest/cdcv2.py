@@ -1,4 +1,4 @@
-"""A tick of a CDCv2 stream: ranges of offsets of its topics become a commit of a run and the next offsets.
+"""A tick of a CDCv2 stream: reads ranges of offsets from its topics, and commits a run together with the next offsets.
 
 Several topics state one stream: an update means the same wherever it was read, so copies are found across topics as
 they are within one, and counts cover all topics together.
@@ -236,7 +236,7 @@ class StreamTick(Tick):
         return explode_updates(messages, self.schema, refused=refused)
 
     def _exploded(self, between: tuple[int, int] | None = None) -> DataFrame:
-        """Return the updates of the ranges, or of their messages between two offsets, in any partition.
+        """Return the updates of the ranges or, given two offsets, of the messages between them in every partition.
 
         Out: the data's columns, _time, _diff, _partition, _offset, _topic.
         """

@@ -110,7 +110,7 @@ class ChangeRecords:
         return read
 
     def _positioned(self) -> DataFrame:
-        """Return the result of `_read`, with the positions that the events state themselves."""
+        """Return the result of `_read`, with the positions that the events themselves state."""
         return self._read().withColumn(POSITION, position_of(self.shape, self.starts))
 
     def _read(self) -> DataFrame:

@@ -57,7 +57,7 @@ def read_ends(
         settings: its settings.
         topic: the topic of transactions.
         table: the updates table.
-        last: the greatest commit position that was read before; -1 if there is none.
+        last: the greatest commit position that was already read; -1 if there is none.
 
     Raises:
         TransactionTopicDivided: the topic has more than one partition.
@@ -164,7 +164,7 @@ def _messages(spark: SparkSession, topic: Topic, offsets: OffsetRange) -> list[d
 
 
 def _begin_before(topic: Topic, start: int, value_of: ReadMessage, table: str) -> Begin | None:
-    """Return the BEGIN that was read before a range; None if the message there is another one, or was deleted."""
+    """Return the BEGIN that is the last message before a range; None if that message is not a BEGIN, or was deleted."""
     for offset in range(start - 1, max(-1, start - 1 - _BACK_MAX), -1):
         if (record := topic.record_at(0, offset)) is not None:
             try:

@@ -55,7 +55,7 @@ def plan_topics(
 ) -> tuple[list[tuple[Topic, OffsetRange]], list[TopicGap]]:
     """Plan the ranges of topics with new messages, at most `messages_max` in total, and find the gaps of all topics.
 
-    Raises: what `plan_next` raises.
+    Raises: as for `plan_next`.
     """
     ranges: list[tuple[Topic, OffsetRange]] = []
     gaps: list[TopicGap] = []

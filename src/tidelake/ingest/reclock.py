@@ -128,7 +128,8 @@ class RecordTick(Tick):
         is_due = is_idle_due(start_ms, last, interval_ms, ahead_max_ms)
         if is_due is None:
             ahead_s = (start_ms - last) // 1000
-            warn("upper waits for a record that confirms the clock", collection=self.collection.name, ahead_s=ahead_s)
+            name = self.collection.name
+            warn("upper is waiting for a record that confirms the clock", collection=name, ahead_s=ahead_s)
         if not is_due:
             return False
         self.time, idle_from = start_ms, idle_lower(self.table)

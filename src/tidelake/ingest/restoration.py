@@ -125,7 +125,7 @@ def _restore(
 
 
 def _put_back(table: Location, file: RunFile, made: RunFile) -> None:
-    """Give a damaged file the committed bytes, which another file has; set its own bytes aside.
+    """Replace a damaged file's bytes with the committed ones, which another file has; set the damaged bytes aside.
 
     Raises:
         DamagedTable: the file is still not the one that was committed.

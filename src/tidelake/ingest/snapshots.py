@@ -26,7 +26,7 @@ class Rewritten:
 
 
 def rewrite_without(spark: SparkSession, collection: Collection, table: OpenTable, times: Sequence[int]) -> Rewritten:
-    """Rewrite the runs with rows at these times, which are not sealed, without these rows.
+    """Rewrite each run that has rows at these unsealed times, and leave out those rows.
 
     Args:
         spark: the session.

@@ -1,4 +1,4 @@
-"""Reads single messages of a source on the driver: those about transactions, and the first of the waiting ones.
+"""Reads single messages of a source on the driver: those about transactions, and the first waiting events.
 
 Values are JSON, or Avro with the ids of a registry. Needs no JVM.
 """

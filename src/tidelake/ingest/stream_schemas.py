@@ -1,4 +1,4 @@
-"""Resolves the schemas of the writers of a CDCv2 stream, and those that a registry has. Needs no Spark."""
+"""Resolves the schemas of a CDCv2 stream's writers, and looks up the schemas in a registry. Needs no Spark."""
 
 from __future__ import annotations
 

@@ -87,7 +87,8 @@ class TransactionRecords(ChangeRecords):
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     """The snapshots with rows in the range, by their places in the log, after `write`."""
     cuts: list[Cut] = field(default_factory=list)
-    """The transactions at unsealed times whose first event is in the range, but not their first change; after `write`.
+    """The transactions at unsealed times whose first event is in the range, but whose first change was not sent; after
+    `write`.
 
     Only the table of the first event shows this; the changes that were not sent may be of any table.
     """

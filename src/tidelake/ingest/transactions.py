@@ -125,7 +125,7 @@ class TransactionTick(RecordTick):
         if self.ranges:
             self._read_events(planned)
         self._merge_snapshots()
-        if self.snapshots:  # its last row may have been read in one partition, and rows before it not in another
+        if self.snapshots:  # its last row may have been read before earlier rows in another partition
             topic_ends = self.events.end_offsets()
         self._state(topic_ends)
         if not self.newly_abandoned.isdisjoint(self.scanned) and self.ranges:
@@ -148,7 +148,7 @@ class TransactionTick(RecordTick):
         return self.sorted.new[-1].lsn if self.sorted.new else self.last
 
     def _read_events(self, planned: OffsetRange) -> None:
-        """Write the events of the range as an uncommitted run: of each partition, up to its first waiting event."""
+        """Write the events of the range as an uncommitted run: each partition up to its first waiting event."""
         super().read()
         reach("ingest.before_write")
         self._write_events()
@@ -156,7 +156,7 @@ class TransactionTick(RecordTick):
         names = {place.transaction for place in self.records.blocked} - {None}
         oldest = min((place.after or -1 for place in self.records.blocked if place.transaction), default=self.lower)
         if oldest < self.lower:
-            # Events of transactions that are already sealed are repeated.
+            # If the transaction of a waiting event is already sealed, the event is a repeated one.
             known = read_transactions(self.collection, oldest)
             if not names.isdisjoint(transaction.id for transaction in known if transaction.time < self.lower):
                 self.ended = known
@@ -273,7 +273,7 @@ class TransactionTick(RecordTick):
         known = {snapshot.lsn for snapshot in self.snapshots if snapshot.is_abandoned}
         counts = {time: decision.count for time, decision in counts_in(self.collection.entry.decisions).items()}
         self.snapshots = [snapshot.decided(counts.get(snapshot.lsn)) for snapshot in self.snapshots]
-        # A decision may have accepted a snapshot, and seal its time, since this process read the decisions.
+        # Since this process read the decisions, one may have accepted a snapshot, and seal may have sealed its time.
         abandoned = [
             before if before.lsn < self.lower else after
             for before, after in zip(self.snapshots, find_abandoned(self.snapshots, commits), strict=True)

@@ -1,4 +1,4 @@
-"""Finds out whether the topic of transactions is read no further because log positions go back. Needs no JVM."""
+"""Finds out whether ingest stops reading the topic of transactions because log positions went back. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def went_back(
 def sort_new(collection: Collection, ends: Sequence[End], last: int) -> Sorted:
     """Sort ENDs that were just read by what the collection knows of earlier ones; see `sort_ends`.
 
-    Cost: the files of `transactions/` that may have the positions up to `last` among these.
+    Cost: if some of these ENDs are at or before `last`, one read of the files of `transactions/` that may have them.
     """
     low = [end.lsn for end in ends if end.lsn <= last]
     known = read_transactions(collection, min(low), max(low) + 1) if low else []

@@ -38,9 +38,9 @@ class ProvenLog:
     """The proofs that the entries and checkpoints of a log give for each other."""
 
     entries: dict[int, bytes]
-    """By version, an unbroken tail of the log. Each entry states the SHA-256 of the one before it."""
+    """The entries of an unbroken tail of the log, by version. Each entry states the SHA-256 of the one before it."""
     checkpoints: dict[int, bytes]
-    """By version, the two checkpoints that the state is built on; empty if the entries go back to the first commit."""
+    """The two checkpoints that the state is built on, by version; empty if the entries go back to the first commit."""
 
     @property
     def newest(self) -> int:
@@ -82,7 +82,7 @@ def mark_again(table: Location) -> ProvenLog:
     proven = proven_log(table)
     for version, data in proven.checkpoints.items():
         acknowledge_checkpoint(table, version, digest_of(data))
-    # The newest first: if this process dies, the marked entries are an unbroken tail, and the next one marks the rest.
+    # The newest first: if this process dies, the marked entries are an unbroken tail, and a later call marks the rest.
     for version in sorted(proven.entries, reverse=True):
         acknowledge_entry(table, version, proven.entries[version])
     warn("a log without markers was marked again", table=str(table), version=proven.newest)
@@ -122,7 +122,7 @@ def _check_nothing_follows(table: Location, newest: int) -> None:
 
 
 def _agreeing_checkpoints(table: Location, entries: dict[int, bytes]) -> dict[int, bytes]:
-    """Return the newest two checkpoints that agree: the older one, with the entries in between, gives the newer one."""
+    """Return the newest two checkpoints that agree: the entries in between lead from the older to the newer one."""
     written = {version_of(location): blobs.read(location) for location in checkpoints(table)}
     for newer in sorted(written, reverse=True):
         stated = readable_checkpoint(written[newer])

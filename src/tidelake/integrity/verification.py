@@ -106,7 +106,7 @@ def verify_table(
         deep: whether to read every page of every file, and to verify its checksum and the SHA-256 of larger files.
         found: receives the counts and the damage.
         share: the files to verify; all other files are only checked for existence.
-        since: the first time that can be read, to say which reads need a damaged file; None if it is not known.
+        since: the first readable time, used to say which reads need a damaged file; None if it is not known.
     """
     found.tables += 1
     if not blobs.list_names(table):
@@ -135,7 +135,7 @@ def verify_table(
         except DamagedTable as error:
             found.damages.append(_damage_of(table, file, error.detail, since))
         except OSError as error:
-            if error.errno != errno.EIO:  # the disk cannot read these bytes; other errors are not about bytes
+            if error.errno != errno.EIO:  # EIO: the disk cannot read these bytes; other errors are not about bytes
                 raise
             found.damages.append(_damage_of(table, file, f"cannot be read: {error}", since))
 
@@ -188,7 +188,7 @@ def repair_name(store: Store, name: str, accepts_newest_entry: bool = False) -> 
 
 
 def _damage_in_name(store: Store, path: Location) -> Iterator[tuple[Damage, Location, bytes | None]]:
-    """Yield each damage to the log of a name, the folder of its file, and the bytes that restore it, if any."""
+    """Yield each `Damage` in the log of a name, with the folder of its file and the bytes that restore it, if any."""
     bound, table = store.bound_names / path.name, path.below(store.root)
     note = read_or_none(bound)
     if not blobs.list_names(path):
@@ -214,7 +214,7 @@ def _damage_in_name(store: Store, path: Location) -> Iterator[tuple[Damage, Loca
 
 
 def missing_files(table: Location, files: Sequence[RunFile]) -> list[RunFile]:
-    """Return the files that do not exist. In an object store, the runs of the table are listed once."""
+    """Return the files that do not exist. In an object store, one listing shows all runs of the table."""
     if table.is_local:
         return [file for file in files if not blobs.exists(table / file.path)]
     there = {blob.location for blob in blobs.list_blobs(table, after=f"{RUN}=")}
@@ -224,7 +224,7 @@ def missing_files(table: Location, files: Sequence[RunFile]) -> list[RunFile]:
 def check_intact(collection: Collection) -> None:
     """Refuse to write to a collection if a file of `updates` is missing, or if a validation has noted damaged files.
 
-    The state of `updates` may be the last one that this process has seen: `observed` has just read it.
+    The state of `updates` may be the last one that this process has seen: `telemetry.steps` has just read it.
 
     Raises:
         DamagedTable: names the first file.
@@ -240,7 +240,7 @@ def check_intact(collection: Collection) -> None:
 
 
 def is_from_ingest(file: RunFile) -> bool:
-    """Return whether a tick of ingest wrote a file of updates."""
+    """Return whether an ingest tick wrote a file of `updates`."""
     return file.run.startswith("ingest-")
 
 
@@ -310,7 +310,7 @@ def _restore(table: Location, damage: Damage, good: bytes | None) -> None:
 
 
 def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
-    """Yield each damaged entry and marker, and the bytes that restore it: None if it is lost, or only set aside."""
+    """Yield each damaged entry and marker, with the bytes that restore it: None if it is lost, or only set aside."""
     if is_of_earlier_release(table):
         return  # nothing was acknowledged; markers of an interrupted upgrade mean nothing
     if has_lost_markers(table):

@@ -49,7 +49,7 @@ class Places:
     published: PublishedContents | None
     """The contents for other engines; None if they were never published."""
     older: Location | None
-    """The contents that an earlier version published; None if there are none."""
+    """The contents that an earlier release published; None if there are none."""
     updates: Location
     """The statements, sealed and unsealed, which only Tidelake can read."""
     store_id: str
@@ -66,12 +66,12 @@ class Places:
 
 
 class Answers(StoredCollection):
-    """Questions about a collection that need no rows of it."""
+    """Questions about a collection that can be answered without reading its contents."""
 
     # --- its state ---------------------------------------------------------------------------------------------------
 
     def status(self) -> CollectionStatus | None:
-        """Return its state and what it waits for; None if it was never ingested. The ends of its topics are looked up.
+        """Return its state and what it is waiting for; None if it was never ingested. Looks up the ends of its topics.
 
         Raises:
             TidelakeError: the store cannot be read, or is damaged.
@@ -98,7 +98,7 @@ class Answers(StoredCollection):
         """Return the messages that could not be used: unexplained messages first, then the others, both by place.
 
         Each has `topic`, `partition`, `offset`, `timestamp_ms`, `reason`, `detail`, `times` (those that are known to
-        wait for it), `key` and `value` in bytes, and `explained`: why it no longer needs attention, or None.
+        wait for it), `key` and `value` as bytes, and `explained`: why it no longer needs attention, or None.
         """
         stored = self._stored()
         rows = [{name: value for name, value in row.items() if name != RUN} for row in quarantine_rows(stored)]
@@ -190,10 +190,10 @@ class Answers(StoredCollection):
             return Places(publication_of(stored), older_table(stored), stored.paths.updates, store_id)
 
     def view_sql(self, dialect: Literal["spark", "duckdb"]) -> str:
-        """Return a statement that creates a view of the contents AS OF the last sealed time in another engine.
+        """Return a statement that creates a view in another engine, showing the contents AS OF the last sealed time.
 
-        The view reads the files of the version for which it was printed, and shows this time for good. Files that are
-        merged later are deleted a day later. No JVM is started.
+        The view shows this time for good, from the files of the version that was current when the statement was made.
+        A file that a later merge replaces is deleted a day after the merge. No JVM is started.
 
         Raises:
             UpperError: nothing is sealed yet.

@@ -27,7 +27,7 @@ def engine_errors() -> Iterator[None]:
 
 
 class OpenedStore:
-    """The settings of a lake and its store: what a lake is to one of its collections."""
+    """The settings of a lake and its store: what a collection needs of its lake."""
 
     def __init__(
         self, settings: Settings, refused: Mapping[str, ConfigurationError] | None = None, read_only: bool = False

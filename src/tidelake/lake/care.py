@@ -47,7 +47,7 @@ class Care(StoredCollection):
         """Withdraw every decision about an open time, or the acknowledgement of these offsets.
 
         Raises:
-            DecisionRefused: there is no decision about it, or the time is sealed.
+            DecisionRefused: there is no such decision, or the time is sealed.
         """
         check_withdrawal(self._stored(), subject)
         if isinstance(subject, Offsets):

@@ -52,7 +52,7 @@ class Holds(StoredCollection):
             return take_over(self._catalog.store, self.name, token)
 
     def renew(self, token: str) -> None:
-        """Renew the lease of the capability of this token, which stays with its holder.
+        """Renew the lease of the capability of this token; the capability stays with its holder.
 
         Raises:
             ArgumentRefused: it is not a token.

@@ -45,8 +45,8 @@ class Lake(OpenedStore):
             file: the path.
             skip_invalid: leave out collections whose block is invalid. `status` gives their errors, and `collection`
                 raises them.
-            read_only: write nothing to the store, not even to finish what a process left when it died: its last commit
-                may then be missing. Every call that would write raises `LakeReadOnly`.
+            read_only: write nothing to the store, not even to finish what a process left undone when it died: its
+                last commit may then be missing. Every call that would write raises `LakeReadOnly`.
 
         Raises:
             ConfigurationError: the error names the file, the field or line, what is wrong and what to do.
@@ -78,11 +78,11 @@ class Lake(OpenedStore):
         not_before: int | None = None,
         wait_s: float = 0.0,
     ) -> Moment:
-        """Choose one time for several collections of a timeline; the views of the result read all of them AS OF it.
+        """Choose one time for several collections of a timeline; the result reads all of them AS OF this time.
 
         Args:
             time: a time that all of them have, or `latest`: the greatest such time.
-            names: the collections; by default all of the lake.
+            names: the collections; by default all collections of the lake.
             not_before: a time that this session has read before: `latest` is never earlier.
             wait_s: how long to wait, in seconds, if a collection does not have the time yet.
 
@@ -116,7 +116,7 @@ class Lake(OpenedStore):
     ) -> QueryAnswer:
         """Run SQL over the collections that it names, all AS OF one time, with DuckDB. Does not start a JVM.
 
-        A collection with a key has one row for each key; one without a key also has `_diff`, how often a row occurs.
+        A collection with a key has one row for each key. One without a key also has `_diff`: how often a row occurs.
 
         Args:
             query: a SELECT in DuckDB's dialect, over collections of this lake and nothing else.
@@ -200,7 +200,7 @@ class Lake(OpenedStore):
         if store.root.is_local:
             return self._read_status(chosen)
         found: dict[str, CollectionStatus | TidelakeError | None] = {}
-        for settings in chosen:  # one by one, as a process remembers a bounded number of logs
+        for settings in chosen:  # one by one, because a process remembers a bounded number of logs
             use_head_start(store, settings.name, follows=True)
             found |= self._read_status([settings])
         return found
@@ -221,7 +221,7 @@ class Lake(OpenedStore):
         return found
 
     def orphaned(self) -> list[Orphaned]:
-        """Return the collections of the store that the settings do not name, by name; errors are in the result.
+        """Return the collections of the store that the settings do not name, sorted by name; errors are in the result.
 
         Cost: the folder of all names is listed; for each name that the settings do not have, two logs are opened.
         """
@@ -263,7 +263,7 @@ class Lake(OpenedStore):
             other: its new name.
 
         Raises:
-            ArgumentRefused: the settings could not name a collection like this.
+            ArgumentRefused: a collection cannot have this name in the settings.
             UnknownCollection, CollectionRenamed: the store has no such collection, or it now has another name.
             NameTaken: another collection has the new name.
 
@@ -326,7 +326,7 @@ class Lake(OpenedStore):
     def upgrade(self) -> list[str]:
         """Upgrade the whole store to the newest format; return the names of its collections.
 
-        Every job does so for the collections that it writes to. Earlier versions refuse the store from then on.
+        Every job does so for the collections that it writes to. Earlier releases refuse the store from then on.
 
         Cost: a few commits for each collection of a store that was created before the newest format.
         """

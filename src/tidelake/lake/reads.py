@@ -61,7 +61,7 @@ class Reads(StoredCollection):
             skip_errors: leave out keys whose newest value could not be decoded.
 
         Returns:
-            Contents: `rows` has the columns and `_diff` bigint, how often a row occurs. `rows.table()` gives an Arrow
+            Contents: `rows` has the columns and `_diff` bigint: how often a row occurs. `rows.table()` gives an Arrow
             table, `rows.reader()` a stream; the other fields are those of a snapshot.
 
         Raises:

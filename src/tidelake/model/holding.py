@@ -1,4 +1,4 @@
-"""A collection in memory that is held and followed: the model of every call on the reading side.
+"""An in-memory collection that is held and followed: the model of every call on the reading side.
 
 It has the calls of `LakeCollection` that take part in the agreement between readers and compaction: holds with leases,
 reads AS OF a time, changes and subscriptions. Clocks are arguments, and ids are counted, so every answer is
@@ -92,7 +92,10 @@ class HeldCollection:
 
     @property
     def last(self) -> int:
-        """The last sealed time, or -1; if the stream is closed, the time of its last update, or of an earlier upper."""
+        """The last sealed time, or -1.
+
+        If the stream is closed, it is the last time that has an update, or that was sealed before the close.
+        """
         return self._last if self._sums.is_closed else self.upper[0] - 1
 
     def forget(self) -> None:
@@ -103,7 +106,7 @@ class HeldCollection:
         """End leases, move `since` to the meet of all capabilities, and forget the history before it.
 
         Args:
-            keep: the distance before upper within which times stay readable if nobody holds them.
+            keep: the distance before upper within which times stay readable even if nobody holds them.
             now_ms: the store's clock.
 
         Returns:
@@ -245,7 +248,7 @@ class HeldCollection:
 
 
 class MemoryHold:
-    """A capability in the hand of a holder."""
+    """A capability, as its holder uses it."""
 
     def __init__(self, collection: HeldCollection, id: str, secret: str) -> None:
         self.collection, self.id, self._secret = collection, id, secret
@@ -266,7 +269,7 @@ class MemoryHold:
         self.collection.renew(self.token)
 
     def downgrade(self, to: int) -> None:
-        """Give up the history before a time at or after its own.
+        """Give up the history before a time at or after `since`.
 
         Raises:
             ArgumentRefused, FrontierRegression, CapabilityError: as for `ReadCapability.downgrade`.
@@ -276,14 +279,14 @@ class MemoryHold:
         self._since = self.collection._call(self.token, lambda held: held.downgrade(change, held.token)).since
 
     def clone(self) -> MemoryHold:
-        """Acquire another one at the same time, with the same lease."""
+        """Acquire another capability that holds the same time, with the same lease."""
         held = self.collection._find(self.token)
         copy = self.collection.acquire(self.since, self.collection._leases[held.id].ms)
         self.renew()
         return copy
 
     def drop(self) -> None:
-        """Give it up, once."""
+        """Give up the capability; its token is then no longer valid."""
         self.collection.release(self.token)
 
 
@@ -306,7 +309,7 @@ class MemorySubscription:
         self.is_complete = False
 
     def next(self) -> tuple[int | None, int, list[Update]] | None:
-        """Return the time before the next batch, its last time and its updates; None if there is none yet, or ever.
+        """Return the time before the next batch, its last time and its updates; None if there is none yet, or no more.
 
         Raises:
             SubscriptionLapsed, CapabilityError, SinceError, UpperError: as for `Subscription.next`.
@@ -336,13 +339,13 @@ class MemorySubscription:
         return after, target, updates
 
     def close(self) -> None:
-        """End it, and release its own hold."""
+        """End the subscription, and release its hold unless a caller passed it in."""
         if self._owns and self._held is not None and not self._has_ended():
             self._held.drop()
         self.is_complete, self._owns = True, False
 
     def _wait(self) -> None:
-        """Move the hold although there is no next batch: the batch before counts as processed."""
+        """Move the hold although there is no next batch: the previous batch counts as processed."""
         if self._held is not None and self._held.since < self._through and not (self.is_complete and self._owns):
             self._move_hold()
 

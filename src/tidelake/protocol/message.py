@@ -52,7 +52,7 @@ class Update(_UpdateFields):
 
 
 def trusted_update(data: Any, time: Time, diff: int) -> Update:
-    """Create an update from values that were checked before, in a third of the time that checking takes."""
+    """Create an update from values that have already been checked, in a third of the time that checking takes."""
     return tuple.__new__(Update, (data, time, diff))
 
 

@@ -73,7 +73,7 @@ class Reader:
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger, which knows what the frontier waits for."""
+        """The ledger, which knows what the frontier is waiting for."""
         return self._ledger
 
     def receive(self, message: Message) -> Received:

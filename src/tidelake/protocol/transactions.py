@@ -1,8 +1,8 @@
 """Transactions of a source database: what their ends announce for a table, and which times are covered.
 
 The time of a transaction is its commit position, which only its END states. A table's events wait until the END of
-their transaction has been read. The counts that the ENDs announce become one progress statement. It ends where
-something committed earlier may still be missing.
+their transaction has been read. The counts that the ENDs announce become one progress statement, which covers no
+time at which something may still be missing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class End:
     begins_at: int | None = None
 
     def contradicts(self, events: int, events_in_all: int) -> bool:
-        """Return whether the END, which is repeated, contradicts the first one of its transaction.
+        """Return whether this END, a repeated one, contradicts the first END of its transaction.
 
         A connector that was killed after it had sent an END may resume within the transaction: after another BEGIN, it
         sends the rest, and an END that counts only the rest. The first END counts everything.
@@ -190,8 +190,8 @@ class Cut:
         id: the id that the database gave it.
         begins_at: where its first change is in the log, as its BEGIN states.
         topic: the topic of its first event or, if it has none, of its END.
-        partition: the partition there.
-        offset: the offset there.
+        partition: the partition of that event or END.
+        offset: the offset of that event or END.
         first: where its first event is in the log; None if it has none.
     """
 
@@ -246,9 +246,9 @@ def sort_ends(ends: Iterable[End], last: int, known: Mapping[int, str], parked: 
 
     Args:
         ends: the ENDs.
-        last: the greatest commit position that was read before; -1 if there is none.
-        known: the ids of the transactions that were read before, by commit position, as far as `ends` name them.
-        parked: the ids of the transactions that decisions have parked. An END of one that comes later changes nothing.
+        last: the greatest commit position that was already read; -1 if there is none.
+        known: the ids of the transactions that were already read, by commit position, as far as `ends` name them.
+        parked: the ids of the transactions that decisions have parked. A later END of one changes nothing.
 
     >>> first, second = (End(str(lsn), lsn, 1, 1, None, lsn) for lsn in (5, 9))
     >>> sorted = sort_ends([first, second, first], -1, {})
@@ -319,7 +319,7 @@ class Snapshot:
         return self.is_first_marked and self.rows > 1
 
     def joined(self, other: Snapshot) -> Snapshot:
-        """Return the snapshot with its rows that were read elsewhere.
+        """Return the snapshot together with those of its rows that were read elsewhere.
 
         >>> Snapshot(30, 4, False, True).joined(Snapshot(30, 2, True))
         Snapshot(lsn=30, rows=6, is_ended=True, is_first_marked=True, is_abandoned=False)
@@ -337,7 +337,7 @@ class Snapshot:
         return self.is_ended or (not self.needs_end and any(self.lsn <= lsn < before for lsn in commits))
 
     def decided(self, count: int | None) -> Snapshot:
-        """Return the snapshot after a decision about its count, if there is one: 0 abandons it, any other ends it."""
+        """Return the snapshot after any decision about its count: 0 abandons the snapshot, any other count ends it."""
         if count is None or self.is_abandoned:
             return self
         return replace(self, is_ended=True) if count else replace(self, is_abandoned=True)
@@ -377,7 +377,7 @@ def first_uncovered(
         last: the greatest commit position that was read; -1 if there is none.
         snapshots: the snapshots at or after `stated`, oldest first; abandoned ones do not matter.
         blocked: the first unread event of each partition that was not read to the end that it had after `last` was
-            read. Its transaction committed at an unknown position after the one that it states.
+            read. The event's transaction committed at an unknown position after `Blocked.after`.
         commits: the commit positions that were read at or after `stated`: one of them may have ended a snapshot.
 
     >>> first_uncovered(0, 50, [], [])

@@ -1,1 +1,1 @@
-"""Publishes a collection as CDCv2: what every publisher of a topic states, and how it finds out what the topic has."""
+"""Publishes a collection as CDCv2: what each publisher of a topic states, and how it learns what is already stated."""

@@ -89,7 +89,7 @@ class Block(NamedTuple):
 
 
 def blocks_in(data: memoryview) -> Iterator[Block]:
-    """Yield the blocks of an Avro file that have records, without reading these.
+    """Yield the blocks with records of an Avro file, without reading the records.
 
     Raises:
         CodecError: the bytes are not an Avro file.

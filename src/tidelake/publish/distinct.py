@@ -1,8 +1,8 @@
-"""Proves that stored rows are consolidated updates as they are, so that nothing has to be added up to publish them.
+"""Proves that stored rows already are consolidated updates, so that nothing has to be added up to publish them.
 
-Adding up costs an exchange of whole rows. Two facts make it unnecessary, and neither looks at the rows' data: one merge
-wrote all of them, and added up equal rows; or each time has as many rows as the seal counted distinct statements, and
-each statement has at least one row.
+Adding up costs an exchange of whole rows. Either of two facts makes it unnecessary, and neither depends on the rows'
+data: one merge wrote all rows, and added up equal ones; or each time has as many rows as there were distinct statements
+when it was sealed, and each statement has at least one row.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Updates:
     """The table that they come from, for errors."""
     rows: DataFrame
     counts: dict[int, int] | None = None
-    """By time, the number of updates; None if it is not known yet."""
+    """The number of updates by time; None if it is not known yet."""
 
 
 def distinct_rows(
     spark: SparkSession, collection: Collection, table: OpenTable, first: int, through: int, is_initial: bool
 ) -> Updates | None:
-    """Return the stored rows of a range of times if they are consolidated updates as they are; else None.
+    """Return the stored rows of a range of times if they already are consolidated updates; else None.
 
     Args:
         spark: the session.
@@ -65,7 +65,7 @@ def distinct_rows(
         return None
     runs = {file.run for file in live}
     is_merged = len(runs) == 1 and next(iter(runs)).startswith(MERGE_RUN)
-    # Merges may have moved rows to the time of the initial contents; the proof of this time is not about them.
+    # Merges may have moved rows to the time of the initial contents; the proof of this time does not cover them.
     are_where_stated = not is_initial or first == 0
     if not live or not (is_merged or (are_where_stated and _may_be_proven(collection, form, table))):
         return None
@@ -77,7 +77,7 @@ def distinct_rows(
             if proof is None or proof.decision is not None or proof.counted != count:
                 return None
     rows = read_files(spark, table.path, live, collection.updates_schema())
-    # Spark compiles a comparison again for each number.
+    # Compare only if needed: Spark compiles a comparison again for each number in it.
     if any(file.reach[0] < first for file in live):
         rows = rows.where(F.col(TIME) >= first)
     if any(file.reach[1] > through for file in live):

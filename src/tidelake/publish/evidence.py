@@ -1,8 +1,8 @@
 """Finds out what a topic states: reads its progress statements back, from where the last reader left off.
 
-A publisher writes a statement only once the updates that it covers, of the shards named in its headers, are durable. So
-what is stated for every shard is in the topic, no matter who wrote it. Only progress statements, which have a header
-of their own, are decoded.
+A publisher writes a progress statement only once the updates that it covers, of the shards named in its headers, are
+durable. So what is stated for every shard is in the topic, no matter who wrote it. Only progress statements, which have
+a header of their own, are decoded.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Stated(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The statements of a topic that were needed."""
+    """The facts that were read from the statements of a topic."""
 
     by_shard: Mapping[int, int]
     """By shard, the first time that is not stated for it; `_END` if the stream is closed for it."""
@@ -61,7 +61,7 @@ class Evidence:
     cut: Mapping[int, int]
     """By partition, the first offset that is left, if messages before it are gone.
 
-    These were read back earlier, unless `accepts_cut` was true.
+    The missing messages were read back earlier, unless `accepts_cut` was true.
     """
     since: int
     """The frontier from which statements were read."""
@@ -170,7 +170,7 @@ def _statements(
             raise PublishedTopicContradicts(collection, published.topic, problem) from error
         if not isinstance(message, Progress):
             raise PublishedTopicContradicts(collection, published.topic, problem)
-        if not message.lower.is_empty:  # or else it covers nothing
+        if not message.lower.is_empty:  # otherwise it covers nothing
             stated.append(Stated(each.partition, each.offset, message, shards, of))
     return stated
 

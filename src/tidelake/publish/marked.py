@@ -40,7 +40,7 @@ class Foreign(NamedTuple):
 def marked_messages(
     spark: SparkSession, topic: Topic, wanted: OffsetRange, id: str
 ) -> tuple[Foreign | None, list[Marked]]:
-    """Return what is marked as a progress statement, in the order of partitions and offsets.
+    """Return the messages that are marked as progress statements, in the order of partitions and offsets.
 
     Args:
         spark: the session; a topic in files does not need it.
@@ -49,7 +49,7 @@ def marked_messages(
         id: the id that own messages carry.
 
     Returns:
-        Messages without the id, if there are any; and the marked ones, none in that case.
+        The messages without the id, or None; and the marked messages, an empty list unless the former is None.
 
     Cost: the headers of all messages in the range, and the values of the marked ones.
     """
@@ -90,7 +90,7 @@ def _header_texts(batch: pa.Table, name: str) -> list[str | None]:
 
 
 def _values(topic: Topic, places: list[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], bytes | None]]:
-    """Yield the values of messages, and perhaps of others."""
+    """Yield the values of the messages at these places, and perhaps of others."""
     offsets: dict[int, list[int]] = {}
     for partition, offset in places:
         offsets.setdefault(partition, []).append(offset)

@@ -49,8 +49,8 @@ def messages_of(
     """Encode the updates of some shards, several to a message.
 
     In:  the columns of `record_schema`, _time bigint, _diff bigint; data and time are unique together.
-    Out: value binary, null only in rows without a message; counts array<struct<time, count>>: the updates of all
-         shards, of which this row is one part.
+    Out: value binary, null only in rows without a message; counts array<struct<time, count>>: this
+         row's part of the number of updates at each time, in all shards.
 
     Args:
         updates: the updates.
@@ -72,7 +72,7 @@ def messages_of(
 def measure(messages: DataFrame) -> tuple[DataFrame, Written]:
     """Compute messages once; return the DataFrame, persisted, and their totals.
 
-    As before, `value` is null in rows without a message. The caller unpersists the DataFrame.
+    As in `messages_of`, `value` is null in rows without a message. The caller unpersists the DataFrame.
     """
     kept = messages.persist(StorageLevel.MEMORY_AND_DISK)
     counts = kept.select(F.explode(COUNTS).alias("part")).groupBy("part.time").agg(F.sum("part.count").alias("count"))

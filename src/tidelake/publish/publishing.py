@@ -83,7 +83,7 @@ class PublishReport:
     statements: int = 0
     """Number of progress statements."""
     frontier: int = 0
-    """The topic states every time before it; if it is closed, one more than the last time."""
+    """The topic states every time before this one; if the topic is closed, one more than the last time."""
     closed: bool = False
     cut: dict[int, int] = field(default_factory=dict)
     """By partition, the first offset that is left, if earlier ones are gone. New readers then cannot use this topic."""
@@ -106,7 +106,7 @@ def publish(
 
     Raises:
         ArgumentRefused: the terms are not those of the first publisher, or the shard does not exist.
-        PublishedTopicError: the topic is not what was published to; see `evidence.read_evidence`.
+        PublishedTopicError: the topic is not the one that was published to; see `evidence.read_evidence`.
         PublishedTopicBehind: the collection has forgotten what the topic lacks.
         PublishedTopicColumns: the topic cannot state a new column; what comes before was stated.
         KeysInError: there are keys in error at the next time; what comes before was stated.
@@ -127,7 +127,7 @@ def publish(
 
 
 def begin(catalog: Catalog, name: str, target: Target, terms: Terms) -> PublishedTopic:
-    """Return what was committed about a topic. The first publisher commits it.
+    """Return a topic as the entry states it. The first publisher commits it.
 
     Raises:
         PublishedTopicNotEmpty: nobody publishes to the topic, but it has messages.
@@ -207,7 +207,7 @@ def _registered(terms: Terms, record_schema: dict[str, Any]) -> int:
 
 
 def _columns_since(before: PublishedTopic, published: PublishedTopic) -> dict[str, int]:
-    """Return the columns of the versions that came later, with the time from which the topic has each of them."""
+    """Return the columns that later versions added, with the time from which the topic has each of them."""
     known, found = column_names(before.versions[-1].record_schema), dict[str, int]()
     for version in published.versions[len(before.versions) :]:
         added = [name for name in column_names(version.record_schema) if name not in {*known, *found}]
@@ -340,18 +340,18 @@ class _Publisher:
         """Commit that times before `until` may be stated; if the collection has new columns, first add a version.
 
         Every column that has a value at a sealed time is in the entry that is read afterwards. So if the last version
-        has all its columns, or gets them here, no version leaves out a value.
+        has all columns of this entry, or gets them here, no version leaves out a value.
 
         Raises:
             PublishedTopicColumns: the topic cannot state the new columns.
             RegistryUnreachable: the new schema could not be registered, or the registry refuses it.
         """
         while not self.claims(until):
-            pass  # other columns were added, or another publisher has added a version
+            pass  # try again: other columns were added, or another publisher has added a version
         reach("publish.after_claim")
 
     def claims(self, until: int) -> bool:
-        """Make one attempt of `claim`; return whether it was committed."""
+        """Attempt the claim once; return whether it was committed."""
         last = self.published.versions[-1].record_schema
         record = with_new_columns(last, self.collection().entry)
         schema_id = None if record is None else self.register(last, record)
@@ -364,7 +364,7 @@ class _Publisher:
             return claimed or newest
 
         now = published_topics.topic_with_id(self.catalog.update(self.name, change), id)
-        # The number of shards stays that of the evidence.
+        # The number of shards stays the one for which the evidence was read.
         known = {"claimed": now.claimed, "later_versions": now.later_versions}
         self.published = self.published.model_copy(update=known)
         return is_committed
@@ -450,7 +450,7 @@ class _Publisher:
         return Updates(str(collection.paths.updates), updates), through
 
     def distinct(self, collection: Collection, after: int | None, through: int) -> Updates | None:
-        """Return the stored rows if they are the changes as they are; the arguments are those of `changes`."""
+        """Return the stored rows if they already are the changes; the arguments are those of `changes`."""
         table = OpenTable(collection.paths.updates)
         times = readable(collection, table)
         times.range(after, through)
@@ -478,7 +478,7 @@ class _Publisher:
             self.report.messages += written.messages
             self.report.updates += sum(counts.values())
         reach("publish.after_updates")
-        # The first statement covers the times before the initial contents, too: nothing is stated there.
+        # The first statement also covers the times before the initial contents, at which there are no updates.
         upper = None if closes else through + 1
         values = statements(record, header, lower, upper, counts)
         self.target.write_few(values, own | {SHARDS_HEADER: shards_text(shards, of)}, partition)

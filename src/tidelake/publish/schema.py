@@ -23,9 +23,9 @@ from tidelake.store.entry import Entry
 def record_schema_of_contents(entry: Entry) -> dict[str, Any]:
     """Return the Avro schema of a row of a collection's contents, as the schema of `data`.
 
-    Types land as they are stored: an enum is a string, a fixed type is bytes, a timestamp has microseconds, and a union
-    of several branches is a record with one nullable field for each branch. If rows have positions, every column
-    outside the key may be null, because a source may leave out a value.
+    The types are those of the stored columns: an enum is a string, a fixed type is bytes, a timestamp has microseconds,
+    and a union of several branches is a record with one nullable field for each branch. If rows have positions, every
+    column outside the key may be null, because a source may leave out a value.
 
     Raises:
         SchemaRefused: the protocol's schema cannot hold the row.
@@ -43,8 +43,8 @@ def record_schema_of_contents(entry: Entry) -> dict[str, Any]:
 def with_new_columns(record_schema: dict[str, Any], entry: Entry) -> dict[str, Any] | None:
     """Return the schema of published data with the columns that a collection got later; None if there are none.
 
-    New columns may be null, with null as the default, so that a reader with this schema can read the data of the
-    schema before: a row without a column is the row with null.
+    New columns may be null, with null as the default, so that a reader with this schema can read data
+    written with the previous schema: a row without a column equals the row with null.
     """
     known = column_names(record_schema)
     fields = record_schema_of_contents(entry)["fields"]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tidelake.topic.cluster import KafkaCluster
 
 MARKER = "_published.json"
-"""The file of a folder that identifies the topic in it. Readers of topics skip its name."""
+"""The name of the file that identifies the topic in a folder. Readers of topics skip this file."""
 SCHEMA_FILE = "_schema.avsc"
 _CHUNK_BYTES = 128 * 1024 * 1024
 """Approximate size of the messages that the driver holds at a time."""
@@ -66,7 +66,7 @@ class Target(Protocol):
         """Return the first offset and the end of each partition; empty if there is no topic."""
 
     def write(self, messages: DataFrame, size: int, headers: Headers, partition: int) -> None:
-        """Append messages; they are durable afterwards. After an error, any part of them may be there.
+        """Append messages; they are durable afterwards. After an error, some of them may be in the topic.
 
         In: a column `value` binary, never null.
 
@@ -81,11 +81,11 @@ class Target(Protocol):
         """
 
     def write_few(self, values: list[bytes], headers: Headers, partition: int) -> None:
-        """Append some messages as `write` does."""
+        """Append a few messages as `write` does."""
 
 
 class FileTarget:
-    """A folder in the format of file topics. Each file is created under a name that nobody else can create."""
+    """A folder in the format of file topics. Each file is created under a name that only one publisher can create."""
 
     source, takes_values = "files", True
 
@@ -129,7 +129,7 @@ class FileTarget:
             self._append(messages.select("value").toArrow(), headers, partition)
             return
         for part in range(parts):
-            # The frame was computed before and does not change, so each message is in exactly one part.
+            # The frame has already been computed and does not change, so each message is in exactly one part.
             chosen = messages.where(F.pmod(F.xxhash64("value"), F.lit(parts)) == part)
             self._append(chosen.select("value").toArrow(), headers, partition)
 
@@ -158,14 +158,14 @@ class FileTarget:
             table = pa.Table.from_arrays([columns[name] for name in TOPIC_SCHEMA.names], schema=TOPIC_SCHEMA)
             try:
                 write_recorded_file(path, table, {partition: (start, start + rows)}, None)
-            except FileExistsError:  # another publisher was faster: number them again, after its messages
+            except FileExistsError:  # another publisher was faster: number these after its messages
                 continue
             blobs.make_names_durable([self.folder])
             return
 
 
 class KafkaTarget:
-    """A topic of a Kafka cluster, which must exist."""
+    """An existing topic of a Kafka cluster."""
 
     source, takes_values = "kafka", False
 

@@ -29,7 +29,7 @@ def write_updates(
     headers: Headers,
     partition: int,
 ) -> Written:
-    """Write the updates of some shards; they are durable afterwards. After an error, any part of them may be there.
+    """Write the updates of some shards; they are durable afterwards. After an error, some may be in the topic.
 
     Args:
         updates: the columns of `record_schema`, _time, _diff.
@@ -48,8 +48,8 @@ def write_updates(
         TopicUnwritable, StoreUnreadable: they could not be written.
         DamagedTable: the rows are not those that were counted; nothing was written.
 
-    Cost: the updates are computed once. For a folder, if all of Spark runs here, the only other cost is the time that
-    Spark needs to write them as Avro; otherwise each update goes through Arrow, and the messages are cached.
+    Cost: the updates are computed once. For a folder, if all of Spark runs on this machine, the only other cost is
+    the time that Spark needs to write them as Avro; otherwise each update goes through Arrow, and messages are cached.
     """
     is_whole = len(shards) == of
     spark = updates.rows.sparkSession

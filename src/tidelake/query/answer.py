@@ -54,9 +54,9 @@ class Answer:
             return self.engine.table(f"SELECT * FROM ({self.query}){order}{most}").cast(self.schema)
 
     def reader(self) -> pa.RecordBatchReader:
-        """Read the rows as a stream of batches, in no particular order.
+        """Read the rows as a stream of batches; their order means nothing unless the answer has an `order`.
 
-        Until the stream starts, it raises the same errors as `table`.
+        Until the stream starts, this raises the same errors as `table`.
         """
         with failures(self.name, self.where):
             return self.engine.reader(f"SELECT * FROM ({self.query}){self._order}").cast(self.schema)

@@ -7,7 +7,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 
 BYTES_MAX = 8 << 30
-"""Maximum total size of the files, compressed, of a collection that DuckDB reads by default."""
+"""Maximum total size of the compressed files of a collection that DuckDB reads by default."""
 
 
 def why_spark(collection: Collection) -> str | None:

@@ -131,7 +131,7 @@ def _statement(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, A
 
 
 def _checked(tree: Any, columns: frozenset[str] = frozenset()) -> Parsed:
-    """Check each part of a tree, and return what it refers to; the columns are known for a predicate."""
+    """Check each part of a tree, and return what it refers to; `columns` are known only for a predicate."""
     tables: list[str] = []
     names: set[str] = set()
     takes_all = False
@@ -166,9 +166,9 @@ def _checked(tree: Any, columns: frozenset[str] = frozenset()) -> Parsed:
 
 
 def _tables_outside(tree: Any) -> Iterator[str]:
-    """Find the names of tables, except where a `with` around them surely means its own table.
+    """Find the names of tables, except where a surrounding `with` surely defines the table.
 
-    As in DuckDB, a part of `with` sees the parts before it; only the second half of a recursive one sees itself.
+    As in DuckDB, a part of `with` sees the parts before it; only the second half of a recursive part sees that part.
     """
     waiting: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
     while waiting:

@@ -46,8 +46,8 @@ class Engine:
         spilled = mkdtemp(prefix="tidelake-")
         self._end = finalize(self, rmtree, spilled, ignore_errors=True)
         self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": spilled})
-        # DuckDB does not know the size of a stream, so it would hash the base instead of the few rows that it is joined
-        # with. Without this optimizer, it hashes the right side of each join, as written.
+        # DuckDB does not know the size of a stream, so it would hash the base instead of the few rows to be joined with
+        # it. Without this optimizer, it hashes the right side of each join, as written.
         keeps_sides = "disabled_optimizers = 'build_side_probe_side'"
         allowed = f"allowed_paths = [{listed(map(text, paths))}]"
         closed = ("enable_external_access = false", "lock_configuration = true")
@@ -88,7 +88,7 @@ class Engine:
             return self._interruptible(lambda: self.connection.sql(query).to_arrow_table())
 
     def inexpressible(self, query: str) -> tuple[str, str] | None:
-        """Find a column whose type has no counterpart in Arrow, which would give its bytes: the name and the type."""
+        """Return the name and type of a column for which Arrow would give bytes, because it has no such type."""
         with self._failures(query):
             found = self.connection.sql(query)
         return next(
@@ -139,7 +139,7 @@ class Engine:
             except (KeyboardInterrupt, SystemExit):
                 while not task.done():
                     self.connection.interrupt()
-                    wait([task], timeout=0.05)  # it might not have begun when it was interrupted
+                    wait([task], timeout=0.05)  # the query might not have begun when it was interrupted
                 self.close()
                 raise
 
@@ -169,5 +169,5 @@ def _parts(kind: DuckDBPyType) -> Iterator[DuckDBPyType]:
     yield kind
     if kind.id in ("array", "list", "map", "struct", "union"):
         for _, part in kind.children:
-            if isinstance(part, DuckDBPyType):  # an array also has its size
+            if isinstance(part, DuckDBPyType):  # the children of an array include its size
                 yield from _parts(part)

@@ -25,7 +25,7 @@ _ENVELOPES: dict[str, Callable[[Entry], Form]] = {
 
 
 def _sums_announced(entry: Entry) -> bool:
-    """Return whether rows have positions but no key: positions only tell copies apart; see `forms.announced_sums`."""
+    """Return whether rows lack a key, but have positions, which tell copies apart; see `forms.announced_sums`."""
     return entry.counts_positions and not entry.key
 
 

@@ -17,7 +17,7 @@ from tidelake.store.table_schema import data_fields
 RANK = f"({TIME}::HUGEINT * 2 + ({DIFF} > 0)::HUGEINT)"
 """The order of a key's rows: by time; at equal times, a value is newer than a delete."""
 _SMALL_BELOW = 2**62
-"""Below this time, the order is an int64, which costs less to compare."""
+"""If all times are below this one, the order fits into an int64, which costs less to compare."""
 
 
 class KeyedForm(Form):
@@ -44,15 +44,15 @@ class KeyedForm(Form):
     def _newest_of_few(
         self, reads: Reads, at: int, later: Sequence[RunFile], columns: Sequence[str]
     ) -> tuple[str, str]:
-        """Return the newest row of each key as a query, and the relation that has all keys.
+        """Return the newest row of each key in a few files as a query, and the relation with all of these keys.
 
         Args:
             reads: how to read stored rows.
             at: the time.
-            later: the files that have these rows.
+            later: the files.
             columns: the columns to return.
 
-        Rows are represented by their numbers, whereas `newest_rows` has to pack and unpack each row.
+        Rows are represented by numbers, whereas `newest_rows` has to pack and unpack each row.
         """
         rows = reads.numbered([*columns, TIME, DIFF], at, later)
         last = min(at, max(file.reach[1] for file in later))
@@ -92,7 +92,7 @@ def newest_rows(rows: str, key: Sequence[str], fields: Sequence[pa.Field]) -> st
 
 
 def once_each(rows: str, columns: Sequence[str], where: Where | None = None) -> str:
-    """Return rows, one for each key, as contents: each occurs once."""
+    """Return rows, one for each key, as contents: each row occurs once."""
     condition = "" if where is None else f" WHERE ({where.condition}\n)"
     return f"SELECT {names_of(columns)}, 1::BIGINT AS {DIFF} FROM ({rows}){condition}"
 

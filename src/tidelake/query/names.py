@@ -44,7 +44,7 @@ def whole(names: Iterable[str], prefix: str = "") -> str:
 
 
 def with_one_zero(column: str, kind: pa.DataType, depth: int = 0) -> str:
-    """Return a value with 0 in place of -0, including in nested values: they are equal, so a group could show either.
+    """Return a value with 0 in place of -0, even in nested values: the two are equal, so a group could show either.
 
     >>> with_one_zero("x", pa.float32()), with_one_zero("x", pa.int64())
     ('CASE WHEN x = 0 THEN 0::FLOAT ELSE x END', 'x')

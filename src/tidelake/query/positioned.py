@@ -49,7 +49,7 @@ class PositionedForm(Form):
         return f"SELECT {names_of([*self.key, TIME, ERROR])} FROM ({newest}) WHERE {ERROR} IS NOT NULL"
 
     def unknown(self, reads: Reads, at: int) -> str | None:
-        """Find the rows of the contents that lack a value which no row has ever stated."""
+        """Find the rows of the contents that lack a value because no row has ever stated it."""
         if not self.unavailable:
             return None
         resolved = self._resolved(reads, at, [field.name for field in self.fields])
@@ -74,7 +74,7 @@ class PositionedForm(Form):
         return self._followed(reads, rows, names, after, through)
 
     def _newest(self, reads: Reads, at: int, columns: Sequence[str]) -> str:
-        """Return the newest row of each key that no barrier erases: a value, a delete or an error."""
+        """Return each key's newest row that no barrier erases: a value, a delete or an error."""
         standing = self._standing(reads, at, columns)
         fields = self.chosen(columns)
         top = f"arg_max({packed(fields, _SYSTEM)}, {_RANK}) AS _newest"
@@ -84,7 +84,7 @@ class PositionedForm(Form):
         return f"SELECT {taken} FROM (SELECT {top} FROM ({standing}) GROUP BY {names_of(self.key)})"
 
     def _standing(self, reads: Reads, at: int, columns: Sequence[str]) -> str:
-        """Leave out barriers and the rows below the greatest one."""
+        """Leave out barriers, and the rows below the greatest barrier."""
         rows = f"SELECT * FROM ({reads.rows([*columns, *_SYSTEM], at)}) WHERE {DIFF} <> 0"
         if not self.barriers:
             return rows

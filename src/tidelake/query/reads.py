@@ -52,12 +52,12 @@ class Reads:
     def divided(self, through: int) -> tuple[list[RunFile], list[RunFile]]:
         """Split the files with rows up to a time into the base and all others; see `store.base`."""
         files = self.live(-1, through)
-        # A column added after the entry was read is unknown here: rows of the base may differ only in that column.
+        # A column added after the entry was read is unknown here: distinct rows of the base may seem equal.
         has_all_columns = len(self.collection.updates_schema()) == len(self.table.schema())
         return split_base(files) if has_all_columns else ([], files)
 
     def diffs(self, files: Sequence[RunFile]) -> tuple[int, int] | None:
-        """Return the least and the greatest diff that files can have; None if their footers do not state it."""
+        """Return the least and the greatest diff that files can have; None if their footers do not state them."""
         bounds: list[Any] = []
         for file in files:
             footer = read_footer(self.table.path, file)
@@ -92,7 +92,7 @@ class Reads:
         return " UNION ALL ".join(f"SELECT {names_of(columns)} FROM {relation}{where}" for relation in relations)
 
     def numbered(self, columns: Sequence[str], through: int, files: Sequence[RunFile]) -> str:
-        """Return a query for the few rows of these files up to a time: these columns, and their `_number`.
+        """Return a query for the few rows of these files up to a time, with these columns and `_number`.
 
         Cost: if DuckDB cannot read a file itself, all rows are read into memory.
         """
@@ -114,7 +114,7 @@ class Reads:
     def _plan(
         self, columns: Sequence[str], through: int, after: int, files: Sequence[RunFile]
     ) -> tuple[pa.Schema, str, range]:
-        """Return the columns to read, the condition on their times, and the times, and note the files."""
+        """Return the columns to read, the condition on the time, and the range of times; note the files."""
         self.files.update(files)
         bounds = []
         if any(file.reach[1] > through for file in files):

@@ -26,11 +26,11 @@ _DIALECT = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
     "spark.sql.legacy.ctePrecedencePolicy": "CORRECTED",
-    # Otherwise the parser evaluates the rows of VALUES, and nobody sees what they contained.
+    # Otherwise the parser evaluates the rows of VALUES, and the checks cannot see what they contained.
     "spark.sql.parser.eagerEvalOfUnresolvedInlineTable": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.session.timeZone": "UTC",
-    # `${env:HOME}` would become a value of this process's environment.
+    # Otherwise `${env:HOME}` would become a value from this process's environment.
     "spark.sql.variable.substitute": "false",
 }
 """The settings that decide what a text means: the same in every session."""
@@ -44,7 +44,7 @@ _OF_EXPRESSIONS = """Alias Cube CurrentRow Exists GroupingSets InSubquery Latera
     ScalarSubquery SortOrder SpecifiedWindowFrame UnboundedFollowing UnboundedPreceding UnresolvedAlias
     UnresolvedGenerator UnresolvedStar UnspecifiedFrame WindowExpression WindowSpecDefinition"""
 _EXPRESSIONS = OPERATORS | frozenset(_OF_EXPRESSIONS.split())
-"""The classes of expressions that it builds."""
+"""The classes of the expressions that it builds from accepted syntax."""
 _NAMED = {
     "NamedParameter": "has a parameter; write the value out",
     "PosParameter": "has a parameter; write the value out",
@@ -65,7 +65,7 @@ class Confined:
     """A query that was accepted."""
 
     session: Any
-    """The session of the JVM in which it is analyzed."""
+    """The session of the JVM in which the query is analyzed."""
     plan: Any
     tables: tuple[str, ...]
     """The names of tables as written, each once; without those that the query defines itself."""
@@ -97,7 +97,7 @@ def frame_of(spark: SparkSession, confined: Confined, frames: Mapping[str, DataF
     Args:
         spark: the session of the DataFrames.
         confined: the query.
-        frames: the rows of each table, by name; they include all tables of the query.
+        frames: the rows of each table, by name; all tables of the query are included.
 
     Raises:
         Refused: it does not fit the columns, or its result depends on more than rows.

@@ -20,7 +20,7 @@ _GENERATORS = "explode explode_outer inline inline_outer posexplode posexplode_o
 IN_ORDER = frozenset(("listagg", "string_agg"))
 """Aggregates whose value depends on the order of rows: they need a `within group (order by …)`."""
 IN_WINDOWS = frozenset(("first_value", "last_value", "nth_value"))
-"""Functions that need an `over (… order by …)`: without it, they give the value of any row."""
+"""Functions that need an `over (… order by …)`: without it, they give the value of an arbitrary row."""
 ACCEPTED = frozenset(
     (
         *FUNCTIONS,

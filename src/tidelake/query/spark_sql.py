@@ -24,7 +24,7 @@ class SparkAnswer:
     """The rows of a query as a DataFrame, and the time at which all of its collections are read."""
 
     frame: DataFrame
-    """The rows, which are not read yet. It stays at the versions that the tables had."""
+    """The rows, which are not read yet. The frame stays at the versions that the tables had when it was planned."""
     time: int | None
     """The time; pass it as `not_before` to the next query. None if the query names no collection."""
     timeline: str | None
@@ -35,12 +35,12 @@ class SparkAnswer:
 
 @dataclass(frozen=True)
 class SparkQuery:
-    """A query that was accepted, and the collections that it names, as the settings write them."""
+    """An accepted query, and the collections that it names, spelled as in the settings."""
 
     text: str
     confined: Confined
     collections: Mapping[str, str]
-    """By name in the query, the name of the collection."""
+    """The name of each collection, by its name in the query."""
 
 
 def checked_sql(spark: SparkSession, query: str, names: Sequence[str]) -> SparkQuery:
@@ -64,7 +64,7 @@ def sql_answer(spark: SparkSession, query: SparkQuery, moment: Moment | None, sk
 
     Args:
         spark: the session of the DataFrame.
-        query: the query, which can be answered once.
+        query: the query, which can be answered only once.
         moment: the moment; None if the query names no collection.
         skip_errors: leave out keys in error.
 

@@ -59,7 +59,7 @@ class Query:
     text: str
     parsed: Parsed
     collections: Mapping[str, str]
-    """By name in the query, the name of the collection."""
+    """The name of each collection, by its name in the query."""
 
 
 def checked_query(query: str, names: Sequence[str]) -> Query:
@@ -81,7 +81,7 @@ def checked_query(query: str, names: Sequence[str]) -> Query:
 
 
 def collections_named(query: str, tables: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Return, by name in a query, the name of the collection.
+    """Return the name of each collection, by its name in a query.
 
     Raises:
         QueryRefused: a table is not a collection, or SQL would take two collections for one.
@@ -114,7 +114,7 @@ def answer(query: Query, moment: Moment | None, skip_errors: bool = False) -> Qu
         QueryRefused: the query does not fit the columns, or fails.
         DamagedTable: a file is not what was committed, or cannot be read.
 
-    Cost: the needed columns of the files of each collection that has rows at or before the time.
+    Cost: for each collection, the needed columns of the files with rows at or before the time.
     """
     members = {name: moment.member(name) for name in query.collections.values()} if moment is not None else {}
     with engine_for(member.table for member in members.values()) as engine:
@@ -148,7 +148,7 @@ def _create_view(engine: Engine, reads: Reads, form: Form, name: str, parsed: Pa
     """
     needed = names = [field.name for field in form.fields]
     if form.key and not parsed.takes_all_columns:
-        # Without a key, rows that are equal in some columns would be added up, and a query would count fewer of them.
+        # Only with a key: otherwise, rows equal in the needed columns would be added up, and a query would count fewer.
         needed = [column for column in names if column.lower() in parsed.names] or list(form.key)
     rows = form.contents(reads, at, needed)
     shown = names_of(needed) if form.key else names_of([*needed, DIFF])

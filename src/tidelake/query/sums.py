@@ -19,7 +19,7 @@ _PIECE = 2**62
 _REPEATED_MAX = 16
 """How often a value may occur in a column that tells rows apart."""
 _TRIED_MAX = 3
-"""Number of columns that may be tried, which costs a group for each of their values."""
+"""Number of columns that may be tried; each is grouped by its values."""
 
 
 class SumForm(Form):
@@ -55,7 +55,7 @@ class SumForm(Form):
         few = reads.keep(f"SELECT * FROM ({_totals(kept(later), fields)}) WHERE _total <> 0")
         # No two rows of the base are equal, so each matches at most one of the few; one scan of the base is enough.
         both = f"FROM ({many}) b FULL OUTER JOIN {few} f ON {_same_rows(reads, few, fields)}"
-        # CASE costs half of what coalesce does: it evaluates a branch for all rows at once.
+        # CASE costs half as much as coalesce: it evaluates a branch for all rows at once.
         taken = listed(
             f"CASE WHEN b.{DIFF} IS NULL THEN f.{name} ELSE b.{name} END AS {name}" for name in map(quoted, columns)
         )

@@ -21,7 +21,7 @@ _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097  # the calendar repeats after 400 years
 _EPOCH = date(1970, 1, 1).toordinal()
 _DAY_MICROS = 86_400_000_000
 _NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
-"""Nanoseconds in the unit of a timestamp."""
+"""The number of nanoseconds in each unit of timestamps."""
 
 
 def json_rows(rows: pa.Table, columns: tuple[Column, ...]) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ def _query_value(kind: pa.DataType, value: Any) -> Any:
 
 
 def json_value(kind: ColumnType, value: Any) -> Any:
-    """Return one value; timestamps and dates come as numbers.
+    """Return one value as a JSON value; timestamps and dates are given as numbers.
 
     >>> json_value(Primitive("double"), 0.1), json_value(Primitive("int", "date"), 2**31 - 1)
     (JsonFloat('0.1'), '+5881580-07-11')
@@ -113,7 +113,7 @@ def _real(value: float | np.float32) -> JsonFloat | str:
 
 
 def real_text(value: float | np.float32) -> str:
-    """Write a finite number as Java does, with the fewest digits that tell it from other numbers.
+    """Write a finite number as Java does, with the fewest digits that distinguish it from other numbers.
 
     >>> real_text(0.001), real_text(1e7), real_text(-0.0), real_text(123456.75), real_text(5e-324)
     ('0.001', '1.0E7', '-0.0', '123456.75', '4.9E-324')

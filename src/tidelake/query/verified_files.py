@@ -65,8 +65,8 @@ class VerifiedFiles:
         Raises:
             DamagedTable: a file is not what was committed.
 
-        Cost: the whole of small files; of larger ones, the compressed bytes of the columns, and the page headers of
-        all; several chunks at a time.
+        Cost: the whole of small files; of larger ones, the compressed bytes of the columns, and all page
+        headers; several chunks at a time.
         """
         with ExitStack() as opened, ThreadPoolExecutor(_THREADS) as threads:
             try:
@@ -124,7 +124,7 @@ def may_be_read(table: Location, file: RunFile) -> bool:
 def is_readable(table: Location, file: RunFile, schema: pa.Schema) -> bool:
     """Return whether DuckDB reads these columns of a file exactly as Arrow does.
 
-    It does if the file is large enough to be worth it, the log states its digest (of a larger file, that of its page
+    It does if the file is large enough to be worth it, the log states its digest (for a larger file, that of its page
     headers), and each column is stored with its own type, which is neither nested nor a timestamp.
 
     Raises:

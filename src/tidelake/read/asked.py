@@ -1,4 +1,4 @@
-"""Checks the arguments of a read: if it cannot be answered, it is refused before any engine starts. Needs no JVM."""
+"""Checks the arguments of a read: one that cannot be answered is refused before any engine starts. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Readable:
 
     @property
     def since(self) -> int:
-        """The first time that can be read; valid only once a time has been accepted."""
+        """The first time that can be read; valid only once `time` or `range` has returned."""
         return self.times_since[0]
 
     def time(self, as_of: int | None) -> int:
@@ -43,7 +43,7 @@ class Readable:
         return at
 
     def range(self, after: int | None, through: int | None) -> int:
-        """Return the last time of a range of changes; None means the last one that can be read.
+        """Return the last time of a range of changes; for a `through` of None, the last time that can be read.
 
         Raises:
             SinceError, UpperError: one of the times cannot be read.

@@ -48,7 +48,7 @@ class Changes:
     files_read: int
     """Number of files that may be opened."""
     rows_read: int
-    """Number of rows in these files: an upper bound, because row groups without any such row are skipped."""
+    """Number of rows in these files. Fewer may be read: row groups without a row of the range are skipped."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class _Reads:
         live = [file for file in self.table.files() if file.reach[0] <= through and file.reach[1] > after]
         self.files.update(live)
         rows = read_files(self.spark, self.table.path, live, self.collection.updates_schema())
-        # Spark compiles a comparison again for each number.
+        # Compare only if needed: Spark compiles a comparison again for each number in it.
         if any(file.reach[1] > through for file in live):
             rows = rows.where(F.col(TIME) <= through)
         if any(file.reach[0] <= after for file in live):
@@ -148,7 +148,7 @@ class NewestStates:
 def newest_states(spark: SparkSession, collection: Collection, after: int, through: int) -> NewestStates | None:
     """Read the rows AS OF `through` of the keys that have a statement after `after`.
 
-    None if they depend on earlier rows, or the collection has no key: use `changes` then.
+    None if they depend on earlier rows, or if the collection has no key: use `changes` then.
 
     Raises:
         SinceError, UpperError, ArgumentRefused: as for `changes`.
@@ -187,7 +187,7 @@ def _refuse(collection: Collection, states: DataFrame) -> None:
 def _consolidated(
     updates: tuple[DataFrame, bool], names: Sequence[str], selected: Sequence[str], where: str | None
 ) -> DataFrame:
-    """Filter updates, select columns, and add up what is equal in these columns at the same time."""
+    """Filter updates, select columns, and add up the diffs of rows equal in these columns at the same time."""
     rows, is_consolidated = updates
     kept = (rows if where is None else rows.where(where)).select(*(f"`{name}`" for name in selected), TIME, DIFF)
     return kept if is_consolidated and set(names) <= set(selected) else add_up(kept, [*selected, TIME])

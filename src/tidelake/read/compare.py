@@ -40,7 +40,7 @@ class Counts:
     """Rows of the first collection: a row that occurs three times counts three times."""
     second: int
     only_first: int
-    """Surplus rows of the first collection: a row that it has three times, and the second one once, counts twice."""
+    """Surplus rows of the first collection: a row with three copies there and one in the second counts twice."""
     only_second: int
 
     @property
@@ -50,7 +50,7 @@ class Counts:
 
 
 def common_time(one: Collection, other: Collection) -> int:
-    """Return the greatest time that both collections have; a closed one has every later time, too."""
+    """Return the greatest time that both collections have; a closed one also has every time after its last."""
     ends = []
     for collection in (one, other):
         _, upper, closed = collection.readable_range(OpenTable(collection.paths.updates))

@@ -1,4 +1,4 @@
-"""Rows of the contents as a published table has them: with a key, with `_diff`, or, for bags, repeated."""
+"""Rows of the contents as a published table stores them: with a key, with `_diff`, or, for bags, repeated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shape_of(collection: Collection, bag: bool) -> Shape:
 
 
 class Shaped:
-    """Contents in the shape of a published table, whose multiplicities are counted while Spark writes them."""
+    """Contents in the shape of a published table; their multiplicities are counted while Spark writes them."""
 
     def __init__(self, contents: DataFrame, shape: Shape) -> None:
         """Take rows with `_diff`, which is never 0."""
@@ -44,7 +44,7 @@ class Shaped:
         """Out: the data's columns and, in the shape `diff`, `_diff`."""
 
     def total(self, collection: Collection, as_of: int) -> int:
-        """Return the sum of `_diff`, once the rows are written.
+        """Return the sum of `_diff`; to be called once the rows are written.
 
         Raises:
             BagRefused: a row cannot be repeated as often as it occurs; the rows that were written are not the contents.
@@ -75,7 +75,7 @@ def _shaped(contents: DataFrame, shape: Shape) -> DataFrame:
 
 
 def counted_rows(rows: DataFrame, names: Sequence[str], shape: Shape) -> DataFrame:
-    """Return rows of a published table with `_diff`; copies in a bag count as one row each."""
+    """Return rows of a published table with `_diff`, which is 1 for each row unless the shape is `diff`."""
     selected = [f"`{name}`" for name in names]
     return (
         rows.select(*selected, DIFF) if shape == "diff" else rows.select(*selected, F.lit(1).cast("bigint").alias(DIFF))

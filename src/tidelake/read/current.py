@@ -54,7 +54,7 @@ class CurrentReport:
     """The state of a collection's publication."""
 
     as_of: int | None
-    """The last sealed time when the contents were published; None while nothing is sealed."""
+    """The time AS OF which the contents were published; None while nothing is sealed."""
     rows: int
     """Number of rows of the table: distinct rows of the contents, or all of them if it is a bag."""
     how: Literal["unchanged", "followed", "rebuilt"] = "unchanged"
@@ -64,7 +64,7 @@ class CurrentReport:
     path: str | None = None
     """The table; None while nothing is sealed."""
     reason: str | None = None
-    """Why it was rebuilt; None if it was not."""
+    """Why the table was rebuilt; None if it was not."""
     rows_changed: int = 0
     """Rows added or removed; with a key, keys whose row was added, removed or stated; 0 if rebuilt."""
     files_rewritten: int = 0
@@ -72,7 +72,7 @@ class CurrentReport:
     rows_rewritten: int = 0
     """Rows that were written, changed or not."""
     together: tuple[str, ...] = ()
-    """The collections that this publication shows at the same time; empty if it was published alone."""
+    """The collections that are published together at this time; empty if this one is published alone."""
 
     @property
     def published(self) -> bool:
@@ -89,9 +89,9 @@ class Wanted:
     """The contents that a publication is to show, and how."""
 
     through: int | None = None
-    """The time to publish; by default the last sealed time. A table that shows a later one stays as it is."""
+    """The time to publish; by default the last sealed time. A table that shows a later time stays as it is."""
     together: tuple[str, ...] = ()
-    """The collections that are brought to this time together, for the note."""
+    """The collections that are published together at this time, for the note."""
     rebuild: bool = False
     """Whether to write all rows, even if nothing has changed."""
     bag: bool = False
@@ -103,13 +103,13 @@ CONTENTS_AT_UPPER = Wanted()
 
 
 def update_current(spark: SparkSession, collection: Collection, wanted: Wanted = CONTENTS_AT_UPPER) -> CurrentReport:
-    """Publish the contents before upper; leave the table unchanged if upper has not moved.
+    """Publish the contents at upper, or AS OF `wanted.through`; if nothing has changed, leave the table as it is.
 
     A table that was published before damage was found may contain the damage, so it is rebuilt after a repair.
     The table has the data's columns and, unless the collection has a key or is a bag, `_diff`, which says how many
     times a row occurs.
-    One commit changes its rows, its name and its comments. If another process publishes first, the table is read once
-    more.
+    One commit changes the table's rows, name and comments. If another process publishes first, the attempt is
+    repeated from fresh state.
 
     Raises:
         DamagedTable: the last validation found that something below upper differs from what was proven.
@@ -149,7 +149,7 @@ class _Written:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """One publication, from fresh state on each run."""
+    """One publication; each run starts from fresh state."""
 
     spark: SparkSession
     collection: Collection
@@ -173,7 +173,7 @@ class _Attempt:
         """Publish once.
 
         Raises:
-            LostRace: another process has published first.
+            LostRace: another process published first.
         """
         publication = Catalog(self.collection.paths.store).publish(self.collection)
         reach("current.after_catalog")
@@ -258,7 +258,7 @@ class _Attempt:
 
         Raises:
             CannotFollow: the table has to be rebuilt; nothing is staged.
-            LostRace: another process has published first.
+            LostRace: another process published first.
         """
         base = PublishedTable.load(self.spark, staged, shown)
         if min(self.as_of, self._unchanged_since()) <= shown.as_of:
@@ -328,7 +328,7 @@ class _Attempt:
         """Commit the staged rows.
 
         Raises:
-            LostRace: another process has published first.
+            LostRace: another process published first.
         """
         # A collection that lost its name while Spark was writing must not overwrite its successor's table.
         if Catalog(self.collection.paths.store).publish(self.collection) != publication:

@@ -54,7 +54,7 @@ class Explanation:
     """The quarantined messages that are known to be about the time, each with its place and reason."""
     decisions: list[dict[str, Any]] = field(default_factory=list)
     proof: dict[str, Any] | None = None
-    """For a sealed time: the seal's range, the numbers that it compared, and when. If reclocked: the binding."""
+    """For a sealed time: when it was sealed, the seal's range, and the numbers compared. If reclocked: the binding."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
@@ -260,7 +260,7 @@ def _statements_about(collection: Collection, time: int) -> list[dict[str, Any]]
 
 
 def _add_statements(found: Explanation, of_transactions: bool) -> None:
-    """Add the statements about the time; one about transactions adds up all ENDs that a tick has read."""
+    """Add the statements about the time; one about transactions may cover all ENDs that a tick has read."""
     for statement in found.statements[:_SHOWN_MAX]:
         end = "the end" if statement["upper"] is None else statement["upper"]
         is_sum = of_transactions and statement["upper"] != statement["lower"] + 1

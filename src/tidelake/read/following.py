@@ -1,8 +1,8 @@
 """Applies the changes of a range of times to a published table, and rewrites only the files that they touch.
 
 Unchanged rows are neither compared nor sorted. Every task holds the keys that changed (or the rows, if there is no
-key); a scan of the columns that identify a row finds the files that have one of them. These files are copied without
-those rows, and the new rows are added.
+key); a scan of the columns that identify a row finds the files with rows to replace. These files are copied without
+such rows, and the new rows are added.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Followed:
     rows_changed: int
     """Number of rows added or removed; with a key, number of keys whose row was added, removed or stated."""
     expected_rows: int | None
-    """Number of rows to write; None if only writing shows it."""
+    """Number of rows to write; None if it is unknown until they are written."""
     contents_added: int
-    """The growth of the number of rows of the contents."""
+    """The increase in the number of rows of the contents."""
     rows: DataFrame | None
     """The columns of the table; None if no row is written."""
     shaped: Shaped | None = None
@@ -81,14 +81,14 @@ class _Net:
 
 @contextmanager
 def follow(table: PublishedTable, collection: Collection, as_of: int, shape: Shape) -> Iterator[Followed]:
-    """Derive the rows to write from the changes up to a time; the block writes them.
+    """Derive the rows to write from the changes up to a time; the `with` block writes them.
 
     Raises:
         CannotFollow: the table has to be rebuilt.
 
-    Cost: if only the newest row of a key counts, the files with rows in the range of times, otherwise `changes`. Then
-    one scan of the columns that identify a row, in the files that may hold a changed row according to their statistics.
-    To write: the files with such a row, and small files if there are too many.
+    Cost: if only the newest row of a key counts, the files with rows in the range of times, otherwise as for `changes`.
+    Then one scan of the columns that identify a row, in the files that, by their statistics, may hold a changed row.
+    Rewritten: the files with such a row, and the small files if there are too many.
     """
     form = form_of(collection.entry, OpenTable(collection.paths.updates))
     names = [field.name for field in form.fields]
@@ -129,12 +129,12 @@ def follow(table: PublishedTable, collection: Collection, as_of: int, shape: Sha
 def _counted_net(
     table: PublishedTable, collection: Collection, as_of: int, shape: Shape, names: Sequence[str], held: ExitStack
 ) -> tuple[_Net, dict[str, Any]]:
-    """Return the net changes, which stay in memory until `held` ends, and their number and sums.
+    """Return the net changes, which stay in memory until `held` is closed, and their number and sums.
 
-    If the newest statements of keys concern too many keys, `changes` finds how many rows are different.
+    If too many keys have been stated, `changes` finds how many of their rows really differ.
 
     Raises:
-        CannotFollow: there are too many.
+        CannotFollow: too many rows have changed.
     """
     most = max(CHANGED_ROWS_FOLLOWED, CHANGED_SHARE_MAX * table.shown.rows)
     changed = 0
@@ -157,10 +157,10 @@ def _counted_net(
 def _newest(
     table: PublishedTable, collection: Collection, as_of: int, shape: Shape, names: Sequence[str]
 ) -> _Net | None:
-    """Return the newest row of each key stated since the publication; None if it depends on earlier rows.
+    """Return the newest row of each key that was stated since the publication; None if earlier rows affect it.
 
     Raises:
-        CannotFollow: since is beyond the time of the table.
+        CannotFollow: `since` is beyond the time that the table shows.
     """
     try:
         found = newest_states(table.spark, collection, table.shown.as_of, as_of)
@@ -173,7 +173,7 @@ def _changes(table: PublishedTable, collection: Collection, as_of: int, shape: S
     """Return the net changes since the table was published.
 
     Raises:
-        CannotFollow: since is beyond the time of the table, or keys were in error.
+        CannotFollow: `since` is beyond the time that the table shows, or keys were in error.
     """
     try:
         found = changes(table.spark, collection, table.shown.as_of, as_of)

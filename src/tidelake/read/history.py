@@ -1,7 +1,7 @@
 """The history of a collection, with wall-clock times, without a JVM.
 
 The small tables keep some events for good: seals of times with updates, validations, contradictions, full compactions,
-the ticks of reclocked collections, recorded retention, and the decisions in force; and the handles keep renamings and a
+the ticks of reclocked collections, recorded retention, and the decisions in force; the handles keep renamings and the
 drop. All others are known only as long as the logs have their entries, for some hours: ticks of CDCv2 streams, seals of
 times without updates, merges, moves of `since`, withdrawn decisions, fences, new columns and formats.
 """
@@ -138,7 +138,7 @@ def _departures(collection: Collection) -> Iterator[Event]:
 
 
 def _ticks(collection: Collection, others: set[int]) -> Iterator[Event]:
-    """Yield the ticks of a reclocked collection except those that removed rows; idle ticks count as one."""
+    """Yield the ticks of a reclocked collection except those that removed rows; consecutive idle ticks count as one."""
     for binding in read_bindings(collection, OpenTable(collection.paths.updates)):
         if binding.time in others:
             continue
@@ -155,7 +155,8 @@ def _described(binding: Binding) -> str:
 def _seals(collection: Collection, log: TableLog) -> Iterator[Event]:
     """Yield the seals of a CDCv2 stream.
 
-    The log has every seal after its oldest entry; later proofs that match none of these seals were never committed.
+    The log has every seal after its oldest entry. Later proofs that match none of these seals belong to seals that
+    were never committed.
     """
     proven = proven_seals(collection)
     if log.upper is not None:

@@ -40,7 +40,7 @@ class ReadCapability:
     """
 
     def __init__(self, paths: CollectionPaths, entry: Entry, token: Token) -> None:
-        """Take a capability that is in the entry; `acquire` and `take_over` make them."""
+        """Take a capability that is in the entry; to get one, call `acquire` or `take_over`."""
         self._paths, self._name, self._token = paths, entry.name, token
         self._set(entry)
 
@@ -91,7 +91,7 @@ class ReadCapability:
         self._call(lambda entry: holds.downgrade(entry, self._token, to, _now_ms()))
 
     def pin(self, seq: int, to: int) -> None:
-        """Downgrade, and until the next pin keep the files of all versions of `updates/` at or after a `seq`.
+        """Downgrade, and keep the files of all versions of `updates/` at or after a `seq` until the next pin.
 
         Plan the reads after this call. They may then take as long as the capability lives: no sweep deletes a file that
         they need, even if merges have replaced it.
@@ -148,7 +148,7 @@ class ReadCapability:
             raise CapabilityForeign(self.id, f"it belongs to a collection other than '{collection.name}'")
 
     def _call(self, change: Callable[[Entry], Entry]) -> Entry:
-        entry = change_handles(self._paths, change)  # its name may have changed since
+        entry = change_handles(self._paths, change)  # by path: the name may have changed
         self._set(entry)
         return entry
 
@@ -189,7 +189,7 @@ def acquire(
         return holds.acquire(entry, replace(unbound, collection_id=entry.id), time, lease_ms, purpose, _now_ms())
 
     if newest_version(catalog.store.log_of_name(name)) < 0:
-        catalog.find(name)  # nothing is changed for a name that is unknown, not even a catalog of an earlier release
+        catalog.find(name)  # for an unknown name, nothing is changed, not even the catalog of an earlier release
     entry = catalog.update(name, add)
     return ReadCapability(catalog.store.collection(entry.id), entry, replace(unbound, collection_id=entry.id))
 
@@ -215,7 +215,7 @@ def release(store: Store, name: str, text: str) -> None:
 
 
 def _change_held(store: Store, name: str, token: Token, change: Callable[[Entry], Entry]) -> Entry:
-    """Change the entry of the collection of a token, which may have been dropped since.
+    """Change the entry of the collection that a token belongs to, even if it has been dropped since.
 
     Raises:
         CapabilityForeign: the store has no such collection, or the collection has another name.
@@ -243,11 +243,11 @@ class HeldTime:
     """The first time that it keeps readable."""
     acquired_at_ms: int
     renewed_at_ms: int
-    """When its last call was, by the clock of its holder."""
+    """The time of its last call, by the clock of its holder."""
     lease_s: float | None
     """How long it lives after each call; None if forever."""
     rows: int
-    """Number of stored rows after its since whose times compaction could merge if no hold existed."""
+    """Number of stored rows after its `since` whose times compaction could merge if no hold existed."""
     bytes: int
     """The size of these rows: whole files, and a share of the files that have other rows as well."""
     pinned_seq: int | None = None
@@ -292,7 +292,7 @@ def held_times(collection: Collection) -> list[HeldTime]:
 
 
 def held_too_long(collection: Collection, age_max_s: int) -> list[str]:
-    """Return a sentence for each hold that is older than this, the oldest first."""
+    """Return a sentence for each hold that is older than this age, the oldest first."""
     now_ms, sentences = _now_ms(), []
     live = [(each.hold.acquired_at_ms, each) for each in collection.entry.capabilities if each.hold is not None]
     for acquired_at_ms, capability in sorted(live, key=lambda pair: pair[0]):

@@ -1,4 +1,4 @@
-"""The events that the logs still have about a collection: ticks, seals and merges, and the changes of its entry."""
+"""The events of a collection that its logs still have: ticks, seals and merges, and the changes of its entry."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def read_entry_log(collection: Collection) -> EntryLog:
     """
     log = EntryLog()
     _read_commits(collection.paths.store.catalog, collection, log)
-    if newest_version(collection.paths.handles) >= 0:  # there are none while the catalog has rows
+    if newest_version(collection.paths.handles) >= 0:  # there are no handles while the catalog has rows
         _read_commits(collection.paths.handles, collection, log)
     return log
 

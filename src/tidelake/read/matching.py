@@ -32,9 +32,9 @@ class Replacement:
 
     rows: DataFrame
     number: int | None
-    """The number of these rows; None if only writing shows it."""
+    """The number of these rows; None if it is unknown until they are written."""
     contents_added: int
-    """The growth of the number of rows of the contents."""
+    """The increase in the number of rows of the contents."""
     shaped: Shaped | None = None
     """Refuses multiplicities that a bag cannot have, once the rows are written."""
 
@@ -67,7 +67,7 @@ class Matching(Protocol):
 
 
 class ByNewest:
-    """Each key has one row. The changes say what each key has now, and nothing about what it had."""
+    """Each key has one row. The changes say which row each key has now, but nothing about an earlier row."""
 
     def __init__(self, key: Sequence[str]) -> None:
         """Take the key's columns."""
@@ -75,7 +75,7 @@ class ByNewest:
 
     @property
     def held_max(self) -> int:
-        """Keys are small."""
+        """The limit for keys, which are small."""
         return LATER_ROWS_MAX
 
     def totals(self) -> dict[str, Column]:
@@ -91,7 +91,7 @@ class ByNewest:
 
 
 class ByKey(ByNewest):
-    """Each key has one row. The changes say what each key has now, and whether it had a row."""
+    """Each key has one row. The changes say which row each key has now, and whether it had one before."""
 
     def __init__(self, key: Sequence[str], names: Sequence[str]) -> None:
         """Take the key's columns, and those of the contents."""
@@ -130,11 +130,11 @@ class ByRow:
 
     @property
     def held_max(self) -> int:
-        """Whole rows may be large."""
+        """The limit for whole rows, which may be large."""
         return HELD_ROWS_MAX
 
     def net(self, updates: DataFrame) -> DataFrame:
-        """Return the net change that the updates make. Out: the data's columns, _diff, not 0."""
+        """Return the net change that the updates make. Out: the data's columns, _diff (never 0)."""
         return add_up(updates.select(*(f"`{name}`" for name in self.on), DIFF), self.on)
 
     def totals(self) -> dict[str, Column]:
@@ -142,7 +142,7 @@ class ByRow:
         return {"contents": F.sum(F.col(DIFF).cast("decimal(38,0)"))}
 
     def replacement(self, net: DataFrame, scanned: DataFrame, touched: int, sums: Mapping[str, Any]) -> Replacement:
-        """Add the diffs of the rows that the table has to those of the new rows."""
+        """Add the diffs of the table's rows to those of the new rows."""
         rows = net
         if touched:
             rows = add_up(counted_rows(scanned, self.on, self._shape).unionByName(net), self.on)

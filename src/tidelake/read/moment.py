@@ -56,7 +56,7 @@ class Member:
 class Moment:
     """Collections of one timeline at one time: every read of them is AS OF this time, from the same versions.
 
-    Files that are merged later stay readable for a day, as for any other read.
+    Files that are merged after the moment was chosen stay readable for a day, as for any other read.
     """
 
     time: int
@@ -126,7 +126,7 @@ def moment(
 ) -> Moment:
     """Choose a time that all of these collections have; see `Lake.at` for the arguments and errors.
 
-    Cost: the handles and the log of each collection, read again at each poll while it waits.
+    Cost: the handles and the log of each collection, read again at each poll while the call waits.
     """
     timeline = timeline_of(settings)
     for name, value in (("time", None if time == "latest" else time), ("not_before", not_before)):

@@ -22,7 +22,7 @@ class Orphaned:
     id: str | None
     created_at_ms: int | None
     error: str | None = None
-    """Why it cannot be read, or None; then the other fields are not known."""
+    """Why it cannot be read, or None. If it cannot, the other fields except the name are unknown."""
 
     @property
     def sentence(self) -> str:
@@ -37,7 +37,7 @@ class Orphaned:
 
 
 def read_orphaned(store: Store, names: Iterable[str]) -> list[Orphaned]:
-    """Return the collections with none of these names, sorted by name; unreadable ones are included.
+    """Return the collections that have none of these names, sorted by name; unreadable ones are included.
 
     Cost: that of `Catalog.others`.
     """

@@ -1,4 +1,4 @@
-"""Checks the predicate of a read: it accepts expressions over the columns of the contents, and nothing else.
+"""Checks the predicate of a read: accepts expressions over the columns of the contents, and nothing else.
 
 A read AS OF a time gives the same rows whenever it is repeated. So a predicate must not see a clock, a random number, a
 session, a file or a table, and must not call user-defined functions.
@@ -115,7 +115,7 @@ def _problems_of_syntax(
     known = {name.lower() for name in names}
     for node in nodes:
         if node["class"].endswith(".UnresolvedAttribute"):
-            # Without this, `current_date` and `user` would pass, as functions without parentheses.
+            # Without this, `current_date` and `user`, which are functions without parentheses, would pass.
             name = node["nameParts"].removeprefix("[").removesuffix("]")
             if not known & {name.lower(), name.lower().partition(", ")[0]}:
                 written = name.replace(", ", ".")
@@ -125,13 +125,13 @@ def _problems_of_syntax(
 
 
 def _problems_of_size(nodes: Sequence[Any]) -> Iterator[str]:
-    """Yield how a value may become too large; the syntax must have no problems."""
+    """Yield how a value may become too large; call it only if the syntax has no problems."""
     if problem := problem_of_growth(nodes):
         yield problem
 
 
 def is_built_in(jvm: Any, session: Any, name: str) -> bool:
-    """Return whether a function of a session of the JVM is Spark's own."""
+    """Return whether a function in a session of the JVM is Spark's own."""
     identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)
     found = session.sessionState().functionRegistry().lookupFunction(identifier)
     return bool(found.isDefined() and found.get().getSource() == "built-in")
@@ -169,7 +169,7 @@ def _problems_of_meaning(spark: SparkSession, where: str, schema: StructType) ->
 
 
 def problems_of_plan(jvm: Any, session: Any, analyzed: Any) -> Iterator[str]:
-    """Yield each reason why the result of an analyzed plan, without its subqueries, depends on more than the rows."""
+    """Yield each reason why the result of an analyzed plan depends on more than the rows; subqueries are ignored."""
     rules = jvm.org.apache.spark.sql.catalyst.optimizer
     plan = rules.ReplaceExpressions.apply(analyzed)
     if not rules.ComputeCurrentTime.apply(plan).equals(plan):

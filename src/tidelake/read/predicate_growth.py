@@ -1,9 +1,9 @@
 """Bounds the size of the values in a predicate, relative to the row that it is evaluated for.
 
-Each accepted function makes a value of bounded size, but nested calls may multiply: ten nested calls of `replace` turn
-one letter into gigabytes, and an `aggregate` that doubles a string has no bound at all. So the size of every value that
-a predicate computes is bounded by the predicate's text, before any row is read. The bound is linear in the columns: a
-predicate is refused if a value may be larger than `TIMES_MAX` times the row, or grow with the square of the row.
+Each accepted function makes a value of bounded size, but nested calls multiply sizes: ten nested calls of `replace`
+turn one letter into gigabytes, and an `aggregate` that doubles a string has no bound at all. So before any row is read,
+a bound on the size of every value is derived from the predicate's text. The bound is linear in the columns: a predicate
+is refused if a value may be larger than `TIMES_MAX` times the row, or grow with the square of the row's size.
 
 Sizes are counted in units: a byte of a string, or a number, date or Boolean. A list is at least as large as the number
 of its elements.
@@ -31,7 +31,7 @@ _TEXT_OF_NUMBER = 40.0
 _DIGITS = 128.0
 """Longest text of a hash, and of a number in base 2."""
 _BINARY = 50_000.0
-"""Longest literal that can be written in hexadecimal digits. Spark does not show it."""
+"""Assumed size of a literal in hexadecimal digits, the longest possible: Spark does not show its text."""
 
 NUMBERS = _words(
     """abs acos acosh add_months array_contains array_position array_size arrays_overlap ascii asin asinh atan atan2
@@ -71,7 +71,7 @@ SCALED: Mapping[str, float] = {
     **dict.fromkeys(("binary", "string"), 5),
     **dict.fromkeys(("date_format", "from_unixtime", "to_char", "to_json", "to_varchar"), 10),
 }
-"""Maximum size of a function's result beyond the total size of its arguments."""
+"""Maximum size of a function's result, as a multiple of the total size of its arguments."""
 
 _OPERATORS_OF_PARTS = _words(
     "CaseWhen Collate StringTrim StringTrimLeft StringTrimRight Substring UnresolvedExtractValue"
@@ -90,7 +90,7 @@ class Grows(Exception):
 
 @dataclass(frozen=True)
 class Size:
-    """The largest size of a value: some units, and for each name, how many units for each unit of its value."""
+    """The largest size of a value: some fixed units and, for each name, the units for each unit of its value."""
 
     units: float = 0.0
     of: Mapping[Name, float] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class Size:
             function: how an error begins, as in `calls 'replace'`.
 
         Raises:
-            Grows: it names the function.
+            Grows: the size is out of bounds; the error names the function.
         """
         if self.units > UNITS_MAX:
             raise Grows(f"{function} so that a value may have more than {UNITS_MAX:,} bytes")
@@ -185,7 +185,7 @@ def largest(sizes: Iterable[Size]) -> Size:
 
 
 def product(size: Size, other: Size, function: str) -> Size:
-    """Return the size of a value that contains the other value for each of its units.
+    """Return the size of a value that contains a value of the other size for each unit of the first size.
 
     Raises:
         Grows: both depend on the row.
@@ -199,7 +199,7 @@ def product(size: Size, other: Size, function: str) -> Size:
 
 def _value_of(node: Mapping[str, Any], children: Sequence[_Value]) -> _Value:
     kind = node["class"].rpartition(".")[2].partition("$")[0]
-    # What the body of a lambda computes is in `inner`, where its arguments have sizes.
+    # Lambdas are left out: `inner` covers what their bodies compute, with sizes for their arguments.
     peak = largest(child.peak for child in children if child.arguments is None)
     if kind == "LambdaFunction":
         arguments = tuple(next(iter(child.size.of))[0] for child in children[1:])
@@ -327,11 +327,11 @@ _OTHERS: Mapping[str, tuple[int, Callable[[str, Sequence[_Value]], Size]]] = {
     "regexp_replace": (3, _replaced_by_pattern),
     "replace": (2, _replaced),
 }
-"""The other functions: how many arguments they need at least, and the size of what they return."""
+"""The other functions: the minimum number of their arguments, and the size of their results."""
 LOOPS = _words("aggregate array_sort exists filter forall reduce transform zip_with")
-"""Functions that compute a lambda for each element of a list."""
+"""Functions that evaluate a lambda for each element of a list."""
 FUNCTIONS = NUMBERS | DIGITS | PARTS | SUMS | SCALED.keys() | _OTHERS.keys() | LOOPS
-"""The functions that a predicate may call: what they return depends on their arguments alone, and its size has a bound.
+"""The functions that a predicate may call: their results depend only on the arguments, and have a bounded size.
 
 Left out on purpose: functions that can make a value of any size from a number (`repeat`, `lpad`, `sequence`). Without
 an argument, functions like `unix_timestamp` read the clock, which `predicate` detects with Spark's own rules.
@@ -345,7 +345,7 @@ def _size_of_loop(name: str, called: str, children: Sequence[_Value]) -> tuple[S
     whole = total(each.size for each in lists)
     body = next(child for child in children if child.arguments is not None)
     arguments = body.arguments or ()
-    # An element of `zip_with`; elsewhere, a second argument is an index, or in `array_sort` another element.
+    # A second argument is an element in `zip_with` and `array_sort`; elsewhere, it is an index.
     elements = {
         argument: lists[place].size if place < len(lists) else whole if name == "array_sort" else Size(_NUMBER)
         for place, argument in enumerate(arguments)

@@ -79,7 +79,7 @@ def contents_rows(collection: Collection) -> ContentsRows | None:
 
 
 def older_table(collection: Collection) -> Location | None:
-    """Return the table that an earlier version published; None if there is none, or if it was deleted.
+    """Return the table that an earlier release published; None if there is none, or if it was deleted.
 
     It stays readable, but is no longer rebuilt.
     """

@@ -60,7 +60,7 @@ class PublishedTable:
 
     @classmethod
     def load(cls, spark: SparkSession, staged: StagedRows, shown: Published) -> PublishedTable:
-        """Load the version that is newest when rows are staged.
+        """Load the version of the table for which rows are staged.
 
         Raises:
             CannotFollow: a file is missing, has another size or has no statistics, or the numbers of rows disagree.
@@ -116,7 +116,7 @@ class Extent:
     """The ranges of the values of some rows, which rule out files without any of these rows."""
 
     ranges: Mapping[str, tuple[int, int]]
-    """The least and the greatest value of each column without nulls, as numbers, like `PublishedFile.lowest`."""
+    """The least and the greatest value of each column that has no nulls, as numbers, like `PublishedFile.lowest`."""
     without_nulls: frozenset[str]
 
 
@@ -171,7 +171,7 @@ def small_files_to_merge(files: Sequence[PublishedFile], rewritten: Iterable[Pub
 
 
 def number_of_files(size: int, cores: int) -> int:
-    """Return how many files to write for rows that had this size: few, and enough for all cores to be busy.
+    """Return how many files to write for rows that had this size: few, but enough to keep all cores busy.
 
     >>> number_of_files(1 << 20, 2), number_of_files(40 << 20, 2), number_of_files(300 << 20, 2)
     (1, 2, 5)

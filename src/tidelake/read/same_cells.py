@@ -22,7 +22,7 @@ def same_cells(record_schema: dict[str, Any], data: Sequence[Mapping[str, Any]])
 
     Args:
         record_schema: the collection's record schema.
-        data: the data, in the form of `AvroCodec`.
+        data: the data, in the form that `AvroCodec` uses.
     """
     where: pc.Expression | None = None
     for path, kind in list(_cells(resolved_schema(record_schema)))[:_CELLS_MAX]:

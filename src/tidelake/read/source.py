@@ -29,7 +29,7 @@ class Source(Protocol[T_co]):
     """Reads the updates of a collection with one engine.
 
     The methods raise what `snapshot` and `changes` raise. What they return has the requested columns, `_time` and
-    `_diff`, and may be evaluated until the next call.
+    `_diff`, and can be evaluated only until the next call.
     """
 
     def contents(self, collection: Collection, at: int, selection: Selection) -> T_co:

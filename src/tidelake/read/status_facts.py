@@ -27,7 +27,7 @@ class StatusFacts:
     """Rows about times that were sealed before the rows arrived."""
     quarantine: int
     quarantine_reasons: dict[str, int]
-    """By reason, the number of messages; `quarantine_unexplained` has only those that no decision explains."""
+    """The number of messages by reason; `quarantine_unexplained` has only those that no decision explains."""
     lag_messages: int | None
     """Unread messages in the topic; None if the topic cannot be read."""
     lag_s: float | None
@@ -66,12 +66,12 @@ class StatusFacts:
     waiting_transactions: list[dict[str, Any]] = field(default_factory=list)
     """Transactions: the first unread event of each partition, which is waiting for an END; see `WaitingEvent`."""
     asserted_times: list[int] = field(default_factory=list)
-    """Transactions: the times of snapshots, which are asserted to be complete, and not proven."""
+    """Transactions: the times of snapshots, which are asserted, but not proven, to be complete."""
     held: str | None = None
     """Why `since` cannot move: the hold that stops it, as a sentence; None if no hold does."""
 
     retired_topics: dict[str, dict[int, int]] = field(default_factory=dict)
-    """The next offset of each partition of the topics that were once read, and that the settings no longer name."""
+    """The next offset of each partition of the topics that were once read but are no longer in the settings."""
     rows_left: int = 0
     """Append-only: the number of rows that retention has removed from the contents."""
     left_at: int | None = None

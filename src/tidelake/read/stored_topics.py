@@ -29,7 +29,7 @@ class StoredTopic:
 
 
 def retired_topics(table: OpenTable, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-    """Return the next offsets of the topics that were once read, and that the settings no longer name, by name.
+    """Return, by name, the next offsets of the topics that were once read but are no longer in the settings.
 
     A name under which a topic was accepted again, such as `orders#1`, counts as the topic's.
 

@@ -67,7 +67,7 @@ class Batch(NamedTuple, Generic[T]):
 
     updates: T
     """The requested columns, `_time` and `_diff`, consolidated as by `changes`, and in the order of `_time`. The
-    snapshot has the time of its contents. They may be evaluated until the next batch is requested."""
+    snapshot's updates have the time of its contents. They can be evaluated until the next batch is requested."""
     progress: Progress
 
 
@@ -235,7 +235,7 @@ class Subscription(Generic[T]):
 
     def _changes(self, through: int, closed: bool) -> Batch[T]:
         after, collection = self._through, self._collection()
-        # One version for both: without a hold, a merge may move the rows of this batch to a later time.
+        # One version for both reads: without a hold, a merge may move the rows of this batch to a later time.
         table = OpenTable(collection.paths.updates)
 
         def is_empty() -> bool:
@@ -250,13 +250,13 @@ class Subscription(Generic[T]):
         except KeysInError as error:
             if not after < error.as_of - 1 < through:
                 raise
-            through, closed = error.as_of - 1, False  # the times before the error are good
+            through, closed = error.as_of - 1, False  # the times before the error can be read
             updates = read()
         self._through, self._is_over = through, closed
         return Batch(updates, Progress(after, through, closed, is_empty()))
 
     def _collection(self) -> Collection:
-        """Return the collection as it is now; its name may belong to another one.
+        """Return the collection as it is now; its earlier name may now belong to another one.
 
         Raises:
             UnknownCollection: it was dropped.

@@ -35,7 +35,7 @@ def times_to_publish(
     Returns:
         For each collection that is to be published at a common time: the greatest time that all have, and the names of
         those that this run publishes. If there is no common time, because one has forgotten times that another has not
-        sealed, a warning says so, and each is published separately.
+        sealed yet, a warning says so, and each is published separately.
 
     Cost: for each collection of a shared timeline, the log and the handles.
     """

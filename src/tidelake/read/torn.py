@@ -1,7 +1,7 @@
 """Times at which the tables of a database do not show one moment: between an abandoned snapshot and the next one.
 
 A snapshot of a table is complete once its last row is read. If the connector is killed before it has reached all
-tables, the tables that it had reached show that snapshot until the next one, and the others do not. Needs no JVM.
+tables, those that it had reached show the abandoned snapshot until the next one, and the others do not. Needs no JVM.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def check_not_torn(tables: Mapping[str, tuple[Collection, OpenTable]], time: int
     Raises:
         SnapshotTorn: the time is between such a snapshot and the next one.
 
-    Cost: nothing but values of the log, unless the tables have different snapshots.
+    Cost: only values in the log, unless the tables have different snapshots.
     """
     known = {
         name: (collection, frozenset(asserted_times(table)))

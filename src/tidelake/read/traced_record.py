@@ -64,14 +64,14 @@ class TracedRecord:
         return self.binding is not None and bool(compacted) and self.binding.time <= compacted
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows that the record made, as far as positions tell.
+        """Return the rows that the record made, as far as their positions show.
 
         Returns:
             Each row has `means` (`value`, `delete`, `error` or `truncate`), `key` as text, `error`, and
-            `is_still_in_error`. An update that changes the key makes two rows. Without a key there are none,
-            because the rows of a time cannot be told apart.
+            `is_still_in_error`. An update that changes the key makes two rows. The result is empty if there is no
+            key, because the rows of a time cannot be told apart.
 
-        Cost: the rows of the record's time, without the columns of the data; if there is an error, those of all errors.
+        Cost: the rows of the record's time, without the columns of the data; if there is an error, all error rows.
         """
         entry = self.collection.entry
         if self.binding is None or not entry.positioned:

@@ -201,7 +201,7 @@ class TracedStream:
         return self.is_keyed or time >= self.first
 
     def _stored(self, wanted: Mapping[_Key, Any]) -> defaultdict[_Key, list[tuple[int, str]]]:
-        """Return the diff and the kind of the run of each stored row with these data and times."""
+        """Return the diff of each stored row with these data and times, and the kind of its run."""
         stored: defaultdict[_Key, list[tuple[int, str]]] = defaultdict(list)
         if not wanted:
             return stored

@@ -1,4 +1,4 @@
-"""The contents AS OF upper as a query over `updates/`, in the SQL of another engine."""
+"""The contents AS OF the last sealed time as a query over `updates/`, in the SQL of another engine."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class _Engine:
 def view_sql(collection: Collection, dialect: Dialect) -> str:
     """Return a statement that creates a view of the contents AS OF the last sealed time.
 
-    The view shows this time for good: it reads the files of the version for which it was printed.
+    The view shows this time for good: it reads the files of the version that was current when the statement was made.
 
     Raises:
         UpperError: nothing is sealed yet.
-        NoView: the contents cannot be stated as such a query.
+        NoView: the contents cannot be expressed as such a query.
 
     Cost: the log of `updates/`.
     """

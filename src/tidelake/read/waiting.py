@@ -1,4 +1,4 @@
-"""Predicts the next seal: the times that are complete but not sealed, and those that wait for updates.
+"""Predicts the next seal: the times that are complete but not sealed, and those that are still waiting for updates.
 
 The answer comes from the pure ledger, as in a seal, but Arrow counts the rows, so no JVM is needed. Nothing is written.
 """
@@ -68,9 +68,9 @@ class Waiting:
     """The facts about the times that are not sealed."""
 
     provable_upper: int | None
-    """How far the stored facts prove the stream complete; None if they prove all of it."""
+    """How far the stored facts prove the stream complete; None if they prove the whole stream complete."""
     is_sealed: bool = True
-    """Whether upper is already there; if not, the next seal moves it."""
+    """Whether upper has already reached `provable_upper`; if not, the next seal moves it there."""
     times: list[WaitingTime] = field(default_factory=list)
     """The first incomplete times, in order."""
 

@@ -279,7 +279,7 @@ def proof_sentence(tide: Tide) -> str:
 
 
 def _status_sentence(status: CollectionStatus) -> str:
-    """Return the sentence of `tidelake status`, which says what it waits for; empty if the verdict already says it."""
+    """Return the sentence of `tidelake status` on what upper is waiting for; empty if the verdict already says it."""
     sentence = status.sentence
     return "" if status.damaged else f"{sentence[:1].upper()}{sentence[1:].rstrip('.')}."
 

@@ -113,7 +113,10 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
 
 
 def _waiting(status: CollectionStatus, name: str, missing: WaitingTime) -> Problem:
-    """Report a waiting time: if its topic is read to its end, the source must send the rest, or an operator decides."""
+    """Report a waiting time.
+
+    If its topic was read to the end, the source must send the rest, or an operator must decide.
+    """
     is_read = status.lag_messages == 0
     where = ", and the topic is read to its end" if is_read else ""
     time = f"--time {missing.time}"

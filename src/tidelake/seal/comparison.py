@@ -98,7 +98,7 @@ def _breaches(form: Form, rulings: Rulings, pending: Pending, counts: OpenCounts
             detail = f"{TWO_VALUES}: {count.doubled}; discard one of each, and count the rest"
             breaches.append(EnvelopeBreach(time, detail))
         elif count.large and time not in rulings.counts:
-            # This text is stored in `proofs/` and compared with those there: a different wording would be noted again.
+            # `proofs/` stores this text, and each breach is noted once: with another wording, it would be noted again.
             breaches.append(EnvelopeBreach(time, "what is stated of a key has no other diff than +1 and -1"))
     return breaches
 

@@ -10,7 +10,7 @@ from tidelake.store.entry import Collection
 
 
 def cut_transactions(collection: Collection, table: OpenTable, lower: int) -> list[TransactionCut]:
-    """Return a contradiction for each cut transaction that a table of the same connector has found.
+    """Return a contradiction for each cut transaction that was found in a table of the same connector.
 
     Args:
         collection: the collection.
@@ -26,7 +26,7 @@ def cut_transactions(collection: Collection, table: OpenTable, lower: int) -> li
 
 
 def _sent(cut: Cut) -> str:
-    """Say what was sent of a transaction first."""
+    """Describe the part of a transaction that was sent first."""
     place = f"topic '{cut.topic}', partition {cut.partition}, offset {cut.offset}"
     if cut.first is None:
         return f"its END, in {place}, counts no event"

@@ -10,7 +10,7 @@ from tidelake.store.retention import Departure
 
 @dataclass
 class SealReport:
-    """The times that one seal proved, and what it waits for."""
+    """The times that one seal proved, and those that upper is waiting for."""
 
     lower: int
     upper: int

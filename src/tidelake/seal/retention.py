@@ -37,7 +37,7 @@ _ROWS_PER_FILE = 1_000_000
 
 @dataclass(frozen=True)
 class Written:
-    """A run that is written but not committed, and what it does; without files and departure if no row is too old."""
+    """A run that is written but not committed, and what it does; without files or departure if no row is too old."""
 
     files: list[RunFile]
     departure: Departure | None

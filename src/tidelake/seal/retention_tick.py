@@ -38,7 +38,7 @@ def remove_old_rows(
         report: receives what was done.
 
     Raises:
-        Conflict: other writers won every attempt; nothing was removed.
+        Conflict: every attempt failed because of other writers; nothing was removed.
         Fenced: the epoch was raised in the meantime.
     """
 
@@ -67,7 +67,8 @@ class _Pass:
         time, last = mint_time(self.upper, self.start_ms, minted), max(self.upper - 1, minted)
         if is_ahead(time, last, None, self.ahead_max_s * 1000):
             ahead_s = (time - last) // 1000
-            warn("old rows wait for a record that confirms the clock", collection=self.collection.name, ahead_s=ahead_s)
+            name = self.collection.name
+            warn("old rows are waiting for a record that confirms the clock", collection=name, ahead_s=ahead_s)
             return
         written = write_departures(self.spark, self.collection, self.table, rule, cutoff_ms, self.upper, time)
         if written.departure is not None:

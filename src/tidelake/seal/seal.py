@@ -47,7 +47,7 @@ def seal(spark: SparkSession, collection: Collection, settings: CollectionSettin
             rows stay, and the connector captures its whole publication.
 
     Raises:
-        Conflict: other writers won every attempt; nothing was sealed.
+        Conflict: every attempt failed because of other writers; nothing was sealed.
         Fenced: the epoch was raised in the meantime.
     """
     rule = None if settings is None else settings.keep_rows

@@ -63,7 +63,7 @@ class CollectionSettings(Frozen):
     envelope: str
     """The meaning of a statement; fixed once the collection exists."""
     topics: tuple[str, ...]
-    """The names of the topics. A table with transactions has one with its events; all others may have several."""
+    """The names of the topics. A table with transactions has one topic of events; other collections may have more."""
     topics_folder: FolderPlace
     source: Source = "files"
     """Where the topics are: in folders below `topics`, or in Kafka."""
@@ -112,7 +112,7 @@ class CollectionSettings(Frozen):
     """The topic that Dagster publishes the collection to, as CDCv2: see [Publishing](../guides/publishing.md)."""
 
     expectations: tuple[OwnExpectation, ...] = ()
-    """The expectations of the contents, in addition to the checks of every collection."""
+    """The expectations about the contents, in addition to the checks of every collection."""
 
     READ_APART: ClassVar[frozenset[str]] = frozenset(
         {"family", "envelope", "topic", "schema", "schema_ids", "key", "expectations", "keep_rows"}

@@ -35,7 +35,7 @@ class S3Settings(Frozen):
     region: str | None = Field(default=None, pattern=r"^[A-Za-z0-9-]+$")
     """The region of the bucket; by default AWS_REGION or AWS_DEFAULT_REGION, else `us-east-1`."""
     path_style: bool | None = None
-    """Whether requests name the bucket in the path, not in the host; by default with an `endpoint` only."""
+    """Whether requests name the bucket in the path, not in the host; by default, only if `endpoint` is set."""
     ca_file: Path | None = None
     """Additional certificate authorities to trust, in PEM."""
     allow_http: bool = False
@@ -47,7 +47,7 @@ class S3Settings(Frozen):
     session_token: Secret | None = None
     """The place of the token of temporary credentials."""
     request_timeout_s: int = Field(default=30, ge=1)
-    """Maximum time to wait for a response; a request is repeated for at most as long."""
+    """Maximum time to wait for a response; a request is retried for at most that long."""
 
 
 class ObjectStorePlace(Frozen):

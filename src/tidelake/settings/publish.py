@@ -14,7 +14,7 @@ class PublishSettings(Frozen):
     """The settings that the first publisher of a topic commits; later changes are refused, except to `shards`."""
 
     to: str
-    """The name of the topic: in Kafka, or of a folder below `topics`."""
+    """The name of the topic in Kafka, or of the folder below `topics`."""
     source: Literal["files", "kafka"] = "files"
     """Where the topic is: in a folder, or in Kafka, where it must exist."""
     encoding: Literal["avro", "confluent"] = "avro"
@@ -22,7 +22,7 @@ class PublishSettings(Frozen):
     skip_errors: bool = False
     """Whether keys in error are published as keys without a row; if not, publishing waits for a good value."""
     shards: int | None = Field(default=None, ge=1, le=1_000)
-    """The number of shards that several publishers share; by default, the number stays the same, starting at 1."""
+    """The number of shards that several publishers share; by default, the current number, which is 1 at first."""
 
     @field_validator("to")
     @classmethod

@@ -45,7 +45,7 @@ def read_schema_ids(
     Args:
         place: the place of the schemas.
         record: the collection's columns.
-        evolves: whether nothing is checked here.
+        evolves: whether the schema evolves; if so, nothing is checked here.
         may_lack: whether nullable columns may be missing.
     """
     read, difference_of = {}, written_difference if may_lack else column_difference

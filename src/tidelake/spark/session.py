@@ -45,7 +45,7 @@ _EXACT = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # The first two would shorten a plan that turns out to be empty, and remove the counting of `Observed` with it. The
-    # third would put a filter before an explode, which decodes every message a dozen more times.
+    # third would put a filter before an explode, and so decode every message a dozen more times.
     "spark.sql.optimizer.excludedRules": (
         "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation,"
         "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation,"

@@ -1,4 +1,4 @@
-"""Arrow without pandas: PyArrow imports pandas to convert a Python value, which takes longer than a whole `status`."""
+"""Arrow without pandas: to convert a Python value, PyArrow imports pandas; that takes longer than a whole `status`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def repeated(text: str, count: int) -> pa.Array:
 
 
 def integers(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return a column of integers without nulls, like `to_numpy`."""
+    """Return the values of an integer column that has no nulls, like `to_numpy`."""
     return np.concatenate([np.zeros(0, np.int64), *(np.from_dlpack(chunk) for chunk in column.chunks)])
 
 

@@ -4,8 +4,8 @@ A blob is whole or absent: it is written once, under a name of its own. Folders 
 more than an object store offers: no rename, no link, no append. `local_disk` makes files as safe as objects; `objects`
 serves every other store. Only this module calls these two.
 
-An absent blob raises `FileNotFoundError` and a name in use `FileExistsError`, whatever the store. Errors of an object
-store as a whole are `StoreUnreadable`.
+An absent blob raises `FileNotFoundError` and a name in use `FileExistsError`, whatever the store. Errors that concern
+an object store as a whole are raised as `StoreUnreadable`.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def open_file(location: Location, size: int | None = None) -> pa.NativeFile:
 
     Args:
         location: the blob.
-        size: its size, if a listing has shown it. Then an object store needs one request fewer, and only one for a
-            blob of at most 256 KiB.
+        size: its size, if a listing has shown it. Then an object store needs one request fewer, and only one in all
+            for a blob of at most 256 KiB.
 
     Raises:
         FileNotFoundError: it is absent. With a size, an object store may raise it at the first read.
@@ -79,9 +79,9 @@ def create(location: Location, data: bytes) -> None:
 
 
 def ensure(location: Location, data: bytes) -> bool:
-    """Write a blob unless its name is in use, and return whether it seemed free. All callers write the same bytes.
+    """Write a blob unless its name is in use; return whether the name seemed free. All callers write the same bytes.
 
-    Cost: in an object store, one request. If there is a blob, it also shows that the store has conditional writes.
+    Cost: in an object store, one request. If the blob exists, this also shows that the store has conditional writes.
     """
     return _writable(location).ensure(location, data)
 
@@ -101,7 +101,7 @@ def replace(location: Location, data: bytes, media_type: str | None = None) -> N
         media_type: the media type with which an object store serves it to a browser.
 
     Raises:
-        OSError, StoreUnreadable: it cannot be written; a blob of this name is unchanged.
+        OSError, StoreUnreadable: it cannot be written; an existing blob of this name is unchanged.
     """
     _writable(location).replace(location, data, media_type)
 
@@ -116,7 +116,7 @@ def update(location: Location, change: Callable[[bytes | None], bytes], media_ty
         media_type: as for `replace`.
 
     Returns:
-        The stamp of the new blob, see `stamp`.
+        The stamp of the new blob; see `stamp`.
 
     Raises:
         OSError, StoreUnreadable: it cannot be read or written.
@@ -138,7 +138,7 @@ def creating(location: Location) -> AbstractContextManager[pa.NativeFile]:
 
 
 def upload(source: Location, location: Location) -> None:
-    """Copy a file of this machine to a blob, which appears once it is whole. A store verifies the bytes that it gets.
+    """Copy a file of this machine to a blob, which appears once it is whole. An object store verifies the bytes.
 
     Cost in an object store: one request for a file of up to 5 MiB; otherwise one for each 5 MiB, and two more.
     """
@@ -156,9 +156,9 @@ def delete(location: Location) -> None:
 
 
 def delete_all(locations: Iterable[Location]) -> None:
-    """Delete the blobs of one store that exist, in this order on a local disk.
+    """Delete these blobs of one store, if they exist; on a local disk, in this order.
 
-    An object store takes a thousand of them in one request, in any order.
+    An object store deletes up to a thousand in one request, in any order.
     """
     chosen = list(locations)
     backend = _writable(chosen[0]) if chosen else _LOCAL_DISK
@@ -204,9 +204,9 @@ def is_folder(folder: Location) -> bool:
 
 
 def is_empty(folder: Location) -> bool:
-    """Return whether nothing is below a folder, not even the empty object with which consoles create a folder.
+    """Return whether nothing is below a folder, not even the empty object that consoles create for a folder.
 
-    On a local disk, an empty folder is empty.
+    On a local disk, an absent folder is empty as well.
 
     Cost: in an object store, one request.
     """
@@ -219,7 +219,7 @@ def make_folder(folder: Location) -> None:
 
 
 def list_names(folder: Location) -> list[str]:
-    """Return the names directly in a folder, of blobs and folders, unordered; none if it is absent.
+    """Return the names of the blobs and folders directly in a folder, unordered; none if it is absent.
 
     On a local disk this is faster than `list_folder`.
     """
@@ -227,7 +227,7 @@ def list_names(folder: Location) -> list[str]:
 
 
 def list_names_after(folder: Location, after: str) -> list[str]:
-    """Return the names of the blobs directly in a folder that sort after a text. The folder must hold no folders.
+    """Return the names of the blobs directly in a folder that sort after a text. The folder must not contain folders.
 
     An object store lists only these names.
     """
@@ -235,7 +235,7 @@ def list_names_after(folder: Location, after: str) -> list[str]:
 
 
 def list_names_in_turn(folder: Location, first: str, second: str) -> tuple[list[str], list[str]]:
-    """Return the names of the blobs directly in two folders below a folder, as `list_names` does for each in turn.
+    """Return the names of the blobs directly in two subfolders of a folder, like `list_names` for each in turn.
 
     If a name in the first folder is listed, so is every name that appeared in the second folder before it.
 
@@ -244,8 +244,8 @@ def list_names_in_turn(folder: Location, first: str, second: str) -> tuple[list[
         first: the name of the folder that is listed first; it sorts before `second`.
         second: the name of the other folder.
 
-    Cost: an object store lists both in one request for each thousand names. The last one also shows names of whatever
-    sorts after the second folder.
+    Cost: an object store lists both in one request for each thousand names. The last one may also return names that
+    sort after the second folder.
     """
     return _backend(folder).list_names_in_turn(folder, first, second)
 
@@ -258,7 +258,7 @@ def list_folder(folder: Location, *, hidden: bool = True) -> Listing:
         hidden: whether names that begin with `.` or `_` are listed.
 
     Raises:
-        OSError: a name, such as a broken link, cannot be resolved; `filename` of the error says which.
+        OSError: a name, such as a broken link, cannot be resolved; the error's `filename` says which.
     """
     return _backend(folder).list_folder(folder, hidden)
 
@@ -297,14 +297,14 @@ def make_names_durable(folders: Iterable[Location]) -> None:
 
 @contextmanager
 def turn(folder: Location, wait_s: float, needs_s: float = 0.0) -> Iterator[Callable[[], bool]]:
-    """Let callers that compete for the names in a folder take turns: each waits until the block before its own ends.
+    """Make callers that compete for the names in a folder take turns: each waits until the block before its own ends.
 
-    This only orders them. It excludes nobody: a caller that has waited in vain goes on, and in an object store nobody
-    waits. If one disk has several machines, it may order badly.
+    This only orders the callers and excludes nobody: a caller that has waited in vain goes on, and in an object store
+    nobody waits. If several machines share a disk, the order may be poor.
 
     Args:
         folder: the folder.
-        wait_s: the maximum wait for each caller before this one, in addition to the time that it needs.
+        wait_s: the maximum wait for each caller before this one, in addition to the time that the earlier one needs.
         needs_s: how long this caller needs; at most 30 s count. Whoever takes longer loses the turn.
 
     Yields:
@@ -325,7 +325,7 @@ def now_s(folder: Location) -> float:
 
 
 def last_change_s(folder: Location) -> float:
-    """Return the time of a folder's last renewal, or last write below it; now if it changes meanwhile."""
+    """Return the time of a folder's last renewal or of the last write below it; now, if it changes meanwhile."""
     return _backend(folder).last_change_s(folder)
 
 
@@ -342,7 +342,7 @@ def renew(folder: Location) -> None:
 
 
 def root_of(place: Place | ObjectStorePlace) -> Location:
-    """Return the location of a folder that settings or a caller name; nothing is opened yet.
+    """Return the location of a folder that the settings or a caller names; nothing is opened yet.
 
     Raises:
         ValueError: see `locate`.
@@ -370,7 +370,7 @@ def mount(root: str, store: ObjectStore) -> Location:
 
 
 def disconnect() -> None:
-    """Forget what this process knows of the stores in S3, like a new process: each is connected to and probed again."""
+    """Forget what this process knows about stores in S3, as if it had just started: each is opened and probed again."""
     for root in [root for root in _mounted if root.startswith(_S3)]:
         del _mounted[root]
 
@@ -381,7 +381,7 @@ def check_conditional_writes(location: Location) -> None:
     Raises:
         ConditionalWritesMissing: no commit to this store would be safe.
 
-    Cost: nothing on a local disk; in an object store, one request for each process, and two for a new store.
+    Cost: nothing on a local disk; in an object store, one request per process, or two if the store is new.
     """
     backend = _writable(location)
     if not isinstance(backend, LocalDisk):
@@ -403,7 +403,7 @@ def spark_error(error: BaseException) -> StoreUnreadable | None:
 
 
 def delta_options(location: Location) -> dict[str, str] | None:
-    """Return the storage options with which delta-rs reaches a table; they contain secrets. None: it needs none."""
+    """Return the storage options with which delta-rs reaches a table; None if it needs none. They contain secrets."""
     if not location.root.startswith(_S3):
         return None
     from tidelake.storage import s3

@@ -23,11 +23,11 @@ _CREATE_ATTEMPTS_MAX = 16
 _LOOK_AGAIN_S = 0.005
 """How often a caller checks whether it is its turn."""
 _NEEDED_S_MAX = 30.0
-"""How much time a caller can ask for."""
+"""The longest time that a caller can ask for."""
 
 
 class LocalDisk:
-    """A folder on this machine; `blobs` documents each method.
+    """The local disk; `blobs` documents each method.
 
     It uses plain system calls. obstore's local store takes 41 µs to read a small file instead of 9, never syncs, and
     rejects names that could be those of its own temporary files.
@@ -224,7 +224,7 @@ class LocalDisk:
 
     @contextmanager
     def turn(self, folder: Location, wait_s: float, needs_s: float) -> Iterator[Callable[[], bool]]:
-        """Lock a file in the folder; the lock of a killed process is released."""
+        """Lock a file in the folder; if a process is killed, its lock is released."""
         path = str(folder.local / ".turn")
         lock = _locked(path, wait_s, needs_s)
         if lock is None:
@@ -271,7 +271,7 @@ def _blob_of(location: Location, status: os.stat_result) -> Blob:
 
 
 def _locked(path: str, wait_s: float, needs_s: float) -> int | None:
-    """Lock the file of turns, and return its descriptor; None if that took too long, or cannot be done."""
+    """Lock the file of turns, and return its descriptor; None if that took too long or is impossible."""
     while True:
         try:
             lock = _open_lock(path)
@@ -281,7 +281,7 @@ def _locked(path: str, wait_s: float, needs_s: float) -> int | None:
         if outcome == "locked" and _has_path(lock, path):
             until_s = time.time() + min(needs_s, _NEEDED_S_MAX)
             with suppress(OSError):
-                os.utime(lock, (until_s, until_s))  # waiting callers see that a turn has begun, and what it needs
+                os.utime(lock, (until_s, until_s))  # waiting callers see that a turn has begun, and how long it needs
             return lock
         if outcome == "late" and _has_path(lock, path):
             with suppress(OSError):
@@ -292,9 +292,9 @@ def _locked(path: str, wait_s: float, needs_s: float) -> int | None:
 
 
 def _open_lock(path: str) -> int:
-    try:  # some file systems lock only what can be written
+    try:  # some file systems lock only files that are open for writing
         return os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
-    except PermissionError:  # another user's
+    except PermissionError:  # another user's file
         return os.open(path, os.O_RDONLY)
 
 

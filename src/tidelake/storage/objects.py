@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 PROBE = "_conditional_writes"
-"""The object in the folder of each store that shows whether an object can be created twice."""
+"""In each store's folder, the object that shows whether an object can be created twice."""
 _STREAM_BYTES = 1 << 20
 _SMALL_BYTES_MAX = 1 << 18
 """Objects up to this size are read whole: Arrow would make several requests for parts of them."""
@@ -39,22 +39,22 @@ _CREATE_WAITS_S = (0.0, 0.1, 0.4, 1.6, 6.4)
 class Objects:
     """An object store; `blobs` documents each method. Acknowledged writes are durable.
 
-    Errors of a remote store are `StoreUnreadable`: the store does not answer, has no such bucket, or refuses access.
-    obstore repeats requests, except those whose outcome is unknown.
+    Errors of a remote store are raised as `StoreUnreadable`: the store does not answer, has no such bucket, or refuses
+    access. obstore repeats requests, except those whose outcome is unknown.
     """
 
     def __init__(self, store: ObjectStore, is_remote: bool = False) -> None:
-        """Take the store.
+        """Wrap a store.
 
         Args:
             store: the store.
-            is_remote: whether answers may be lost, and conditional writes missing.
+            is_remote: whether answers may be lost and conditional writes may be missing.
         """
         self._store, self._is_remote = store, is_remote
         self._has_conditional_writes = not is_remote
 
     def check_conditional_writes(self, location: Location) -> None:
-        """Create one object twice, unless this process did so before. A store that was used before has the object."""
+        """Create one object twice, unless this process did so before. A store in use already has the object."""
         if self._has_conditional_writes:
             return
         probe = Location(location.root) / PROBE
@@ -63,9 +63,9 @@ class Objects:
             raise ConditionalWritesMissing("a second put replaced an object", location.root)
 
     def _is_refused(self, location: Location, data: bytes) -> bool:
-        """Put an object if its name is free, and return whether it was taken: then the store has conditional writes.
+        """Put an object if its name is free, and return whether it was taken: if so, the store has conditional writes.
 
-        It does not matter whose object that is; even an earlier attempt of this call proves as much.
+        It does not matter who created that object: even an earlier attempt of this call proves as much.
         """
         created = self._put_repeatedly(
             location, secrets.token_hex(16), data, lambda is_taken: False if is_taken else None
@@ -97,7 +97,7 @@ class Objects:
     def ensure(self, location: Location, data: bytes) -> bool:
         """Put the object without checking first.
 
-        A store without conditional writes replaces the same bytes, and is refused.
+        A store without conditional writes replaces the object with the same bytes, and is then refused.
         """
         was_there = self._is_refused(location, data)
         self.check_conditional_writes(location)
@@ -134,7 +134,7 @@ class Objects:
     def _put_repeatedly(
         self, location: Location, nonce: str, data: bytes, settle: Callable[[bool], bool | None]
     ) -> bool:
-        """Put an object if its name is free, until the outcome is known; return whether it is this caller's.
+        """Try to put an object, if its name is free, until the outcome is known; return whether it is this caller's.
 
         Args:
             location: the object.
@@ -195,7 +195,7 @@ class Objects:
             obstore.put(self._store, location.path, data, attributes=_attributes(media_type))
 
     def update(self, location: Location, change: Callable[[bytes | None], bytes], media_type: str | None) -> object:
-        """Put each change on the condition that the object is still the one that was read.
+        """Put each change only if the object is still the one that was read.
 
         A put without an answer may have happened; then the same change is applied again.
         """
@@ -291,7 +291,7 @@ class Objects:
         return [blob.location.below(folder) for blob in self.list_blobs(folder, after)]
 
     def list_names_in_turn(self, folder: Location, first: str, second: str) -> tuple[list[str], list[str]]:
-        """Read one listing up to the end of the second folder; a remote store sorts it, so later pages have no more."""
+        """Read one listing up to the end of the second folder; a remote store sorts it, so no later page has more."""
         found: dict[str, list[str]] = {(folder / name).path: [] for name in (first, second)}
         begin, last = found
         with _errors_named(folder, "list"):
@@ -378,7 +378,7 @@ class _Ranges(io.RawIOBase):
 
 @contextmanager
 def _errors_named(location: Location, access: str) -> Iterator[None]:
-    """Raise an error of obstore as Tidelake's own, and an absent object as `FileNotFoundError`."""
+    """Raise an obstore error as Tidelake's own, and an absent object as `FileNotFoundError`."""
     try:
         yield
     except FileNotFoundError as error:

@@ -1,7 +1,8 @@
-"""The headers of a Parquet file's pages, which no checksum of Parquet covers: where they are, and their digest.
+"""The headers of a Parquet file's pages, which no Parquet checksum covers: where they are, and their digest.
 
 The checksum of a page covers only what follows its header. A flipped bit in a header may change how many values the
-page has or how they are decoded. The log states a digest of all headers of a larger file, and readers compare it.
+page has or how they are decoded. For a file of more than 1 MiB on a local disk, the log states a digest of all headers,
+and readers compare it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _USUAL = re.compile(
     rb"(?:\x1c\x15%(n)s\x15%(n)s\x15%(n)s\x15%(n)s(?:\x1c\x00)?|\x3c\x15%(n)s\x15%(n)s[\x11\x12]?)\x00\x00"
     % {b"n": _NUMBER}
 )
-"""A header with a checksum and without bounds, as Spark writes it: this saves two thirds of the time."""
+"""A header with a checksum and without bounds, as Spark writes it; a single match saves two thirds of the time."""
 
 
 def digest_of_headers(source: pa.NativeFile) -> str:
@@ -102,7 +103,7 @@ def headers_in(source: pa.NativeFile, chunk: Chunk) -> bytes:
 
 
 def checked_headers_in(source: pa.NativeFile, chunk: Chunk) -> bytes:
-    """Compare the pages of a chunk with their checksums, as Arrow does when it decodes them, and return `headers_in`.
+    """Verify the checksums of a chunk's pages, as Arrow does when it decodes them; return what `headers_in` returns.
 
     Raises:
         ValueError: a page differs from what was written.

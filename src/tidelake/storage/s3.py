@@ -43,7 +43,7 @@ class Access:
     allow_http: bool
     timeout_s: int
     credentials: dict[str, str] = field(repr=False)
-    """By the names in `S3Settings`, if the settings give any; else each engine finds them in its environment."""
+    """By the names in `S3Settings`; empty if the settings give none: then each engine looks in its environment."""
     ca_file: Path | None = None
 
     @property
@@ -59,13 +59,13 @@ def access_of(place: ObjectStorePlace) -> Access:
     """Read the settings and, for what they leave out, the environment.
 
     Raises:
-        ConfigurationError: a secret or the file of the certificate authorities cannot be read.
+        ConfigurationError: a secret or the file with the certificate authorities cannot be read.
     """
     settings, environment = place.s3, os.environ
     endpoint = settings.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     endpoint = endpoint.rstrip("/") if endpoint else None
     path_style = settings.path_style
-    if path_style is None:  # a dot in the name of a bucket would not fit the certificate of its host
+    if path_style is None:  # if the bucket's name has a dot, the host would not match its certificate
         path_style = endpoint is not None or "." in place.bucket
     credentials = {name: secret for name in _CREDENTIALS if (secret := getattr(settings, name)) is not None}
     return Access(
@@ -114,7 +114,7 @@ def open_store(access: Access) -> S3Store:
 
 
 def delta_options(access: Access) -> dict[str, str]:
-    """Return the storage options of delta-rs."""
+    """Return the storage options for delta-rs."""
     options = {
         "aws_conditional_put": "etag",
         "aws_region": access.region,
@@ -134,7 +134,7 @@ def delta_options(access: Access) -> dict[str, str]:
 
 
 def hadoop_options(access: Access) -> dict[str, str]:
-    """Return the options of S3A for the bucket. Spark must not get them on a command line: anybody could read it."""
+    """Return the S3A options for the bucket. Spark must not get them on a command line, which anybody could read."""
     options = {
         "endpoint.region": access.region,
         "path.style.access": str(access.path_style).lower(),
@@ -175,7 +175,7 @@ _trusted: set[Path] = set()
 
 
 def _trust(ca_file: Path) -> None:
-    """Make delta-rs trust these authorities besides those of the machine: it only knows the variable SSL_CERT_FILE."""
+    """Make delta-rs trust these authorities as well as the machine's: it knows only the variable SSL_CERT_FILE."""
     if ca_file in _trusted:
         return
     known = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile

@@ -16,7 +16,7 @@ _FILE_SYSTEM = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _COMMITTER = "org.apache.spark.internal.io.cloud.BindingParquetOutputCommitter"
 WRITE_OPTIONS = {
     "spark.sql.parquet.output.committer.class": _COMMITTER,
-    # Only files of tasks that succeeded appear, each under its final name, when the whole job succeeds. This option
+    # Only the files of successful tasks appear, each under its final name, once the whole job succeeds. This option
     # belongs to the job: Hadoop's own default, which renames, takes precedence over the options of a bucket.
     "fs.s3a.committer.name": "magic",
     "fs.s3a.committer.magic.track.commits.in.memory.enabled": "true",
@@ -27,7 +27,7 @@ _ALL_BUCKETS = {
     "mapreduce.outputcommitter.factory.scheme.s3": "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory",
 }
 _PASSWORD = "changeit"
-"""The password of Java's own certificate authorities, which are public."""
+"""The password of Java's own file of certificate authorities; both are public."""
 _prepared: dict[str, tuple[object, ObjectStorePlace]] = {}
 """By URI: the Spark context that was prepared last, and how it reaches the store."""
 

@@ -34,7 +34,7 @@ def is_bucket_missing(error: BaseException) -> bool:
 
 
 def store_error(uri: str, access: str, error: BaseException) -> StoreUnreadable:
-    """Return the error of a request that failed.
+    """Return the error for a request that failed.
 
     Args:
         uri: the URI of the object or the folder.

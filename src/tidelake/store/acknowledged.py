@@ -64,7 +64,7 @@ def markers_named(path: Location, names: Iterable[str]) -> Markers:
 
 
 def entry_markers(path: Location) -> dict[int, set[str]]:
-    """Return by version the SHA-256 in the name of each entry's marker, whether or not the marker is damaged."""
+    """Return, by version, the SHA-256 in the name of each marker of an entry, even if the marker is damaged."""
     digests: dict[int, set[str]] = defaultdict(set)
     for version, digest, kind in _find_names(_list_names(path)):
         if kind == "json":
@@ -95,7 +95,7 @@ def acknowledge_checkpoint(path: Location, version: int, digest: str) -> None:
 
 
 def forget_before(path: Location, version: int) -> None:
-    """Delete the markers of all earlier versions, oldest first: a gap between markers would be damage."""
+    """Delete the markers of all earlier versions, oldest first: a gap between markers would count as damage."""
     names = sorted(blobs.list_names(path / ACKED))
     matches = [match for name in names if (match := _NAME.fullmatch(name)) is not None]
     blobs.delete_all(path / ACKED / match[0] for match in matches if int(match[1]) < version)

@@ -1,6 +1,6 @@
 """The base of a table: the rows left after merging everything up to some time; see docs/decisions/base.md.
 
-No two of its rows have the same key (or the same data, if diffs are summed), and it holds no deletes. Which files are
+No two of its rows have the same key (or the same data, if diffs are summed), and it holds no deletes. Which files form
 the base depends only on their descriptions in the log, so every engine comes to the same answer.
 """
 

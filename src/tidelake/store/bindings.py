@@ -36,7 +36,7 @@ def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
         False if another tick has bound the same time or a later time; then nothing is stored.
 
     Raises:
-        Conflict: every attempt lost.
+        Conflict: every attempt failed.
         LostRace: a sweep may have deleted the binding's run before it was committed.
         Fenced: the epoch was raised in the meantime.
     """
@@ -58,7 +58,7 @@ def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
 
 
 def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> list[Binding]:
-    """Return the bindings that are valid at a version of the updates table, at or after `lower`, oldest first.
+    """Return the bindings of times at or after `lower` that are valid at a version of the updates table, oldest first.
 
     Raises:
         DamagedTable: a binding is missing or contradicts the others.

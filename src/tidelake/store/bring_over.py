@@ -17,14 +17,14 @@ from tidelake.store.table_log import settle
 
 
 def bring_over(path: Location) -> bool:
-    """Upgrade a table to the newest format, unless it is in that format; return whether this call upgraded it.
+    """Upgrade a table to the newest format, unless it already has that format; return whether this call upgraded it.
 
     The log gets markers, then one commit states the format and sets the property. If the call is interrupted in
     between, the table still belongs to the earlier release, and the next call starts over. If the earlier release
-    commits in between, the commit of this call conflicts and is tried again after that commit.
+    commits in between, this call's commit conflicts, and is tried again.
 
     Raises:
-        Conflict: every attempt lost.
+        Conflict: every attempt failed.
         Indeterminate: it is unknown whether the commit succeeded; the next call finds out.
     """
 

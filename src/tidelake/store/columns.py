@@ -1,6 +1,7 @@
 """Adds to a table the columns that the catalog has and the table lacks, in a separate commit.
 
-The catalog is changed first. If a process stops in between, the next process that opens the collection adds them.
+The catalog is changed first. If a process stops in between, the next process that opens the collection adds the
+columns.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def carry_columns(path: Location, wanted: pa.Schema, epoch: int) -> OpenTable:
     """Add the columns that a table lacks, and return the resulting table.
 
     Raises:
-        Conflict: every attempt lost.
+        Conflict: every attempt failed.
         Fenced: the epoch was raised in the meantime.
 
     Cost: nothing if no column is missing; else one commit. No file is rewritten.

@@ -104,7 +104,7 @@ def create_table(
     values: Mapping[str, int] | None = None,
     configuration: Mapping[str, str] | None = None,
 ) -> None:
-    """Create an empty table partitioned by `_run` with `seq` 0 and these values, unless it exists.
+    """Create an empty table, partitioned by `_run`, with `seq` 0 and these values, unless the table exists.
 
     `configuration` has the properties that differ from those of other tables.
 
@@ -167,14 +167,14 @@ class Committed:
 
 
 class OpenTable:
-    """A table in the state that its log has now: its values, its live files, and one attempt at a commit."""
+    """A table as its log describes it now: its values, its live files, and one attempt at a commit."""
 
     def __init__(self, path: Location, *, may_be_stale: bool = False) -> None:
         """Read the log.
 
         Args:
             path: the table's folder.
-            may_be_stale: whether the state may be the last one that this process has seen, which takes no request to an
+            may_be_stale: whether the state may be the last one that this process has seen, which needs no request to an
                 object store. A commit from a stale state conflicts.
 
         Raises:
@@ -224,7 +224,7 @@ class OpenTable:
         return {name: value for name, value in values.items() if value is not None}
 
     def names(self, prefix: str) -> list[str]:
-        """The rest of the name of each value whose name has this prefix, sorted."""
+        """The names of the values that begin with this prefix, without the prefix, sorted."""
         return sorted(name.removeprefix(prefix) for name in self._state.values if name.startswith(prefix))
 
     def may_have(self, flag: str) -> bool:
@@ -337,7 +337,7 @@ class OpenTable:
             raise CommitRefused(fact, "open the collection for writing: that upgrades its tables")
 
     def _entry_of(self, alter: Callable[[DeltaTable, CommitProperties], None], stated: Stated) -> bytes:
-        """Return the entry that delta-rs writes for a change of the schema or the properties."""
+        """Return the entry that delta-rs writes for a change to the schema or the properties."""
         try:
             return next_entry(self._tip, lambda table: alter(table, stated.properties()))
         except BaseException as error:  # nothing has been written yet
@@ -385,7 +385,7 @@ class OpenTable:
         reach("commit.after_marker", self.path.name)
         if self.path.is_local:
             # Another entry of this version may have been acknowledged meanwhile: that is an error. Or the log has moved
-            # on, and was cleaned up: then the marker has come too late, and would look as if the entry was lost.
+            # on and was cleaned up: then this marker came too late, and would make the entry look lost.
             newest_now = read_markers(self.path, version).newest
             if newest_now > version and read_or_none(entry_path(self.path, version)) is None:
                 blobs.delete(entry_marker(self.path, version, digest))
@@ -399,7 +399,7 @@ class OpenTable:
 
         Raises:
             Conflict: another commit came first.
-            DamagedLog, DamagedTable: the version that was read is not acknowledged any more, or there is no table.
+            DamagedLog, DamagedTable: the version that was read is no longer acknowledged, or there is no table.
         """
         if self._markers_from_here().newest > self.version:
             raise Conflict(str(self.path), self.version + 1, "another commit was already acknowledged")
@@ -415,13 +415,13 @@ class OpenTable:
         raise DamagedLog(str(self.path), f"version {self.version} was acknowledged, but its marker is gone")
 
     def _is_acknowledged(self, text: bytes, nonce: str) -> bool:
-        """Return whether another process has acknowledged the entry that was just created. If not, it is the newest.
+        """Return whether another process has acknowledged the newly created entry. If not, this entry is the newest.
 
         This process may have been suspended for a long time before or after it created the entry. By then, the log may
         have moved on, and its entries and markers may have been cleaned up. See docs/decisions/commits.md.
 
         Raises:
-            Conflict: the entry was created where another one had been cleaned up. It is not in the log.
+            Conflict: the entry was created where another one had been cleaned up. It is not part of the log.
             Indeterminate: later entries were cleaned up, so it is unknown whether this one was ever in the log.
             DamagedLog: the version was acknowledged before, but its entry was lost.
             DamagedTable: the table was deleted.
@@ -438,7 +438,7 @@ class OpenTable:
             return True
         if markers.newest > version:
             # The next entry, even one that came too late itself, states the SHA-256 of the entry that the log had here.
-            # It is read first: on a disk, cleanup deletes the oldest first, so a committed one would be gone before it.
+            # Read it first: on a disk, cleanup deletes oldest first, so this entry, if committed, would go before it.
             following = stated_before(read_or_none(entry_path(self.path, version + 1)) or b"")
             if following == digest:
                 return True
@@ -463,7 +463,7 @@ class OpenTable:
             if isinstance(error, FileExistsError) and not self.path.is_local:
                 raise Conflict(str(self.path), version, "another commit came first") from error
             # Only the log knows what happened: a network file system may repeat a call that has succeeded, and then
-            # reports that the file exists.
+            # report that the file exists.
             self._settle(nonce, error)
 
     def _settle(self, nonce: str, error: Exception) -> None:
@@ -540,7 +540,7 @@ class OpenTable:
             raise Conflict(str(self.path), self.version, f"the run {missing[0]} is no longer live")
         both = sorted({file.run for file in adds} & set(removes))
         if both:
-            raise CommitRefused(f"the run {both[0]} is added and removed in one commit", "use a fresh run name")
+            raise CommitRefused(f"the run {both[0]} is both added and removed in one commit", "use a fresh run name")
 
 
 def maintain(path: Location, entries_max: int | None = None) -> bool:

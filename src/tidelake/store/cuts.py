@@ -1,8 +1,8 @@
 """The transactions whose first changes a connector did not send, for all tables of the connector. Needs no JVM.
 
-Only the table that has a transaction's first event can notice this, but the missing changes may belong to any
-table. So ingest notes the transaction in the store, and the seal of each table looks there. A note is a blob, which is
-never changed or deleted; there is hardly ever one.
+Only the table that has a transaction's first event can notice this, but the missing changes may belong to any table. So
+ingest notes the transaction in the store, and the seal of each table looks there. A note is a blob that is never
+changed or deleted; notes are rare.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _UNFINISHED_S = 86_400
 
 
 def note_cuts(collection: Collection, topic: str, identity: int | None, cuts: Sequence[Cut]) -> None:
-    """Note cut transactions, durably, before the tick that has found them commits.
+    """Durably note cut transactions, before the tick that found them commits.
 
     Args:
-        collection: the collection that has found them.
-        topic: the name of the topic of transactions in the collection's values.
+        collection: the collection whose tick found them.
+        topic: the transaction topic, by its name in the collection's values.
         identity: the identity that the cluster gave this topic; None if topics have none.
         cuts: the transactions.
     """
@@ -52,7 +52,7 @@ def note_cuts(collection: Collection, topic: str, identity: int | None, cuts: Se
 
 
 def read_cuts(collection: Collection, table: OpenTable, lower: int) -> list[Cut]:
-    """Return the cut transactions at or after `lower` of the topics that a collection reads, in the order of commits.
+    """Return the cut transactions, at or after `lower`, in the topics that a collection reads, in commit order.
 
     Args:
         collection: the collection.

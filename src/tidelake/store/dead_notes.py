@@ -1,9 +1,9 @@
-"""Notes about folders that sweeps found in no version of a table; the age of the note decides when they are deleted.
+"""Notes about folders that sweeps found in no version of a table; a note's age decides when its folders are deleted.
 
-A file's age tells when it was written, not how long it has been in no version: a process may sleep
-for days before the commit that replaces a run, and a reader of the previous version needs that run for some time
-afterwards. So a sweep notes what it finds, and a later sweep deletes what was noted long enough ago, by the store's
-clock. A folder that was written to or renewed after its note is noted again.
+A file's age tells when it was written, not how long it has been in no version: a process may sleep for days before the
+commit that replaces a run, and a reader of the previous version needs that run for some time afterwards. So a sweep
+notes what it finds, and a later sweep deletes what was noted long enough ago, by the store's clock. If a folder was
+written to or renewed after its note, it is noted again.
 
 The name of a note states the `seq` at which its folders were in no version. A reader who has pinned an earlier `seq`
 may still be reading them, however old the note is, so they stay.
@@ -27,12 +27,12 @@ _SEQ = re.compile(r"([0-9]{1,18})-")
 
 @dataclass(frozen=True)
 class Note:
-    """The notes about a folder."""
+    """The notes about one folder, combined."""
 
     at_s: float
-    """When it was noted last, by the store's clock."""
+    """When it was last noted, by the store's clock."""
     seq: int | None = None
-    """The newest `seq` that is known not to name the folder; None if an earlier release wrote its notes."""
+    """The newest `seq` whose version is known not to name the folder; None if an earlier release wrote its notes."""
 
     def is_before(self, pinned_seq: int | None) -> bool:
         """Whether no version at or after a pinned `seq` names the folder; true if nothing is pinned."""
@@ -46,13 +46,13 @@ def long_dead(
 
     Args:
         table: the table's folder.
-        folders: the names of all its folders that no version names now. A name with a `/` is a single file, which
-            never changes.
-        retention_s: how long a reader may still need a folder after the first note of it.
+        folders: the names of all the table's folders that no version names now. A name with a `/` is a single file,
+            which never changes.
+        retention_s: how long a reader may still need a folder after it was first noted.
         seq: the `seq` of the state in which no version names the folders, if the table has one.
         pinned_seq: the first `seq` that a reader has pinned. Folders stay if a version at or after it may name them.
 
-    Cost: nothing if there are no folders. Otherwise the notes are listed and read, and one is written if a folder is
+    Cost: nothing if there are no folders. Otherwise the notes are listed and read, and a note is written if a folder is
     new; the store's clock is read; and each folder whose note is old enough is listed.
     """
     if not folders:

@@ -62,7 +62,7 @@ class _Decided(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     reason: str
-    """The reason for the decision; each report that shows the decision shows it, too."""
+    """The reason for the decision; each report that shows the decision includes it."""
     at_ms: int = Field(default_factory=_now_ms)
 
 
@@ -114,7 +114,7 @@ Decision = Count | Discard | AcceptGap | AcceptTopic | Acknowledge | Park
 
 
 class DecisionDocument(BaseModel):
-    """A decision as the catalog stores it and `--json` prints it. The fields that are set give its kind.
+    """A decision as the catalog stores it and `--json` prints it. The fields that are set determine its kind.
 
     The fields, their order and their shapes never change, so that every release of Tidelake can read what earlier
     releases stored. An added field is left out if it is not set.
@@ -135,7 +135,7 @@ class DecisionDocument(BaseModel):
     accept_topic: tuple[str, int, dict[int, int]] | None = None
     quarantined: Offsets | None = None
     park: str | None = Field(default=None, exclude_if=lambda park: park is None)
-    """Left out of other decisions: releases without transactions refuse a document with a field they do not know."""
+    """Left out for other decisions: releases without transactions refuse a document with a field they do not know."""
     reason: str
     at_ms: int
 

@@ -28,7 +28,7 @@ class Sighting(BaseModel):
 
 
 class Hold(BaseModel):
-    """A reader's side of a capability: its user and its end."""
+    """A reader's side of a capability: who uses it, and when it ends."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,16 +36,16 @@ class Hold(BaseModel):
     """The SHA-256 of the holder's secret, in hexadecimal digits."""
     purpose: str = ""
     lease_ms: int
-    """How long the capability lives after its last call, by the store's clock."""
+    """How long the capability lives after the holder's last call, by the store's clock."""
     acquired_at_ms: int
     renewed_at_ms: int
-    """When its last call was made, by the holder's clock; for display. Only sightings end a lease."""
+    """When the holder made its last call, by the holder's clock; for display. Only sightings end a lease."""
     beat: int = 0
     """Rises with every call of the holder."""
     sighting: Sighting | None = Field(default=None, exclude_if=lambda sighting: sighting is None)
     """The first sighting of the beat, if there was one."""
     pinned_seq: int | None = Field(default=None, exclude_if=lambda seq: seq is None)
-    """The first `seq` of `updates/` that its holder may be reading: sweeps keep its files and all later ones."""
+    """The first `seq` of `updates/` that its holder may be reading: sweeps keep the files from that version onwards."""
 
 
 class Capability(BaseModel):
@@ -70,7 +70,7 @@ class Ended(BaseModel):
 
 
 class Renaming(BaseModel):
-    """A new name that the collection is about to get; see `store.rename`."""
+    """A new name that the collection is about to get; see `catalog.rename`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -86,11 +86,11 @@ class EarlierName(BaseModel):
 
     name: str
     until_ms: int
-    """When it got the next name, by the clock of the process that renamed it; for display."""
+    """When the collection got its next name, by the clock of the process that renamed it; for display."""
 
 
 class Dropped(BaseModel):
-    """The end of a collection; the entry stays forever, so that its id is never mistaken for another collection."""
+    """The end of a collection; the entry stays forever, so that its id is never mistaken for another collection's."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -143,7 +143,7 @@ class PublishedTopic(BaseModel):
     skip_errors: bool = False
     """Whether keys in error are published as keys without a row."""
     frontier: int = 0
-    """The topic states every time before it, as read back from the topic; one more than the last if it is closed."""
+    """The topic, as read back, states every time before this; one more than the last time if the topic is closed."""
     closed: bool = False
     """Whether the topic states that the stream is closed."""
     offsets: dict[int, int] = {}
@@ -151,7 +151,7 @@ class PublishedTopic(BaseModel):
 
     @property
     def last_stated(self) -> int:
-        """The time at which the next changes begin, and which is held."""
+        """The time from which the next changes are read; the topic's hold keeps it readable."""
         return max(self.published_from, self.frontier - 1)
 
     @property
@@ -192,15 +192,15 @@ class Entry(BaseModel):
     since: tuple[int, ...] = (0,)
     capabilities: tuple[Capability, ...]
     ended: tuple[Ended, ...] = Field(default=(), exclude_if=lambda ended: not ended)
-    """The capabilities that ended last, oldest first; see `holds.ENDED_MAX`."""
+    """The capabilities that ended most recently, oldest first; see `holds.ENDED_MAX`."""
     decisions: tuple[StoredDecision, ...] = ()
     created_at_ms: int
     tables_made: bool = False
     """Whether all tables were created. From then on a missing table is damage and is never recreated."""
     earlier_names: tuple[EarlierName, ...] = Field(default=(), exclude_if=lambda names: not names)
-    """The names that it had last, the oldest first; see `rename.EARLIER_NAMES_MAX`."""
+    """The most recent of its earlier names, oldest first; see `rename.EARLIER_NAMES_MAX`."""
     renaming: Renaming | None = Field(default=None, exclude_if=lambda renaming: renaming is None)
-    """The name that it is about to get; until then, it has its earlier name."""
+    """The name that it is about to get; until it does, it keeps its present name."""
     dropped: Dropped | None = Field(default=None, exclude_if=lambda dropped: dropped is None)
     """Set if it was dropped: it can no longer be read, and its name is free."""
     published_topics: tuple[PublishedTopic, ...] = Field(default=(), exclude_if=lambda topics: not topics)
@@ -214,7 +214,7 @@ class Entry(BaseModel):
         return any(capability.kind == "read" for capability in self.capabilities)
 
     def has_name(self, name: str) -> bool:
-        """Return whether it is the collection of this name: it was neither renamed nor dropped."""
+        """Return whether the collection has this name: it was neither renamed nor dropped."""
         return self.name == name and self.dropped is None
 
     @property
@@ -229,7 +229,7 @@ class Entry(BaseModel):
 
     @property
     def statement_schema(self) -> dict[str, Any]:
-        """The schema of a statement that a person enters. The delete of a key has nothing but the key."""
+        """The schema of a statement that a person enters. A delete of a key has nothing but the key."""
         if not (self.counts_positions and self.key):
             return self.record_schema
         from tidelake.schema.columns import nullable_beside  # imported late, as in `updates_schema`

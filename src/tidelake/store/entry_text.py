@@ -1,4 +1,4 @@
-"""The text of a log entry, as a commit puts it into the log: what it states about itself, the files, the values."""
+"""The text of a log entry, as a commit puts it into the log: what it states about itself, its files and its values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Stated:
     nonce: str
     """The random name of the commit."""
     before: str
-    """The SHA-256 of the entry before; empty in the first entry."""
+    """The SHA-256 of the previous entry; empty in the first entry."""
     values: Mapping[str, int]
     """The values that it sets, in this order: `seq` is the last one."""
 
@@ -47,7 +47,7 @@ def entry_of_files(stated: Stated, adds: Sequence[RunFile], removes: Sequence[Ru
 
     Args:
         stated: what the entry states besides its files.
-        adds: files that are not live.
+        adds: files that are not live yet.
         removes: live files.
 
     Source: the Delta protocol, "Add File and Remove File", "Transaction Identifiers" and "Commit Provenance

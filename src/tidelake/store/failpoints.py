@@ -72,7 +72,7 @@ FAILPOINTS: tuple[str, ...] = (
     "current.after_write",
     "current.after_checkpoint",
 )
-"""All names of failpoints except those below: tables and commits first, then the steps of a schedule in order."""
+"""All failpoints except those below: tables and commits first, then the steps of a schedule in order."""
 
 RAW_FAILPOINTS: tuple[str, ...] = (
     "table.after_create.bindings",
@@ -163,6 +163,6 @@ def on_reach(hook: Callable[[str], None] | None) -> None:
 
 
 def reach(name: str, table: str = "") -> None:
-    """Call the hook, if there is one; `table` is the last part of the failpoint's name, if the name has a table."""
+    """Call the hook, if there is one; `table` is the last part of the failpoint's name, if that includes a table."""
     if _on_reach is not None:
         _on_reach(f"{name}.{table}" if table else name)

@@ -3,7 +3,7 @@
 Every page has a checksum, and every reader verifies it. The log states each file's size and a digest: the SHA-256 of a
 small file, or of the footer of a larger one. So damage outside the pages and a different file under the same name are
 detected as well. For a larger file, the log also states the SHA-256 of the whole file, which merges and deep
-verifications compare, and on a local disk that of the headers of its pages, which every reader compares.
+verifications compare, and on a local disk, the SHA-256 of its page headers, which every reader compares.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidelake.store.put_files import Put, bytes_of, note_bytes, note_put, put_of
 HASHED_BYTES_MAX = 1 << 20
 """The digest of a file up to this size covers all of it; the digest of a larger file covers its footer."""
 DIGEST, ROWS_HASH = "sha256", "rows_hash"
-"""The fields of a file's statistics in the log with its digest and with the hash of all rows of its run."""
+"""The fields of a file's statistics in the log that hold its digest and the hash of all rows of its run."""
 WHOLE_DIGEST = "sha256_whole"
 """The field with the SHA-256 of a larger file as a whole. A file that executors put into an object store has none."""
 HEADERS_DIGEST = "sha256_headers"
@@ -232,7 +232,7 @@ def read_rows(
 
     Args:
         table: the table's folder.
-        files: the files to read; columns that one of them lacks are null.
+        files: the files to read; a column that a file lacks is null in the file's rows.
         schema: the table's schema.
         columns: the columns to read; None means all.
         where: which rows to read; a row group is not decoded if its statistics show that it has none of them.
@@ -292,7 +292,7 @@ def open_parquet(table: Location, file: RunFile, may_be_remembered: bool = False
 
 
 def read_footer(table: Location, file: RunFile) -> pq.FileMetaData:
-    """Read the footer of a file, and nothing else of a larger one.
+    """Read the footer of a file; nothing else of a larger file is read.
 
     Raises:
         DamagedTable: the file is not the committed one, or cannot be read.
@@ -374,7 +374,7 @@ def check_whole(table: Location, files: Sequence[RunFile]) -> None:
     Raises:
         DamagedTable: the SHA-256 of a file differs; the error names the first.
 
-    Cost: each file whose digest the log states is read once, two at a time.
+    Cost: each larger file whose SHA-256 the log states is read once, two files at a time.
     """
     stated = {table / file.path: file for file in files if file.whole_digest is not None}
     for location, digest in _hash_files(list(stated)).items():
@@ -388,7 +388,7 @@ def check_whole(table: Location, files: Sequence[RunFile]) -> None:
 def are_same_bytes(table: Location, committed: RunFile, made: RunFile) -> bool:
     """Return whether the log proves that a file has exactly the bytes of a committed file.
 
-    A larger file needs the SHA-256 of the whole file: if the log does not state it, the answer is False.
+    For a larger file, this takes the SHA-256 of the whole file: if the log does not state it, the answer is False.
     """
     if committed.digest is None or (committed.bytes > HASHED_BYTES_MAX and committed.whole_digest is None):
         return False
@@ -443,7 +443,7 @@ def _footer_of(source: pa.NativeFile) -> bytes:
 
 @contextmanager
 def damage_named(table: Location, file: RunFile) -> Iterator[None]:
-    """Name the damaged file. Errors of the operating system are raised unchanged: they do not mean damaged bytes."""
+    """Raise read errors as damage to a file. Operating-system errors are raised unchanged: they do not mean damage."""
     try:
         yield
     except (OSError, ValueError, pa.ArrowException) as error:

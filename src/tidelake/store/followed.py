@@ -1,11 +1,11 @@
 """Follows the logs of object stores: a process that has verified a log asks only for later entries.
 
-The name of a marker has the SHA-256 of its entry. So one listing of the markers, starting at the newest verified
+The name of a marker contains the SHA-256 of its entry. So one listing of the markers, starting at the newest verified
 version, proves that this version is still the one that was verified, and shows every later version. Entries of later
 versions are read and must follow the chain. If anything does not fit, the log is no longer followed: it is opened from
 scratch, and `settle` says what is wrong. An entry without a marker is not noticed until a commit collides with it; then
-the log is opened from scratch as well. A log on a disk is always opened from scratch, which is faster than anything
-that a process could remember.
+the log is opened from scratch as well. A log on a disk is always opened from scratch: remembering it would not be
+faster.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Kept:
 
 _kept = _Kept()
 _suggested, _suggested_to_show = _Kept(), _Kept()
-"""Unverified logs, which the markers have to prove. Those that are only shown are followed at once."""
+"""Unverified logs, which the markers have to prove. Those in the second are followed at once: they are only shown."""
 
 
 def newest(path: Location) -> Followed:
@@ -115,7 +115,7 @@ def newest(path: Location) -> Followed:
 
 
 def known(path: Location) -> Followed:
-    """Return a log as this process last saw it; if it never did, or on a disk, as it is now.
+    """Return a log as this process last saw it; if it has never seen it, or on a disk, return the log as it is now.
 
     Only for a caller that commits to the table, or that needs no newer state than what it has seen.
     """
@@ -129,7 +129,7 @@ def refresh(path: Location) -> None:
 
 
 def last_seen(path: Location) -> Followed | None:
-    """Return a log as this process last verified it; None if it follows no such log."""
+    """Return a log as this process last verified it; None if it does not follow the log."""
     return _kept.get(path)
 
 
@@ -144,8 +144,8 @@ def suggest(path: Location, tip: Tip, *, follows: bool) -> None:
     Args:
         path: the table's folder.
         tip: the log, which nobody has verified.
-        follows: whether the log is followed from there, with one listing, if the markers prove it. If not, it is opened
-            from scratch, which also shows that an entry is missing.
+        follows: whether the log is followed from this tip, with one listing, if the markers prove the tip. If not, it
+            is opened from scratch, which also shows whether an entry is missing.
     """
     (_suggested_to_show if follows else _suggested).put(path, Followed(tip))
 
@@ -169,7 +169,7 @@ def forget_all() -> None:
 
 
 def _caught_up(path: Location) -> Followed | None:
-    """Return a log with the entries that were acknowledged since; None if it must be opened from scratch."""
+    """Return a log up to its newest acknowledged entry; None if it must be opened from scratch."""
     verified, suggested = _kept.get(path), _suggested_to_show.pop(path)
     followed = verified or suggested
     if followed is None or (verified is None and not _has_no_gap(followed.tip)):
@@ -186,7 +186,7 @@ def _first_of(tip: Tip) -> int:
 
 
 def _has_no_gap(tip: Tip) -> bool:
-    """Return whether a log has every entry since its first version or, if it has one, since its checkpoint."""
+    """Return whether a log has every entry since its checkpoint or, if it has none, since its first version."""
     return min(tip.numbered()) <= _first_of(tip) + (tip.checkpoint is not None)
 
 

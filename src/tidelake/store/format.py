@@ -4,8 +4,8 @@ Format 2 comes with markers (`acknowledged`), digests and sweep floors, which ea
 Earlier releases do not check the format either, but they refuse a table with `delta.setTransactionRetentionDuration`.
 Formats 3 and 4 apply only to the catalog. Format 3 has publications, which earlier releases would mistake for
 collections; in format 4, names and collections have logs of their own. Format 5 is for the handles of collections that
-were once held, renamed or dropped, and for updates from which retention has removed rows: earlier releases know
-neither. Earlier releases refuse the later format. See docs/decisions/format.md.
+were once held, renamed or dropped, and for updates tables from which retention has removed rows: earlier releases know
+neither, and refuse this format. See docs/decisions/format.md.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ CATALOG_VERSION = 4
 HANDLES_VERSION = NEWEST_VERSION = 5
 """The format of handles after the first hold, renaming or drop. It is the newest format that this release supports."""
 RETENTION_VERSION = 5
-"""The format of `updates/` once retention has removed a row: earlier releases would call it damaged."""
+"""The format of `updates/` once retention has removed a row: earlier releases would report it as damaged."""
 DIVIDED = "divided"
-"""The value of a catalog that states that it no longer has rows: all of them were copied to names and collections."""
+"""The value by which a catalog states that it no longer has rows: all of them were copied to names and collections."""
 REFUSED_PROPERTY = "delta.setTransactionRetentionDuration"
 """Every release before format 2 refuses a table with this property, whatever its value, before any read or write."""
 REFUSED_VALUE = "interval 36500 days"

@@ -2,8 +2,8 @@
 
 At the end of each step on a collection in an object store, the logs that the process follows are put into the blob,
 with the bytes of small files. A new process reads the blob instead of up to 34 objects for each log. It trusts nothing
-in the blob: entries and checkpoints count only if the markers in the store name their SHA-256, and bytes of files only
-if the log does. A blob that is missing, damaged, or too old costs requests, and nothing else. See
+in the blob: entries and checkpoints count only if the markers in the store name their SHA-256, and the bytes of files
+only if the log names theirs. A blob that is missing, damaged, or too old costs requests, and nothing else. See
 docs/decisions/requests.md.
 """
 
@@ -82,7 +82,7 @@ def use_head_start(store: Store, name: str, *, follows: bool = False) -> None:
 def leave_head_start(collection: Collection) -> None:
     """Write what this process knows of a collection, unless the blob already has it. Nothing is done on a disk.
 
-    Cost: one put if a log has changed since.
+    Cost: one put if a log has changed since the blob was last read or written.
     """
     store = collection.paths.store
     if store.root.is_local:
@@ -108,7 +108,7 @@ def leave_head_start(collection: Collection) -> None:
 
 
 def drop_head_start(store: Store, name: str) -> None:
-    """Delete the head start of a name that a collection had: it holds rows. Nothing is done on a disk."""
+    """Delete the head start of a name that its collection gave up: the blob holds rows. Nothing is done on a disk."""
     if store.root.is_local:
         return
     blob = store.head_start(name)
@@ -123,7 +123,7 @@ def drop_head_start(store: Store, name: str) -> None:
 def sweep_head_starts(store: Store, names: Iterable[str]) -> None:
     """Delete all head starts except those of the collections with these names. Nothing is done on a disk.
 
-    Cost: one listing, and one request if there are any.
+    Cost: one listing, and one request if there is anything to delete.
     """
     if store.root.is_local:
         return

@@ -1,7 +1,7 @@
-"""Holds: what each call of a read capability changes in the collection's entry. Reads no clock, and writes no file.
+"""Holds: what each call on a read capability changes in the collection's entry. Reads no clock, and writes no file.
 
 A hold lives as long as its holder makes a call within each lease. No process's clock decides whether that is so: each
-call raises the hold's beat, and an observer, compaction, notes the beat with the time of the store's own clock. If a
+call raises the hold's beat, and an observer (compaction) notes the beat and the time by the store's own clock. If a
 later observer finds the same beat, and the store's clock is a lease ahead of the note, it commits the expiry together
 with the new `since`, from the state in which it saw the beat. See docs/decisions/holds.md.
 """
@@ -81,7 +81,7 @@ class Token:
 
     @property
     def secret_hash(self) -> str:
-        """The part of the secret that the store keeps."""
+        """The hash of the secret; the store keeps only this."""
         return sha256(self.secret.encode()).hexdigest()
 
 
@@ -171,14 +171,14 @@ def downgrade(entry: Entry, token: Token, to: int, now_ms: int, pinned_seq: int 
 
 
 def clone(entry: Entry, token: Token, copy: Token, lease_ms: int | None, purpose: str | None, now_ms: int) -> Entry:
-    """Add a hold of the time that another hold has, and renew that one.
+    """Add a hold with the same `since` as another hold, and renew that other hold.
 
     Args:
         entry: the entry.
         token: the token of the hold to clone.
         copy: the new hold's token.
-        lease_ms: its lease; None means that of the other.
-        purpose: its purpose; None means that of the other.
+        lease_ms: its lease; None means that of the other hold.
+        purpose: its purpose; None means that of the other hold.
         now_ms: the time by this process's clock, for display.
     """
     held, hold = find(entry, token)
@@ -209,7 +209,7 @@ def _called(
     return entry.model_copy(update={"capabilities": tuple(capabilities)})
 
 
-# --- the observer's
+# --- the observer's calls
 
 
 def beats_of(entry: Entry) -> dict[str, int]:
@@ -245,7 +245,7 @@ def observe(entry: Entry, seen: Mapping[str, int], now_ms: int, slack_ms: int = 
 
 
 def clock_slack_ms(folder: Location) -> int:
-    """Return the inaccuracy of a store's clock: an object store's clock has whole seconds."""
+    """Return the inaccuracy of a store's clock: an object store's clock counts whole seconds."""
     return 0 if folder.is_local else 1_000
 
 

@@ -242,7 +242,7 @@ def note_late_counts(collection: Collection, pending: pa.Table, upper: int, clos
     """Compare late progress statements with the proofs, and note each contradicting statement once.
 
     A note has the first times whose counts its statement contradicts, the number of all these times, and the place
-    where the statement was first read. The same statement at another place adds no note. A time that was sealed by
+    where the statement was first read. The same statement at another place adds no note. A time that was sealed by a
     decision keeps the decided count, whatever late statements say.
 
     Args:
@@ -314,7 +314,7 @@ def _note_of(row: dict[str, Any], contradicted: list[tuple[int, int, int]]) -> d
 
 
 def _append_notes(collection: Collection, notes: dict[str, dict[str, Any]]) -> None:
-    """Append the notes whose facts have not been noted yet, from any place in the topic."""
+    """Append the notes whose facts have not been noted yet; their places in the topic do not matter."""
     if not notes:
         return
     path = collection.paths.proofs

@@ -40,11 +40,11 @@ UNAVAILABLE = "_unavailable"
 ERROR = "_error"
 
 EVENT_POSITION_SIZES = (2, 4)
-"""Transactions: the sizes of positions that seal counts: commit position and number in the transaction, or, for a row
-of a snapshot, place in the log, 0, partition and offset. The second row of an event and a barrier have other sizes."""
+"""With transactions, the sizes of the positions that seal counts: commit position and number in the transaction or, for
+a snapshot row, place in the log, 0, partition and offset. Second rows of events, and barriers, have other sizes."""
 
 MERGE_RUN = "merge-"
-"""Prefix of the runs in `updates/` that merges wrote. If diffs are summed, none has two equal rows of one time."""
+"""Prefix of the runs in `updates/` that merges wrote. If diffs are summed, none has two equal rows at one time."""
 
 PROOF_RUN = "proof-"
 """Prefix of the runs in `proofs/` that hold proofs. Other runs hold notes."""
@@ -147,7 +147,7 @@ QUARANTINE_SCHEMA = pa.schema(
 
 
 COLLECTION_ID = re.compile(r"[0-9a-f]{32}")
-"""The form of the id of a collection."""
+"""The form of a collection's id."""
 _RUN_NAME = re.compile(r"[^-]+-([0-9]{1,19})-[0-9a-f]{24}")
 
 
@@ -228,7 +228,7 @@ class CollectionPaths:
 
     @property
     def transactions(self) -> Location:
-        """The transactions that were read; only of collections whose source announces transactions."""
+        """The transactions that were read; only for collections whose source announces transactions."""
         return self.root / "transactions"
 
     @property
@@ -262,7 +262,7 @@ class Store:
 
     @property
     def bound_names(self) -> Location:
-        """A folder with a blob for each name that was ever bound, outside `names`: both are rarely lost together."""
+        """A folder with a blob for each name ever bound; outside `names`, as the two are rarely lost together."""
         return self.catalog / "_names"
 
     @property
@@ -285,7 +285,7 @@ class Store:
         return self.names / folder_of_name(name)
 
     def head_start(self, name: str) -> Location:
-        """Return the blob that a new process begins with when it opens the collection of a name."""
+        """Return the blob that a new process begins with when it opens the collection that has this name."""
         return self.head_starts / f"{folder_of_name(name)}.zip"
 
     def publication(self, folder: str) -> Location:

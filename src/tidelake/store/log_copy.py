@@ -16,7 +16,7 @@ from tidelake.store.table_log import HINT, LOG, Tip, checkpoint_path, entry_path
 
 
 def next_entry(tip: Tip, commit: Callable[[DeltaTable], None]) -> bytes:
-    """Return the entry that a call of delta-rs adds to a log.
+    """Return the entry that a call to delta-rs adds to a log.
 
     Args:
         tip: the verified log.

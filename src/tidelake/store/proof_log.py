@@ -17,7 +17,7 @@ DAMAGED_FILES = "damaged_files"
 """A value of `proofs/`: an odd number if the newest validation found damaged files, else even. Values only rise."""
 COMPACTED = "compacted"
 """The kind of the note of a full compaction: `lower` and `upper` are `since` before and after it, `copies` is the
-number of runs that it merged, `announced` and `counted` are the numbers of their rows before and after."""
+number of runs that it merged, and `announced` and `counted` are the numbers of their rows before and after."""
 
 
 @dataclass(frozen=True)

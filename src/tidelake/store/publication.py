@@ -1,4 +1,4 @@
-"""A publication: the folder in which a name's contents are published, and the collection whose contents those are.
+"""A publication: the folder in which a name's contents are published, and the collection whose contents they are.
 
 The folder belongs to the name, not to a collection: if the name passes to another collection, the contents of that
 collection overwrite the table in the same Delta log, so readers never see a table that disappears or starts over.

@@ -30,7 +30,7 @@ from tidelake.store.table_log import Entry, checkpoints, entry_path, load_table,
 RETENTION_S = 7 * 24 * 3600
 """How long files stay after they are replaced: as long as Delta keeps them by default."""
 WRITER = "Tidelake"
-"""The `engineInfo` of its own commits."""
+"""The `engineInfo` of Tidelake's own commits."""
 _CHECKPOINT_EVERY_COMMITS = 10
 _FOLDER = re.compile(r"publish-([0-9]+)-[0-9a-f]{24}")
 NOTE = "userMetadata"
@@ -90,7 +90,7 @@ class PublishedFile:
     lowest: Mapping[str, int] = field(default_factory=dict, compare=False)
     highest: Mapping[str, int] = field(default_factory=dict, compare=False)
     """The least and the greatest value of each column of whole numbers, dates (days since 1970) or timestamps
-    (microseconds since 1970, to the millisecond), as far as the log states them. Nulls are not counted."""
+    (microseconds since 1970, with millisecond precision), as far as the log states them. Nulls are ignored."""
 
 
 def published_table(collection: Collection, publication: Publication) -> Location:
@@ -104,8 +104,8 @@ def read_published(table: Location) -> Published | None:
     Raises:
         DamagedPublication: the log cannot be read.
 
-    Cost: the log is listed, and its newest entry read; earlier entries only after a commit that changes no rows, such
-    as a VACUUM.
+    Cost: the log is listed, and its newest entry is read; earlier entries are read only after a commit that changes no
+    rows, such as a VACUUM.
     """
     return read_table_state(table).shown
 
@@ -207,7 +207,7 @@ def published_bytes(table: Location) -> int:
 
 
 def renew_folders(table: Location, replaced: Iterable[str]) -> None:
-    """Give readers the retention period, from now on, to finish with the folders of files that are removed."""
+    """Give readers the retention period, starting now, to finish with the folders of removed files."""
     for folder in {path.partition("/")[0] for path in replaced if "/" in path}:
         with suppress(FileNotFoundError):
             blobs.renew(table / folder)
@@ -223,7 +223,7 @@ def put_entry(table: Location, version: int, actions: Iterable[Mapping[str, Any]
     try:
         blobs.create(entry, "".join(json.dumps(action) + "\n" for action in actions).encode())
     except FileExistsError as error:
-        raise Conflict(str(table), version, "another process has published first") from error
+        raise Conflict(str(table), version, "another process published first") from error
     return entry
 
 
@@ -272,8 +272,8 @@ def removed(path: str, size: int, now_ms: int) -> dict[str, Any]:
 def maintain_published(table: Location) -> None:
     """Write a checkpoint if one is due, and delete files that have been in no version for `RETENTION_S`.
 
-    A folder that was staged for a later version stays: it may still be committed. A folder goes as a whole once it has
-    no live file; until then, its other files go one by one.
+    A folder that was staged for a later version stays: it may still be committed. A folder is deleted as a whole once
+    it has no live file; until then, its other files are deleted one by one.
 
     Cost: the table's files are listed; every tenth version, a checkpoint is written and the log is cleaned up.
     """

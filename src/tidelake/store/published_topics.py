@@ -1,9 +1,9 @@
-"""The topics that a collection is published to, as changes of its entry. Nothing here reads a topic or writes a file.
+"""The topics that a collection is published to, as changes to its entry. Nothing here reads a topic or writes a file.
 
 What the first publisher commits is the rule for all later ones: from which time, with which columns, in which encoding.
-The same commit adds a hold without a lease at that time. The hold follows the frontier of the topic, so the changes
-that the topic may lack can always be read. Before times are stated, they are claimed; a version with new columns
-starts at the first time that nobody has claimed. See docs/decisions/publishing.md.
+The same commit adds a hold at that time, without a lease. The hold follows the frontier of the topic, so the changes
+that the topic may lack can always be read. Before times are stated, they are claimed; a version with new columns starts
+at the first time that nobody has claimed. See docs/decisions/publishing.md.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ SHARDS_MAX = 1_000
 
 
 def topic_of(entry: Entry, source: str, topic: str) -> PublishedTopic | None:
-    """Return what was committed about a topic; None if the collection is not published to it."""
+    """Return a topic as the entry states it; None if the collection is not published to it."""
     matches = (each for each in entry.published_topics if (each.source, each.topic) == (source, topic))
     return next(matches, None)
 
 
 def find_topic(entry: Entry, source: str, topic: str) -> PublishedTopic:
-    """Return what was committed about a topic.
+    """Return a topic as the entry states it.
 
     Raises:
         PublishedTopicUnknown: the collection is not published to it.
@@ -37,7 +37,7 @@ def find_topic(entry: Entry, source: str, topic: str) -> PublishedTopic:
 
 
 def topic_with_id(entry: Entry, id: str) -> PublishedTopic:
-    """Return what was committed about the topic of a publication.
+    """Return the topic with this id, as the entry states it.
 
     Raises:
         PublishedTopicUnknown: nobody publishes to it any more.
@@ -105,7 +105,7 @@ def claim(
     Args:
         entry: the newest entry.
         id: the id of the topic.
-        until: the time before which times may be stated. The entry has every column that has a value before it.
+        until: the time before which times may be stated. The entry has every column that has a value before that time.
         record_schema: the schema of the new version; None if the last version has all columns.
         schema_id: with Confluent framing, the id of its CDCv2 schema.
 

@@ -1,8 +1,8 @@
 """Remembers data files in object stores: the files that this process has put, and the bytes of small ones.
 
-A store verifies the SHA-256 of the bytes that it gets, and shows an object to everybody once it has answered. So the
-answer to a put proves that the file exists with these bytes, and a commit need not read it back. A file's digest is in
-the log, so bytes that were once read or put can be verified without another request.
+An object store verifies the SHA-256 of the bytes that it gets, and shows an object to everybody once it has answered.
+So the answer to a put proves that the file exists with these bytes, and a commit need not read it back. A file's digest
+is in the log, so bytes that were once read or put can be verified without another request.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Departure:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields that people see as JSON values."""
+        """Return, as JSON values, the fields that people see."""
         names = ("time", "rows", "total", "column", "cutoff_ms", "at_ms")
         return {name: getattr(self, name) for name in names}
 

@@ -50,13 +50,13 @@ def retry_commit(
     Args:
         table: the table's folder, or an open table to use for the first attempt.
         commit: makes one attempt from an open table, or finds that no commit is needed.
-        failure: the text of the error if every attempt loses.
+        failure: the text of the error if every attempt fails.
         after_conflict: called with the fresh state before each further attempt, and before the first one if it is
             somebody's turn. It raises `LostRace` if the commit is no longer valid.
         attempts_max: maximum number of attempts.
 
     Raises:
-        Conflict: every attempt lost; its text is `failure`.
+        Conflict: every attempt failed; the error's text is `failure`.
         LostRace: a sweep may have deleted the runs to commit, or `commit` or `after_conflict` raised it. Only a
             `Conflict` that `commit` raises is caught.
 
@@ -94,7 +94,7 @@ def pause_after_conflicts(conflicts: int, took_s: float) -> None:
     """Pause for a random time of at most 1 s. On average, it doubles with each conflict, so callers spread out.
 
     Args:
-        conflicts: how many attempts in a row were lost.
+        conflicts: how many attempts in a row have failed.
         took_s: how long the last of them took, in seconds.
 
     Source: "full jitter" in M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
@@ -105,7 +105,7 @@ def pause_after_conflicts(conflicts: int, took_s: float) -> None:
 
 @contextmanager
 def _turn(path: Location, needs_s: float) -> Iterator[Callable[[], bool]]:
-    """Wait for a turn; in its block, calls of this thread that commit to the same table need none."""
+    """Wait for a turn; within the block, further commits by this thread to the same table need none."""
     with blobs.turn(path, _TURN_S_MAX, needs_s) as is_mine:
         token = _turns.set(_turns.get() | {path} if is_mine() else _turns.get())
         try:
@@ -127,11 +127,11 @@ def retry_work(work: Callable[[], T], table: Location, failure: str, *, attempts
     Args:
         work: reads fresh state on each call and ends with a commit.
         table: the folder of the table that `work` commits to.
-        failure: the text of the error if every attempt loses.
+        failure: the text of the error if every attempt fails.
         attempts_max: maximum number of attempts.
 
     Raises:
-        Conflict: every attempt lost; its text is `failure`.
+        Conflict: every attempt failed; the error's text is `failure`.
     """
     for _ in range(attempts_max):
         try:

@@ -193,7 +193,7 @@ def _stored(frame: DataFrame, schema: pa.Schema, split_by: Sequence[str]) -> Dat
 def _write(stored: DataFrame, table: Location, run: str, split_by: Sequence[str]) -> list[RunFile]:
     blobs.prepare_spark(stored.sparkSession, table)
     if not table.is_local and runs_here(stored.sparkSession):
-        # S3A would send thirty requests to find out what this process knows.
+        # S3A would send thirty requests to find out what this process already knows.
         with blobs.scratch_folder() as scratch:
             _writer(stored, split_by).parquet(str(scratch / "run"))
             return upload_run(scratch / "run", table, run)
@@ -259,7 +259,7 @@ def append_run(
         values: the values that the commit sets.
 
     Raises:
-        Conflict: every attempt lost; the files stay, but no log names them.
+        Conflict: every attempt failed; the files stay, but no log names them.
         Fenced: the epoch was raised in the meantime.
     """
     failure = f"{ATTEMPTS_MAX} attempts to append a run failed"

@@ -1,6 +1,6 @@
 """Sweeps: delete the folders of runs that are in no log, and files that a killed process left unfinished.
 
-Needs no JVM. The age of what is deleted is that of its note in `_dead/`, by the clock of the store.
+Needs no JVM. The age of a run is that of its note in `_dead/`, by the store's clock.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ def _dead_folders(table: OpenTable, listing: Listing) -> list[str]:
 def sweep(table: Location, retention_s: float = RETENTION_S, pinned_seq: int | None = None) -> int:
     """Delete the runs that an earlier sweep, more than the retention period ago, found in no log; return their number.
 
-    Merges leave behind the runs that they replace, and killed processes leave theirs. A reader can use the version for
-    which its read was planned until `retention_s` after the first sweep that finds the run in no log or, if its hold
-    pins a `seq`, until the hold ends. The clock may be wrong, and a writer may be about to commit one of these
-    runs; so the sweep floor is committed before any run is deleted.
+    Merges leave behind the runs that they replace, and killed processes leave those that they wrote. A reader can use
+    the version for which its read was planned until `retention_s` after the first sweep that finds the run in no log
+    or, if its hold pins a `seq`, until the hold ends. The clock may be wrong, and a writer may be about to commit one
+    of these runs; so the sweep floor is committed before any run is deleted.
     """
     opened = OpenTable(table)
     horizon_s = blobs.now_s(table) - retention_s

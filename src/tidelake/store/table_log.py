@@ -48,7 +48,7 @@ BEFORE = "before"
 """The field of an entry's `commitInfo` that states the SHA-256 of the entry before it; empty in the first entry."""
 _CROWDED_S = 10.0
 """The minimum age of entries that are deleted because there are many later ones. By then, processes that listed them
-have read them, or list the log once more."""
+have read them, or will list the log again."""
 RETENTION_S = 6 * 3600
 """How long entries stay even if there are two later checkpoints: a reader may be about to read them."""
 
@@ -270,7 +270,7 @@ def settle(path: Location, takes_over: bool = False, seen: Tip | None = None) ->
     """
     try:
         return _settle(path, takes_over, seen)
-    except DamagedLog:  # or this process slept while two checkpoints were written and the entries before them deleted
+    except DamagedLog:  # perhaps this process only slept while two checkpoints were written and earlier entries deleted
         return _settle(path, takes_over)
 
 
@@ -300,7 +300,7 @@ def _settle(path: Location, takes_over: bool, seen: Tip | None = None) -> Tip:
     is_earlier = _is_of_earlier_release(path, markers, written, versions)
     if is_earlier:
         markers = Markers()  # an upgrade was interrupted, and the earlier release kept committing
-    acknowledged = markers.newest  # once: it is the greatest of all markers
+    acknowledged = markers.newest  # computed once: the maximum over all markers
     marks = takes_over if is_earlier else bool(markers.entries)  # nothing is written to a log that lost its markers
     start, checkpoint = _verified_checkpoint(path, written, markers, versions, marks, seen)
     past = versions[bisect_right(versions, start) :]
@@ -570,7 +570,7 @@ def clean_up(path: Location, entries_max: int | None = None) -> None:
 
     Args:
         path: the table's folder.
-        entries_max: how many entries are kept for the whole retention period; earlier ones are kept for seconds, so
+        entries_max: how many entries are kept for the whole retention period; earlier ones only for seconds, so
             that a log with many commits stays short. None means all.
     """
     acknowledged = sorted(read_markers(path).checkpoints)
@@ -584,7 +584,7 @@ def clean_up(path: Location, entries_max: int | None = None) -> None:
     old = [blob for blob in listed if version_of(blob.location) < limits[0]]
     # Oldest first, up to the first that is too young: there must be no gap.
     ages = {blob.location: RETENTION_S if version_of(blob.location) >= first_kept else _CROWDED_S for blob in old}
-    # An entry that came too late is deleted at once. It is before a gap, and would protect all later ones.
+    # An entry that came too late is deleted at once: it is before a gap, and would otherwise protect all later ones.
     entries = _tail(path, _versions_in([blob.location.name for blob in listed]))
     first = entries[0] if entries else 0
     young = (
@@ -726,7 +726,7 @@ def _versions_in(names: list[str]) -> list[int]:
 def _tail(path: Location, versions: list[int]) -> list[int]:
     """Return the versions, except unacknowledged ones before a gap: their entries came too late.
 
-    Their writer was suspended until the log had forgotten these versions, and was killed before it deleted its entry.
+    The writer of such an entry was suspended until the log had forgotten the version, and killed before deleting it.
     """
     gaps = [place for place in range(1, len(versions)) if versions[place] != versions[place - 1] + 1]
     if not gaps:

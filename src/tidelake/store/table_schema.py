@@ -19,7 +19,7 @@ _POSITIONED = (
     pa.field(UNAVAILABLE, pa.list_(pa.string())),
     pa.field(ERROR, pa.string()),
 )
-"""The further system columns of the positioned form; see `tidelake.forms.positioned`."""
+"""The additional system columns of the positioned form; see `tidelake.forms.positioned`."""
 
 
 def data_fields(record_schema: dict[str, Any]) -> list[pa.Field]:

@@ -19,7 +19,7 @@ STATED = "transactions/stated"
 LAST = "transactions/last"
 """A value of `updates/`: one more than the greatest commit position that was read."""
 SNAPSHOT = "transactions/snapshot"
-"""A value of `updates/`: the place in the log of the newest snapshot with a row that was read."""
+"""A value of `updates/`: the place in the log of the newest snapshot of which a row was read."""
 _SNAPSHOT_ROWS, _SNAPSHOT_MARKS, _SNAPSHOT_BEFORE = "snapshot/rows", "snapshot/ended", "snapshot/before"
 _ENDED, _FIRST_MARKED, _ABANDONED = 1, 2, 4
 """The bits of the marks of a snapshot, which are only ever added."""
@@ -56,7 +56,7 @@ class Transaction(NamedTuple):
 
 
 def end_rows(ends: Iterable[End], topic: str) -> list[dict[str, Any]]:
-    """Return the rows of ENDs."""
+    """Return the rows for ENDs."""
     return [
         {
             TIME: end.lsn,
@@ -135,7 +135,7 @@ def abandoned_in(values: Mapping[str, int]) -> frozenset[int]:
 
 
 def read_snapshots(table: OpenTable, lower: int) -> list[Snapshot]:
-    """Return the snapshots at or after `lower` with rows that were read at a version of `updates/`, oldest first."""
+    """Return the snapshots at or after `lower` of which rows had been read at a version of `updates/`, oldest first."""
     snapshots: list[Snapshot] = []
     lsn = table.value(SNAPSHOT)
     while lsn is not None and lsn >= lower:

@@ -138,7 +138,7 @@ class _Sender:
             raise self._unwritable(f"{records} not accepted in time")
 
     def _poll(self, seconds: float) -> None:
-        """Receive delivery reports. `flush` would keep calling back while an error is raised.
+        """Receive delivery reports. `flush` is not used: it would keep calling back after an error was raised.
 
         Raises: what `finish` raises.
         """

@@ -1,4 +1,4 @@
-"""A recorded Parquet file: what its metadata state about its offsets, and whether the file is unchanged since.
+"""A recorded Parquet file: what its metadata state about its offsets, and whether its rows are still those recorded.
 
 Tools that rewrite a file with Arrow keep its metadata, whatever they do to its rows. So the metadata also state how the
 recorded rows are stored. The footer of every Parquet file states this about the file's own rows, and the two agree only

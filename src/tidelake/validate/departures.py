@@ -20,7 +20,7 @@ class _Report(Protocol):
 def without_departures(
     report: _Report, recounted: Sequence[Mapping[str, Any]], recorded: Mapping[int, int]
 ) -> list[dict[str, Any]]:
-    """Take recorded departures, rows removed by retention, out of a recount: only the source's statements remain.
+    """Remove recorded departures (rows removed by retention) from a recount: only the source's statements remain.
 
     A departure that is not as recorded stays in the recount, which then contradicts the announcements, and is named in
     the mismatches of the report.

@@ -64,7 +64,7 @@ def time_hashes(recounted: Iterable[Mapping[str, Any]]) -> dict[int, TimeHash]:
 
 
 def compare_times(hashes: Mapping[int, TimeHash], notes: Sequence[HashNote], lower: int) -> list[str]:
-    """Compare the statements in each range of times with what an earlier validation noted; return what differs.
+    """Compare the statements in each range of times with what an earlier validation noted; return the differences.
 
     Args:
         hashes: the hashes of all times at or after `lower`.

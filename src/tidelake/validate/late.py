@@ -68,7 +68,8 @@ def compare_late(spark: SparkSession, collection: Collection) -> LateReport:
         time.
 
     Raises:
-        Conflict: every attempt lost its runs to a merge, or a race against other commits; nothing was compared.
+        Conflict: every attempt failed, because a merge had replaced its runs or others committed first; nothing was
+            compared.
         Fenced: the epoch was raised in the meantime.
     """
 

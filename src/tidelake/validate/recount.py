@@ -54,7 +54,7 @@ def recount_rows(sealed: DataFrame, collection: Collection, form: Form) -> list[
 
 
 def recount_positions(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
-    """Count the distinct positions of events by time. Copies of an event are one event, and one row of the hash.
+    """Count distinct positions of events by time. Copies of an event count as one event, and as one row of the hash.
 
     If diffs are summed, seal has cancelled the copies, so all rows count for the hash.
     """

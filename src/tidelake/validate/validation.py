@@ -1,7 +1,7 @@
 """Validate: recounts what seal has published, independently, at a pinned version, and reports every mismatch.
 
 Seal reads the list of files from the log and counts rows or their fingerprints. Here Spark's Delta reader finds the
-rows, whole rows are grouped, and the result is compared with the announcements according to `proofs/`. Times that a
+rows, whole rows are grouped, and the result is compared with the announced counts in `proofs/`. Times that a
 compaction may have moved cannot be recounted, but the sum of their diffs is still compared.
 """
 
@@ -266,7 +266,7 @@ def _compare_times(
 
 
 def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, full: bool, unbroken: bool) -> None:
-    """Compare the sum of all diffs with what the last validation recorded and this range adds to it.
+    """Compare the sum of all diffs with the sum that the last validation recorded plus that of this range.
 
     Args:
         report: receives the sums, and any mismatch.
@@ -351,7 +351,7 @@ def _compare_hashes(
 def _compare_added_contents(
     report: ValidateReport, seen: _Hashed, proofs: ProofLog, full: bool, unbroken: bool
 ) -> list[str]:
-    """Compare the contents with what the last validation noted and this range adds; see `_compare_sums`."""
+    """Compare the contents with what the last validation noted plus what this range adds; see `_compare_sums`."""
     noted = proofs.validated_contents if proofs.validations else hash_text((0, 0))
     fresh = [
         time_hash.contents
@@ -369,7 +369,7 @@ def _compare_added_contents(
 
 
 def _find_below_zero(spark: SparkSession, collection: Collection, report: ValidateReport) -> None:
-    """Find rows of the contents just before upper whose accumulated diff is negative.
+    """Find rows with a negative accumulated diff in the contents just before upper.
 
     Cost: one scan of the table and one exchange of its rows; twice if there are such rows.
     """

@@ -1,1 +1,1 @@
-"""Histories of processes that hold, read, follow and compact one collection, and what must be true of them."""
+"""Histories of processes that hold, read, follow and compact one collection, and the validator of these histories."""

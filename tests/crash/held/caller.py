@@ -1,6 +1,6 @@
 """A process that holds capabilities, and records each call before it begins and after it has ended.
 
-A record is one write, so it outlives the process.
+Each record is a single write, so it outlives the process.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Holder:
     """A process, or the successor of a killed one: its records, and its calls as a holder.
 
     Args:
-        order: the folder, the seed, the number of the process, how often it was started, and its role.
+        order: the folder, the seed, the number of the process, how many times it has been started, and its role.
         spark: the session, if the process has one.
     """
 
@@ -63,7 +63,7 @@ class Holder:
     # --- records
 
     def call(self, name: str, asked: dict[str, Any], do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Make a call between its two records; raise `Refused` once its error is recorded."""
+        """Make a call, and record it before and after; if it fails, record the error and raise `Refused`."""
         self._write({"name": name, "asked": asked})
         try:
             answer = do()
@@ -158,7 +158,7 @@ class Holder:
     def holding(
         self, held: ReadCapability, name: str, asked: dict[str, Any], do: Callable[[], dict[str, Any]]
     ) -> dict[str, Any]:
-        """Call a holder's capability; forget it once it is lost."""
+        """Make a call on a held capability; forget the capability if the call shows that it is lost."""
         try:
             return self.call(name, asked, do)
         except Refused as refused:
@@ -168,7 +168,7 @@ class Holder:
 
 
 def _tokens_in(records: Iterable[dict[str, Any]]) -> dict[str, str]:
-    """The tokens, by id, of the capabilities that the process of these records may still have."""
+    """The tokens, by id, of the capabilities that the process that wrote these records may still have."""
     tokens: dict[str, str] = {}
     asked: dict[str, Any] = {}
     for record in records:
@@ -186,7 +186,7 @@ def asked_of(held: ReadCapability) -> dict[str, Any]:
 
 
 def still_lives(held: ReadCapability) -> bool:
-    """Whether a capability still lives at the end of a read, so that nothing the read needed can be missing."""
+    """Whether a capability still lives at the end of a read; if so, nothing that the read needed can be missing."""
     try:
         held.renew()
     except CapabilityError:

@@ -54,7 +54,7 @@ class Run:
         self.processes = [Process(number) for number in range(PROCESSES)]
 
     def until(self, operations: int, seconds_max: float) -> int:
-        """Run until the processes have made this number of calls, or for this long; return how many they made."""
+        """Run until the processes have made this many calls, or for this many seconds; return the number of calls."""
         end = time.monotonic() + seconds_max
         for process in self.processes:
             self._start(process)
@@ -99,7 +99,7 @@ class Run:
         process.lives += 1
 
     def _wake(self) -> None:
-        """Wake the processes that are due."""
+        """Wake the processes whose pause is over."""
         now = time.monotonic()
         for process in self.processes:
             if process.wakes_at is not None and process.wakes_at <= now:

@@ -1,6 +1,6 @@
-"""The work of a process of a history: random calls.
+"""The work of a process in a history: random calls.
 
-Most of them need no JVM; a process with a session also reads through Spark, and merges.
+Most calls need no JVM; a process with a session also reads through Spark, and merges.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidelake.store.state import UPPER
 
 @dataclass
 class Follower:
-    """A consumer: its capability, and the last time that it has kept."""
+    """A consumer: its capability, and the time through which it has kept updates."""
 
     who: str
     held: ReadCapability
@@ -39,7 +39,7 @@ class Follower:
 
 @dataclass
 class Process(Holder):
-    """Calls at random; with a session, also engine reads and merges."""
+    """Makes random calls; with a session, it also reads through Spark, and merges."""
 
     follower: Follower | None = None
 
@@ -74,7 +74,7 @@ class Process(Holder):
             actions[self.merge] = 6
         return actions
 
-    # --- those that write
+    # --- calls that write
 
     def append(self) -> None:
         """Commit the updates of the next times, and seal these times, in one commit."""
@@ -155,7 +155,7 @@ class Process(Holder):
     def _stored(
         self, held: ReadCapability, wants: Callable[[RunFile], bool], within: Callable[[int], bool]
     ) -> list[tuple[int, int, int]]:
-        """Read stored updates after the files are pinned, as any engine could."""
+        """Pin the files, and read the stored updates from them, as any engine could."""
         held.pin(OpenTable(self.paths.updates).seq, held.since)
         table = OpenTable(self.paths.updates)
         columns = ["id", TIME, DIFF]
@@ -181,11 +181,11 @@ class Process(Holder):
             raise
         if answer["through"] is not None:
             follower.through = answer["through"]
-        if self.rng.random() < 0.1:  # leave it to others, or to its lease
+        if self.rng.random() < 0.1:  # another process may take the capability over; otherwise its lease ends
             self.follower = None
 
     def _begin(self) -> None:
-        """Follow from a new capability that no other process calls."""
+        """Begin to follow, with a new capability that no other call of this process uses."""
         self.acquire()
         held = self.mine.pop()
         self.count += 1
@@ -209,13 +209,13 @@ class Process(Holder):
 
     def _next_subscribed(self, follower: Follower, to: int) -> dict[str, Any]:
         held = follower.held
-        if follower.subscription is None or self.rng.random() < 0.3:  # resumed from its token
+        if follower.subscription is None or self.rng.random() < 0.3:  # resume from the token
             follower.subscription = self.collection.subscribe(
                 self._session, as_of=to, snapshot=follower.through is None, capability=held, rows_max=10
             )
         try:
             batch = follower.subscription.next()
-        except UpperError:  # the snapshot is waiting
+        except UpperError:  # the time of the snapshot is not sealed yet
             held.downgrade(to)
             return {"held": held.since, "after": None, "through": None}
         answer: dict[str, Any] = {"held": held.since, "after": None, "through": None}

@@ -14,7 +14,7 @@ FOR_EVER = 1 << 62
 
 @dataclass
 class Call:
-    """A call of a process: what it asked, when, and the answer, or the error, or neither if the process was killed."""
+    """A call of a process: what it asked, when, and the answer or the error; neither if the process was killed."""
 
     process: str
     name: str
@@ -29,7 +29,7 @@ class Call:
 
 
 def calls_in(lines: Iterable[str], process: str) -> Iterator[Call]:
-    """Read the records of a process, whose last line may be torn."""
+    """Read the records of a process; the last line may be torn."""
     open_call: Call | None = None
     for line in lines:
         if not line.endswith("\n"):

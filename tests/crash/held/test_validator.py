@@ -1,4 +1,4 @@
-"""The validator accepts a correct history, and rejects one with any answer that no correct collection gives."""
+"""The validator accepts a correct history, and rejects any that has an answer no correct collection gives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.crash.held import truth
 from tests.crash.held.records import FOR_EVER, Call, calls_in
 from tests.crash.held.validator import History, HistoryBroken
 
-SEED = "shore"  # it has updates at each time that the answers are about
+SEED = "shore"  # with this seed, every time that the answers are about has updates
 SECOND = 1_000_000_000
 
 
@@ -170,7 +170,7 @@ def test_contents_and_changes_are_compared_with_each_other() -> None:
 
 
 @pytest.mark.parametrize("name", ["append", "acquire", "downgrade", "take", "drop", "more", "compact"])
-def test_a_call_whose_process_was_killed_may_have_taken_effect_or_not(name: str) -> None:
+def test_a_call_whose_process_was_killed_may_or_may_not_have_taken_effect(name: str) -> None:
     if name in ("acquire", "downgrade", "take"):
         for others in ((), ("back", "taken", "moved")):
             history = {key: each for key, each in deepcopy(CORRECT).items() if key not in others}
@@ -184,7 +184,7 @@ def test_a_call_whose_process_was_killed_may_have_taken_effect_or_not(name: str)
     History(SEED, calls_of(history)).check()
 
 
-def test_a_capability_whose_maker_was_killed_may_hold_what_was_then_the_last_time() -> None:
+def test_a_capability_whose_maker_was_killed_may_hold_the_time_that_was_the_last_one_then() -> None:
     history = {
         "append": record("append", {"lower": 0, "upper": 12}, {"upper": 12}),
         "lost": record("acquire", {"at": None, "lease_ms": 60_000}, killed=True),
@@ -195,7 +195,7 @@ def test_a_capability_whose_maker_was_killed_may_hold_what_was_then_the_last_tim
     history["compact"]["answer"] = {"since": 10}
     with pytest.raises(HistoryBroken, match="since could have moved to 11"):
         History(SEED, calls_of(history)).check()
-    history["compact"]["answer"] = {"since": 12}  # so there is no such capability
+    history["compact"]["answer"] = {"since": 12}  # so no such capability exists
     history["again"] = record("compact", {"keep": 0}, {"since": 12})
     with pytest.raises(HistoryBroken, match="since could have moved to 14"):
         History(SEED, calls_of(history)).check()

@@ -1,4 +1,4 @@
-"""The collection that histories are about: a function of time that every process knows without a store."""
+"""The collection that histories are about: a function of time that every process can compute without a store."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def contents_at(seed: str, time: int) -> dict[Row, int]:
 
 
 def added(rows: dict[Row, int], updates: Iterable[tuple[tuple[Row, int], int]], through: int) -> dict[Row, int]:
-    """The contents after adding the updates at or before a time to earlier contents."""
+    """Earlier contents plus the updates at or before a time."""
     sums = Counter(rows)
     for (row, time), diff in updates:
         if time <= through:

@@ -4,11 +4,11 @@ It knows the collection as a function of time, and shares no code with Tidelake.
 between its beginning and its end; the call of a process that was killed took effect at some moment, or never. This
 determines which answers were possible:
 
-- `upper` moves only by appends, and `since` never passes a capability that lives: one that nobody has begun
-  to drop, and that has a later call that was answered, or a call less than a lease ago.
+- `upper` moves only by appends, and `since` never passes a capability that lives. A capability lives if nobody has
+  begun to drop it, and if a later call on it was answered or its last call was less than a lease ago.
 - Neither frontier moves back: no answer states an earlier frontier than a previous answer did.
-- A read between the frontiers is the collection's contents, and a range of changes is its updates; contents plus the
-  changes after them are later contents, wherever the range is cut.
+- A read between the frontiers returns the collection's contents, and a read of changes returns its updates; contents
+  plus the changes after them equal later contents, wherever the range is cut.
 - An error states its reason, and the reason was possible: a time before a `since`, or at or after an `upper`; or a
   capability that somebody had dropped or taken over, or that nobody had called for the length of a lease.
 - A capability that has ended stays ended, a token is used up once, and a capability never moves back.
@@ -27,7 +27,7 @@ from tests.crash.held import truth
 from tests.crash.held.records import FOR_EVER, Call
 
 CLOCK_EXACT_NS = 20_000_000
-"""The error of the clocks that leases are compared with: a file system states the time of the last tick."""
+"""The error of the clocks that leases are compared with: a file system states when its clock last ticked."""
 
 
 class HistoryBroken(AssertionError):
@@ -38,7 +38,7 @@ class Rising:
     """Bounds for a frontier that never moves back, from the calls that have seen it."""
 
     def __init__(self, seen: Iterable[tuple[int, int, Call]]) -> None:
-        """Take `(moment, value, call)`: the frontier had reached the value at that moment, as that call says."""
+        """Take `(moment, value, call)`: the frontier had reached the value at that moment, according to that call."""
         ordered = sorted(seen, key=lambda each: each[0])
         self._moments, self._greatest = [], list[int]()
         for moment, value, _ in ordered:
@@ -46,7 +46,7 @@ class Rising:
             self._greatest.append(max(value, self._greatest[-1] if self._greatest else 0))
 
     def by(self, moment: int) -> int:
-        """The value that it had certainly reached before a moment."""
+        """The value that the frontier had certainly reached before a moment."""
         place = bisect_left(self._moments, moment)
         return self._greatest[place - 1] if place else 0
 
@@ -110,7 +110,7 @@ class History:
         self._reached = list(accumulate((call.asked["upper"] for call in self.appends), max))
         self.lives = self._lives()
         self.sums = 0
-        """How many contents were compared with earlier contents and the changes after them."""
+        """How many contents were compared with earlier contents plus the changes after those."""
         self.uppers = Rising(self._seen("upper"))
         self.sinces = Rising(self._seen("since"))
 
@@ -144,7 +144,7 @@ class History:
         return self._reached[place - 1] if place else 0
 
     def check_upper(self) -> None:
-        """Only appends move upper, each from where the others left it."""
+        """Only appends move upper, each from where the previous one left it."""
         for moment, upper, call in self._seen("upper"):
             self._rule(upper <= self.upper_until(moment), call, "nobody had moved upper that far")
             self._rule(upper >= self.uppers.by(call.begun), call, "upper has moved back")
@@ -184,7 +184,7 @@ class History:
             self._rule(call.answer["since"] >= least, call, f"since could have moved to {least}")
 
     def _lost(self) -> Iterator[tuple[Call, int, int]]:
-        """The makers that were killed, with the first and the last time that their capabilities may hold."""
+        """The calls that make a capability and were killed, with the first and the last time that it may hold."""
         for call in self.calls:
             if call.name not in _MAKERS or call.answer is not None or call.error is not None:
                 continue
@@ -284,7 +284,7 @@ class History:
             self._rule(bool(takes), call, "nobody has taken it over")
         elif kind == "FrontierRegression":
             self._rule(call.asked.get("to", FOR_EVER) < life.latest(call.ended), call, "it does not move back")
-        elif kind == "SinceError":  # the time to clone or follow is forgotten: so it no longer lives
+        elif kind == "SinceError":  # the time to clone or follow is forgotten, so the capability no longer lives
             self._rule(not life.may_live(call.begun) or life.lives_until < call.ended, call, "it lives")
         else:
             self._rule(False, call, f"no call may fail with {kind}")
@@ -317,7 +317,7 @@ class History:
             self._rule(last < self.upper_until(call.ended), call, "nobody had sealed that time yet")
 
     def check_sums(self) -> None:
-        """Contents plus the changes after them are later contents, whichever processes read them, and whenever."""
+        """Contents plus the changes after them equal later contents, whichever processes read them, and whenever."""
         reads: dict[int, list[Call]] = defaultdict(list)
         ranges: list[tuple[Call, int, int]] = []
         for call in self.calls:

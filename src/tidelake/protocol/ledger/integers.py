@@ -1,4 +1,4 @@
-"""The ledger's book for integer times: merged intervals and sorted open times, no rescans.
+"""The ledger's book for integer times: merged intervals and sorted open times, without rescans.
 
 Every open time is in exactly one of two sorted lists. For a time in `_plain`, no statement has announced 0 by omission
 yet; the next statement that covers it may do so. For a time in `_fixed`, a statement has done so, or there is a
@@ -237,7 +237,7 @@ class IntegerBook:
         return self._decided[time] if time in self._decided else self._named.get(time, 0)
 
     def outstanding(self) -> list[tuple[Time, int | None, int]]:
-        """Return the times that the frontier waits for."""
+        """Return the times that the frontier is waiting for."""
         times = {time for time in chain(self._plain, self._fixed) if not (self._covers(time) and self._is_met(time))}
         if self._frontier != NEVER and not self._covers(self._frontier):
             times.add(self._frontier)

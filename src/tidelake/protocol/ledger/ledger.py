@@ -135,9 +135,10 @@ class Ledger:
         return self._book.announced(time)
 
     def outstanding(self) -> list[tuple[Time, int | None, int]]:
-        """Return `(time, announced or None, counted)` for known unsettled times, in order: what the frontier waits for.
+        """Return `(time, announced or None, counted)` for known unsettled times, in order.
 
-        It includes each element of the frontier that no statement covers, even if nothing was counted there.
+        The frontier is waiting for these times. They include each element of the frontier that no statement covers,
+        even if nothing was counted there.
 
         Cost: one visit to every open time.
         """

@@ -164,7 +164,7 @@ class ProductBook:
         return self._decided[time] if time in self._decided else max(values)
 
     def outstanding(self) -> list[tuple[Time, int | None, int]]:
-        """Return the times that the frontier waits for."""
+        """Return the times that the frontier is waiting for."""
         times = {time for time in self._open if not self._is_settled(time)}
         times.update(time for time in self._frontier if self.announced(time) is None)
         return [(time, self.announced(time), self._counted.get(time, 0)) for time in sorted(times, key=total_order_key)]
