@@ -1,4 +1,4 @@
-"""The asset of a published topic: each tick states what was sealed."""
+"""The asset of a published topic: each tick publishes what it has sealed."""
 
 from __future__ import annotations
 
@@ -41,4 +41,4 @@ def test_a_tick_publishes_what_it_has_sealed(
     if ticks == 3:
         lakes.send("prices", updates(((5, 50), 7, 1)), progress([6], [9], {7: 1}))
         assert metadata(run_tick_job(lakes.config, instance), "prices", "published")["frontier"] == 9
-    assert FileTopic(tmp_path / "topics" / "prices_out").end_offsets()[0] > 2
+    assert FileTopic(tmp_path / "topics" / "prices_out").end_offsets()[0] > (2 if ticks == 3 else 0)
