@@ -1,4 +1,4 @@
-"""`tidelake resolve`: its options, and collections that are named like sub-commands; the rest is tested by scripts."""
+"""`tidelake resolve`: its options, and collections with the name of a sub-command; the rest is tested by scripts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidelake.errors import TidelakeError, TopicGap, UnknownCollection
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--time", "3"), "either no option or more than one says what to decide"),
+        (("--time", "3"), "exactly one option must say what to decide"),
         (("--count", "3"), "no time is given"),
         (("--time", "3", "--discard", "{"), "the statement is not JSON"),
         (
@@ -36,7 +36,7 @@ from tidelake.errors import TidelakeError, TopicGap, UnknownCollection
         (("--accept-gap", "prices:0:0-1", "--time", "3"), "a gap, a topic and a message have no time"),
         (("--accept-gap", "orders:0:0-1"), "'prices' reads the topic 'prices', not 'orders'"),
         (("--accept-gap", "prices:0:0-1"), "is not within a gap that now stops ingest; gaps: none"),
-        (("--withdraw", "--time", "3", "--count", "1"), "either no option or more than one says what to decide"),
+        (("--withdraw", "--time", "3", "--count", "1"), "exactly one option must say what to decide"),
         (("--withdraw",), "no time is given"),
         (("--quarantined", "prices:0"), "'prices:0' is not a range of offsets"),
         (("--quarantined", "prices:0:3-3"), "'prices:0:3-3' is not a range of offsets"),
@@ -57,7 +57,7 @@ def test_a_decision_that_does_not_make_sense_is_refused(
 
 
 @pytest.mark.spark
-def test_only_a_gap_that_now_stops_ingest_can_be_accepted_as_a_whole_or_in_part(
+def test_only_a_gap_that_now_stops_ingest_can_be_accepted_in_whole_or_in_part(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     name = "far:prices"

@@ -33,7 +33,7 @@ def at(
     ] = None,
     wait: Annotated[
         str | None,
-        typer.Option(help="How long to wait for a collection that lags, such as 30s; by default not at all."),
+        typer.Option(help="How long to wait for a collection that lags: a duration such as 30s; by default, no wait."),
     ] = None,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,

@@ -65,7 +65,7 @@ def changes(
             metavar="TIME",
             callback=check_number,
             help="The last time of the range; by default the last sealed one. For reclocked collections, also "
-            "2026-11-23T10:00:00Z.",
+            "a timestamp such as 2026-11-23T10:00:00Z.",
         ),
     ] = None,
     columns: Annotated[str | None, typer.Option(help="The columns to read, separated by commas.")] = None,

@@ -30,7 +30,7 @@ def compare(
             metavar="TIME",
             callback=check_number,
             help="A time that both have; by default the greatest one. For reclocked collections, also "
-            "2026-11-23T10:00:00Z.",
+            "a timestamp such as 2026-11-23T10:00:00Z.",
         ),
     ] = None,
     limit: RowsOption = None,

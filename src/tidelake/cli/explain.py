@@ -20,7 +20,7 @@ def explain(
             metavar="TIME",
             callback=check_not_negative,
             help="The time; by default the first one that is not sealed. For reclocked collections, also "
-            "2026-11-23T10:00:00Z.",
+            "a timestamp such as 2026-11-23T10:00:00Z.",
         ),
     ] = None,
     config: ConfigOption = CONFIG,

@@ -57,7 +57,7 @@ def read(
             metavar="TIME",
             callback=check_number,
             help="A time in [since, upper); by default the last one. For reclocked collections, also "
-            "2026-11-23T10:00:00Z.",
+            "a timestamp such as 2026-11-23T10:00:00Z.",
         ),
     ] = None,
     columns: Annotated[str | None, typer.Option(help="The columns to read, separated by commas.")] = None,

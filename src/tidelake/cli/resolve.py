@@ -192,7 +192,7 @@ def withdraw(
     elif offsets is not None and time is None:
         subject = Offsets.parse(offsets)
     else:
-        raise OptionRefused("either no option or more than one says what to withdraw", "give --time or --offsets")
+        raise OptionRefused("exactly one option must say what to withdraw", "give --time or --offsets")
     collection = open_lake(config).collection(name)
     collection.withdraw(subject)
     _print_result(collection, "withdrawn", as_json)
@@ -237,7 +237,7 @@ def by_options(
     chosen = [command for command, (_, value) in values.items() if value is not None]
     if len(chosen) != 1:
         raise OptionRefused(
-            "either no option or more than one says what to decide",
+            "exactly one option must say what to decide",
             "give one of --count, --discard, --accept-gap, --accept-topic, --quarantined, --withdraw",
         )
     (command,) = chosen

@@ -43,7 +43,7 @@ def sql(
             metavar="TIME",
             callback=check_not_negative,
             help="A time that all of the collections have; by default the latest. For reclocked collections, also "
-            "2026-11-23T10:00:00Z.",
+            "a timestamp such as 2026-11-23T10:00:00Z.",
         ),
     ] = None,
     not_before: Annotated[
@@ -56,7 +56,7 @@ def sql(
     ] = None,
     wait: Annotated[
         str | None,
-        typer.Option(help="How long to wait for a collection that lags, such as 30s; by default not at all."),
+        typer.Option(help="How long to wait for a collection that lags: a duration such as 30s; by default, no wait."),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Also say why this time was chosen.")] = False,
     engine: Annotated[

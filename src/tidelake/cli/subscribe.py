@@ -48,7 +48,7 @@ def subscribe(
             metavar="TIME",
             callback=check_not_negative,
             help="The time of the contents that come first; by default the last one. For reclocked collections, also "
-            "2026-11-23T10:00:00Z.",
+            "a timestamp such as 2026-11-23T10:00:00Z.",
         ),
     ] = None,
     after: Annotated[

@@ -44,7 +44,7 @@ from tidelake.topic.topic import OffsetRange, Topic
 
 _MESSAGES_PER_TASK_MIN = 2_000
 _FUTURE = "_future"
-"""0 for rows that are sealed soon, 1 for later ones, 2 for the far future; each has files of its own."""
+"""0 for rows that will be sealed soon, 1 for later ones, 2 for the far future; each has files of its own."""
 _ACCEPTED, _NULL, _REJECTED, _BROKEN, _DOUBTFUL = (1 << bit for bit in range(5))
 """The bits of `_flags`.
 

@@ -60,7 +60,7 @@ def explanation_of(row: dict[str, Any], decisions: Sequence[Decision]) -> str | 
     """Return the reason why a quarantined message needs no attention, or None.
 
     Either the message itself was acknowledged, or a decision has left it out, or decisions settle all times that it is
-    known to hold back. No other message can explain it.
+    known to hold back. In all other cases, it stays unexplained.
 
     >>> from tidelake.store.decision import Count
     >>> row = {"topic": "orders", "partition": 0, "offset": 7, "reason": "undecodable", "times": [3]}
