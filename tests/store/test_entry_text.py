@@ -27,7 +27,7 @@ from tidelake.store.table_log import SEQ, check_log, settle
 _OF_THE_WRITER = {"timestamp", "engineInfo", "clientVersion"}
 _OF_NOW = {"modificationTime", "deletionTimestamp"}
 _names = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=8).filter(
-    lambda name: name not in (".", "..")
+    lambda name: name not in (".", "..", SEQ)
 )
 _int64 = st.integers(-(2**63), 2**63 - 1)
 _files = st.builds(
