@@ -137,6 +137,16 @@ def test_a_closed_stream_does_not_hold_the_others_back(shop: SharedTimes) -> Non
     assert (found.time, found.as_json()["collections"]["orders"]["upper"]) == (12, None)
 
 
+def test_closed_streams_have_every_time_that_a_session_has_read(shop: SharedTimes) -> None:
+    shop.close("customers", 7)
+    session = shop.lake.at("latest", "orders").time
+    found = shop.lake.at("latest", "customers", not_before=session)
+    assert (found.time, found.facts[1]) == (session, "not before 9, which this session has read")
+    assert shop.lake.query("select count(*) as n from customers", not_before=200).time == 200
+    shop.close("orders", 12)
+    assert [shop.lake.at("latest", "orders", "customers", not_before=time).time for time in (3, 200)] == [12, 200]
+
+
 def test_collections_on_different_timelines_are_refused(shop: SharedTimes, tmp_path: Path) -> None:
     with pytest.raises(TimelinesDiffer, match="'orders' is on the timeline 'shop', and 'other' on 'collection other'"):
         shop.lake.at("latest", "orders", "other")

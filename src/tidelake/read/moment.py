@@ -190,9 +190,9 @@ def _latest(members: Sequence[Member], not_before: int) -> int:
         if not member.since:
             raise CollectionForgot(member.name, not_before, ())
     latest = min(member.last for member in members)
-    if latest == INT64_MAX:  # all streams are closed: nothing changes after the last update of any of them
-        latest = max(member.upper - 1 for member in members)
     needed = max(not_before, *(member.since[0] for member in members))
+    if latest == INT64_MAX:  # all streams are closed: nothing changes after the last update of any of them
+        latest = max(needed, *(member.upper - 1 for member in members))
     if latest < needed:
         raise _lag(members, needed)
     return latest
