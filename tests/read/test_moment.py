@@ -110,6 +110,15 @@ def test_the_time_is_never_before_one_that_the_session_has_read(shop: SharedTime
     assert (found.time, found.facts[1]) == (9, "not before 9, which this session has read")
 
 
+def test_a_requested_time_before_one_that_the_session_has_read_is_refused(shop: SharedTimes) -> None:
+    assert shop.lake.at(7, "orders", "customers", not_before=7).time == 7
+    refused = "time is 6, but must not be before `not_before`, 7"
+    with pytest.raises(ArgumentRefused, match=refused):
+        shop.lake.at(6, "orders", "customers", not_before=7)
+    with pytest.raises(ArgumentRefused, match=refused):
+        shop.lake.query("select count(*) as n from orders", 6, not_before=7)
+
+
 def test_a_time_that_one_collection_does_not_have_yet_is_awaited_for_a_bounded_time(shop: SharedTimes) -> None:
     with pytest.raises(CollectionLags) as lags:
         shop.lake.at(11, "orders", "customers", wait_s=0.05)

@@ -132,6 +132,10 @@ def moment(
     for name, value in (("time", None if time == "latest" else time), ("not_before", not_before)):
         if value is not None:
             check_time(name, value)
+    if not_before is not None and time != "latest" and time < not_before:
+        shown = MintedTime if settings[0].mints_times else int
+        rule = f"but must not be before `not_before`, {shown(not_before)!r}, which this session has read"
+        raise ArgumentRefused("time", shown(time), rule, "ask for a later time, or leave out `not_before`")
     if not 0 <= wait_s <= WAIT_S_MAX:
         raise ArgumentRefused("wait_s", wait_s, "but must be between 0 and 31622400", "give a number of seconds")
     end_s = clock.monotonic() + wait_s
