@@ -172,7 +172,11 @@ def test_collections_on_different_timelines_are_refused(shop: SharedTimes, tmp_p
 
 
 def test_arguments_out_of_range_are_refused(shop: SharedTimes) -> None:
-    calls: list[dict[str, Any]] = [{"time": -1}, {"not_before": -1}, {"wait_s": -1}, {"time": True}]
+    calls: list[dict[str, Any]] = [
+        *({"time": value} for value in (-1, True, None, "last")),
+        *({"not_before": value} for value in (-1, "1")),
+        *({"wait_s": value} for value in (-1, float("nan"), None, "1", True)),
+    ]
     for more in calls:
         with pytest.raises(ArgumentRefused):
             shop.lake.at(more.pop("time", "latest"), "orders", **more)

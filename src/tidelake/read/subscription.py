@@ -29,7 +29,7 @@ from tidelake.errors import (
 )
 from tidelake.protocol.iso_times import MintedTime
 from tidelake.protocol.order import INT64_MAX
-from tidelake.read.asked import last_time
+from tidelake.read.asked import is_number, last_time
 from tidelake.read.holding import ReadCapability, acquire
 from tidelake.read.source import Selection, Source
 from tidelake.store.commit import OpenTable
@@ -86,10 +86,10 @@ class Bounds:
         Raises:
             ArgumentRefused: one of them is out of its range.
         """
-        if self.wait_s is not None and not (_is_number(self.wait_s) and 0 <= self.wait_s <= WAIT_S_MAX):
+        if self.wait_s is not None and not (is_number(self.wait_s) and 0 <= self.wait_s <= WAIT_S_MAX):
             rule = "but must be between 0 and 31622400 seconds, or None to wait forever"
             raise ArgumentRefused("wait_s", self.wait_s, rule, "give a number of seconds")
-        if not (_is_number(self.poll_s) and 0.001 <= self.poll_s <= 86_400):
+        if not (is_number(self.poll_s) and 0.001 <= self.poll_s <= 86_400):
             raise ArgumentRefused("poll_s", self.poll_s, "but must be between 0.001 and 86400", "give a second or so")
         if not isinstance(self.rows_max, int) or self.rows_max < 1:
             raise ArgumentRefused("rows_max", self.rows_max, "but must be an integer of at least 1", "leave it out")
@@ -364,10 +364,6 @@ def _check_end(start: int, takes_snapshot: bool, bounds: Bounds) -> None:
     if takes_snapshot and bounds.until is not None and bounds.until < start:
         rule = f"but must not be before the time of the snapshot, {start}"
         raise ArgumentRefused("until", bounds.until, rule, "give an earlier `as_of`, or take no snapshot")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def whole_times(files: Sequence[RunFile], after: int, last: int, rows_max: int) -> int:
