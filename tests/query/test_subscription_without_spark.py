@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from random import Random
 import pytest
 
 from tests.golden.shown import EXPECTED, unpack
+from tests.lakes.held import HeldLake
 from tidelake import open_lake
 from tidelake.errors import ArgumentRefused, DamagedTable, EngineRefused, PredicateRefused, UnknownColumn
 from tidelake.lake import Lake, LakeCollection
@@ -129,6 +131,37 @@ def test_wrong_arguments_are_refused(lake: Lake) -> None:
         assert batch is not None
         with pytest.raises(PredicateRefused, match="fails: "):
             list(batch.updates.batches([TIME]))
+
+
+def test_a_hold_that_is_renewed_outlives_its_lease_while_a_batch_is_read(tmp_path: Path) -> None:
+    lake = HeldLake.create(tmp_path)
+    lake.append((1, 1, 1), (2, 2, 1), upper=3)
+    with lake.collection.subscribe(as_of=1, lease=timedelta(milliseconds=1)) as subscription:
+        batch = subscription.next()
+        (before,) = lake.collection.holds()
+        for upper in range(4, 8):
+            lake.seal(upper)
+            assert lake.compact() == 1
+            time.sleep(0.001)
+            subscription.renew()
+        (held,) = lake.collection.holds()
+        assert (held.id, held.pinned_seq) == (before.id, before.pinned_seq)
+        assert batch is not None
+        assert batch.updates.table()["id"].to_pylist() == [1]
+        batch = subscription.next()
+        assert batch is not None
+        assert (batch.updates.table()["id"].to_pylist(), batch.progress.through) == ([2], 6)
+
+
+def test_a_renewal_that_is_not_due_or_has_nothing_to_renew_writes_nothing(tmp_path: Path) -> None:
+    lake = HeldLake.create(tmp_path, upper=3)
+    with lake.collection.subscribe() as subscription:
+        before = lake.stored.entry
+        subscription.renew()
+        assert lake.stored.entry == before
+    subscription.renew()
+    lake.collection.subscribe(lease=None).renew()
+    assert not lake.stored.entry.is_held
 
 
 def test_an_envelope_of_another_package_is_refused_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.handles import read_handles
 from tidelake.errors import (
     ArgumentRefused,
+    CapabilityDropped,
     CapabilityError,
     CapabilityExpired,
     CapabilityUnknown,
@@ -125,7 +126,7 @@ class Subscription(Generic[T]):
         self._capability, self._owns = capability, owns
         self._through, self._needs_snapshot = start, takes_snapshot
         self._is_over, self._closed = False, Event()
-        self._renewed_s = clock.monotonic()
+        self._note_call()
 
     @property
     def token(self) -> int:
@@ -167,7 +168,7 @@ class Subscription(Generic[T]):
             left_s = end_s - clock.monotonic()
             if self.is_complete or left_s <= 0:
                 break
-            self._renew_if_due()
+            self.renew()
             self._closed.wait(min(self._bounds.poll_s, left_s))
         if self._needs_snapshot and not self._closed.is_set():
             collection = self._collection()
@@ -177,6 +178,31 @@ class Subscription(Generic[T]):
         if self._is_over and not self._owns and not self._closed.is_set():
             self._let_go()
         return None
+
+    def renew(self) -> None:
+        """Renew the hold if a third of its lease has passed since its last call; otherwise, do nothing.
+
+        `next` does this while it waits, but nothing does it while you process a batch. If that may take as long as the
+        lease, call this as often as you like, for example after each row: it keeps the time of the hold and the files
+        of the batch.
+
+        Raises:
+            CapabilityError: the capability that the caller gave has ended, or its token was used by another holder. If
+                the subscription's own hold has ended, the next batch finds out whether anything was forgotten.
+
+        Cost: a look at the clock; three times in the duration of a lease, a commit to the collection's handles.
+        """
+        if self._capability is None or self._closed.is_set() or clock.monotonic() < self._due_s:
+            return
+        try:
+            self._capability.renew()
+        except _ENDED:
+            if not self._owns:
+                raise
+        except CapabilityDropped:
+            if not self._closed.is_set():  # another thread may have closed it in the meantime
+                raise
+        self._note_call()
 
     def __iter__(self) -> Iterator[Batch[T]]:
         while (batch := self.next()) is not None:
@@ -286,7 +312,7 @@ class Subscription(Generic[T]):
             if not self._owns:
                 raise
             self._hold_again(seq, self._capability, error)
-        self._renewed_s = clock.monotonic()
+        self._note_call()
 
     def _let_go(self) -> None:
         """Move the hold although there is no next batch: the previous batch counts as processed."""
@@ -307,17 +333,10 @@ class Subscription(Generic[T]):
             fact = f"its lease expired while its subscription was at time {self._through}, and {since}"
             raise SubscriptionLapsed(ended.id, fact) from error
 
-    def _renew_if_due(self) -> None:
-        if self._capability is None:
-            return
-        if clock.monotonic() - self._renewed_s < self._capability.lease / timedelta(seconds=3):
-            return
-        try:
-            self._capability.renew()
-        except _ENDED:
-            if not self._owns:
-                raise  # otherwise, the next batch finds out whether anything was forgotten
-        self._renewed_s = clock.monotonic()
+    def _note_call(self) -> None:
+        """Compute when the hold has to be renewed, now that a call has renewed it."""
+        lease = timedelta() if self._capability is None else self._capability.lease
+        self._due_s = clock.monotonic() + lease / timedelta(seconds=3)
 
 
 def subscribe(
