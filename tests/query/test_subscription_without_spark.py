@@ -10,6 +10,7 @@ from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from tidelake.lake import Lake, LakeCollection
 from tidelake.protocol.json_values import identity
 from tidelake.protocol.replay import replay_file
 from tidelake.query import duckdb_source
+from tidelake.read.holding import ReadCapability, acquire
 from tidelake.store.layout import DIFF, TIME
 from tidelake.store.rows_at import with_numbers
 
@@ -162,6 +164,23 @@ def test_a_renewal_that_is_not_due_or_has_nothing_to_renew_writes_nothing(tmp_pa
     subscription.renew()
     lake.collection.subscribe(lease=None).renew()
     assert not lake.stored.entry.is_held
+
+
+def test_a_snapshot_after_the_last_time_to_deliver_is_refused_even_if_that_time_is_sealed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = HeldLake.create(tmp_path, upper=5)
+
+    def overtaken(*arguments: Any, **more: Any) -> ReadCapability:
+        lake.seal(9)
+        return acquire(*arguments, **more)
+
+    monkeypatch.setattr("tidelake.read.subscription.acquire", overtaken)
+    with pytest.raises(ArgumentRefused, match="until is 6, but must not be before the time of the snapshot, 8"):
+        lake.collection.subscribe(until=6)
+    assert lake.collection.holds() == []
+    with lake.collection.subscribe(until=8) as subscription:
+        assert [batch.progress.through for batch in subscription] == [8]
 
 
 def test_an_envelope_of_another_package_is_refused_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

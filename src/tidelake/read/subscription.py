@@ -372,7 +372,13 @@ def subscribe(
     _check_end(start, takes_snapshot, bounds)
     if lease is not None:
         held = acquire(catalog, collection.name, as_of, lease, purpose, id=collection.entry.id)
-        return Subscription(source, catalog, collection, held.since, takes_snapshot, selection, bounds, held, True)
+        found = Subscription(source, catalog, collection, held.since, takes_snapshot, selection, bounds, held, True)
+        try:
+            _check_end(held.since, takes_snapshot, bounds)  # a later time may have been sealed since `upper` was read
+        except ArgumentRefused:
+            found.close()
+            raise
+        return found
     if not since or start < since[0]:
         raise SinceError(start, since)
     return Subscription(source, catalog, collection, start, takes_snapshot, selection, bounds, None, False)
