@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.cli.commands import TIDELAKE, call, invoke
+from tests.lakes.held import HeldLake
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.raw_lake import RawLake
 from tests.lakes.upserts import ITEM, gone, item
 from tidelake import open_lake
+from tidelake.cli.subscribe import subscribe
 from tidelake.errors import CapabilityTaken, OptionRefused
 from tidelake.protocol.json_values import identity, parse
+from tidelake.protocol.recorded_lines import UPDATES_IN_LINE_MAX
 from tidelake.protocol.replay import replay_file
 
 TIMES = 40
@@ -120,6 +125,31 @@ def test_a_hold_moves_along_and_its_token_is_used_up(lake: Lake) -> None:
     with pytest.raises(CapabilityTaken):
         call("subscribe", NAME, "--hold", token, *config)
     open_lake(lake.file).collection(NAME).release(fresh)
+
+
+class SlowReader(io.StringIO):
+    """A reader of standard output: during each line, times are sealed, and a compaction looks at the leases."""
+
+    def __init__(self, lake: HeldLake, upper: int) -> None:
+        super().__init__()
+        self.lake, self.upper = lake, upper
+
+    def write(self, text: str) -> int:
+        self.upper += 1
+        self.lake.seal(self.upper)
+        self.lake.compact()
+        time.sleep(0.001)
+        return super().write(text)
+
+
+def test_a_hold_lives_while_its_batch_is_printed_for_longer_than_its_lease(tmp_path: Path) -> None:
+    lake = HeldLake.create(tmp_path)
+    lake.append(*((id, 1, 1) for id in range(3 * UPDATES_IN_LINE_MAX)), upper=2)
+    with redirect_stdout(SlowReader(lake, 2)) as output:
+        subscribe(NAME, as_of="1", until="3", lease="0.001s", as_json=True, config=lake.file)
+    rows, frontier = replayed(output.getvalue().splitlines())
+    assert (sum(rows.values()), frontier) == (3 * UPDATES_IN_LINE_MAX, [4])
+    assert lake.collection.holds() == []
 
 
 @pytest.mark.spark

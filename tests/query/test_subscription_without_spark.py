@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from tests.golden.shown import EXPECTED, unpack
+from tests.lakes.held import HeldLake
 from tidelake import open_lake
 from tidelake.errors import ArgumentRefused, DamagedTable, EngineRefused, PredicateRefused, UnknownColumn
 from tidelake.lake import Lake, LakeCollection
 from tidelake.protocol.json_values import identity
 from tidelake.protocol.replay import replay_file
 from tidelake.query import duckdb_source
+from tidelake.read.holding import ReadCapability, acquire
 from tidelake.store.layout import DIFF, TIME
 from tidelake.store.rows_at import with_numbers
 
@@ -129,6 +133,54 @@ def test_wrong_arguments_are_refused(lake: Lake) -> None:
         assert batch is not None
         with pytest.raises(PredicateRefused, match="fails: "):
             list(batch.updates.batches([TIME]))
+
+
+def test_a_hold_that_is_renewed_outlives_its_lease_while_a_batch_is_read(tmp_path: Path) -> None:
+    lake = HeldLake.create(tmp_path)
+    lake.append((1, 1, 1), (2, 2, 1), upper=3)
+    with lake.collection.subscribe(as_of=1, lease=timedelta(milliseconds=1)) as subscription:
+        batch = subscription.next()
+        (before,) = lake.collection.holds()
+        for upper in range(4, 8):
+            lake.seal(upper)
+            assert lake.compact() == 1
+            time.sleep(0.001)
+            subscription.renew()
+        (held,) = lake.collection.holds()
+        assert (held.id, held.pinned_seq) == (before.id, before.pinned_seq)
+        assert batch is not None
+        assert batch.updates.table()["id"].to_pylist() == [1]
+        batch = subscription.next()
+        assert batch is not None
+        assert (batch.updates.table()["id"].to_pylist(), batch.progress.through) == ([2], 6)
+
+
+def test_a_renewal_that_is_not_due_or_has_nothing_to_renew_writes_nothing(tmp_path: Path) -> None:
+    lake = HeldLake.create(tmp_path, upper=3)
+    with lake.collection.subscribe() as subscription:
+        before = lake.stored.entry
+        subscription.renew()
+        assert lake.stored.entry == before
+    subscription.renew()
+    lake.collection.subscribe(lease=None).renew()
+    assert not lake.stored.entry.is_held
+
+
+def test_a_snapshot_after_the_last_time_to_deliver_is_refused_even_if_that_time_is_sealed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = HeldLake.create(tmp_path, upper=5)
+
+    def overtaken(*arguments: Any, **more: Any) -> ReadCapability:
+        lake.seal(9)
+        return acquire(*arguments, **more)
+
+    monkeypatch.setattr("tidelake.read.subscription.acquire", overtaken)
+    with pytest.raises(ArgumentRefused, match="until is 6, but must not be before the time of the snapshot, 8"):
+        lake.collection.subscribe(until=6)
+    assert lake.collection.holds() == []
+    with lake.collection.subscribe(until=8) as subscription:
+        assert [batch.progress.through for batch in subscription] == [8]
 
 
 def test_an_envelope_of_another_package_is_refused_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

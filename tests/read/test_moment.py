@@ -110,6 +110,15 @@ def test_the_time_is_never_before_one_that_the_session_has_read(shop: SharedTime
     assert (found.time, found.facts[1]) == (9, "not before 9, which this session has read")
 
 
+def test_a_requested_time_before_one_that_the_session_has_read_is_refused(shop: SharedTimes) -> None:
+    assert shop.lake.at(7, "orders", "customers", not_before=7).time == 7
+    refused = "time is 6, but must not be before `not_before`, 7"
+    with pytest.raises(ArgumentRefused, match=refused):
+        shop.lake.at(6, "orders", "customers", not_before=7)
+    with pytest.raises(ArgumentRefused, match=refused):
+        shop.lake.query("select count(*) as n from orders", 6, not_before=7)
+
+
 def test_a_time_that_one_collection_does_not_have_yet_is_awaited_for_a_bounded_time(shop: SharedTimes) -> None:
     with pytest.raises(CollectionLags) as lags:
         shop.lake.at(11, "orders", "customers", wait_s=0.05)
@@ -137,6 +146,16 @@ def test_a_closed_stream_does_not_hold_the_others_back(shop: SharedTimes) -> Non
     assert (found.time, found.as_json()["collections"]["orders"]["upper"]) == (12, None)
 
 
+def test_closed_streams_have_every_time_that_a_session_has_read(shop: SharedTimes) -> None:
+    shop.close("customers", 7)
+    session = shop.lake.at("latest", "orders").time
+    found = shop.lake.at("latest", "customers", not_before=session)
+    assert (found.time, found.facts[1]) == (session, "not before 9, which this session has read")
+    assert shop.lake.query("select count(*) as n from customers", not_before=200).time == 200
+    shop.close("orders", 12)
+    assert [shop.lake.at("latest", "orders", "customers", not_before=time).time for time in (3, 200)] == [12, 200]
+
+
 def test_collections_on_different_timelines_are_refused(shop: SharedTimes, tmp_path: Path) -> None:
     with pytest.raises(TimelinesDiffer, match="'orders' is on the timeline 'shop', and 'other' on 'collection other'"):
         shop.lake.at("latest", "orders", "other")
@@ -153,7 +172,11 @@ def test_collections_on_different_timelines_are_refused(shop: SharedTimes, tmp_p
 
 
 def test_arguments_out_of_range_are_refused(shop: SharedTimes) -> None:
-    calls: list[dict[str, Any]] = [{"time": -1}, {"not_before": -1}, {"wait_s": -1}, {"time": True}]
+    calls: list[dict[str, Any]] = [
+        *({"time": value} for value in (-1, True, None, "last")),
+        *({"not_before": value} for value in (-1, "1")),
+        *({"wait_s": value} for value in (-1, float("nan"), None, "1", True)),
+    ]
     for more in calls:
         with pytest.raises(ArgumentRefused):
             shop.lake.at(more.pop("time", "latest"), "orders", **more)

@@ -28,7 +28,7 @@ def at(
         typer.Option(
             metavar="TIME",
             callback=check_not_negative,
-            help="A time that was read before: fail if the latest common time is earlier.",
+            help="A time that was read before: fail if the chosen time would be earlier.",
         ),
     ] = None,
     wait: Annotated[

@@ -51,7 +51,7 @@ def sql(
         typer.Option(
             metavar="TIME",
             callback=check_not_negative,
-            help="A time that was read before: the latest time must not be earlier.",
+            help="A time that was read before: fail if the chosen time would be earlier.",
         ),
     ] = None,
     wait: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from types import FrameType
@@ -76,7 +76,10 @@ def subscribe(
         typer.Option(help="How long to wait for the next time to be sealed, such as 90s or 1h; by default not at all."),
     ] = None,
     poll: Annotated[str, typer.Option(help="How often to check for newly sealed times.")] = "1s",
-    lease: Annotated[str, typer.Option(help="How long this command's hold lasts if the command is killed.")] = "1h",
+    lease: Annotated[
+        str,
+        typer.Option(help="How long this command's hold lasts if the command is killed, or nobody reads its output."),
+    ] = "1h",
     hold: Annotated[
         str | None,
         typer.Option(
@@ -166,7 +169,7 @@ def _print_all(
     for updates, progress in subscription:
         rows = _rows_of(collection, updates, progress)
         for time, lines in recorded_times(rows, lower, progress.through, progress.closed):
-            has_updates = _print_time(time, lines, as_json)
+            has_updates = _print_time(time, lines, as_json, subscription.renew)
             token, lower = time, time + 1
             if left is not None and has_updates:
                 left -= 1
@@ -175,8 +178,11 @@ def _print_all(
     return token
 
 
-def _print_time(time: int, lines: Iterator[str], as_json: bool) -> bool:
-    """Print the lines of one time, the statement of its progress last; return whether it has updates."""
+def _print_time(time: int, lines: Iterator[str], as_json: bool, renew: Callable[[], None]) -> bool:
+    """Print the lines of one time, the statement of its progress last; return whether it has updates.
+
+    The hold is renewed after each line, because whoever reads them may be slow.
+    """
     from tidelake.protocol.json_values import parse, to_text
 
     has_updates = False
@@ -188,8 +194,10 @@ def _print_time(time: int, lines: Iterator[str], as_json: bool) -> bool:
         elif is_updates:
             for data, at, diff in parse(line)["updates"]:
                 sys.stdout.write(f"{at}  {diff:+d}  {printable(to_text(data))}\n")
+                renew()
         else:
             sys.stdout.write(f"{time}  complete\n")
+        renew()
     sys.stdout.flush()
     return has_updates
 

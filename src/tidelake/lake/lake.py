@@ -83,7 +83,8 @@ class Lake(OpenedStore):
         Args:
             time: a time that all of them have, or `latest`: the greatest such time.
             names: the collections; by default all collections of the lake.
-            not_before: a time that this session has read before: `latest` is never earlier.
+            not_before: a time that this session has read before: `latest` is never earlier, and an earlier `time` is
+                refused.
             wait_s: how long to wait, in seconds, if a collection does not have the time yet.
 
         Returns:

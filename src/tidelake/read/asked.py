@@ -80,6 +80,11 @@ def last_time(upper: int, closed: bool) -> int:
     return INT64_MAX if closed and upper == INT64_MAX else upper - 1
 
 
+def is_number(value: object) -> bool:
+    """Whether an argument is a number; True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def columns_asked(collection: Collection, names: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Return the columns to read, each once; all of `names` if none is given.
 

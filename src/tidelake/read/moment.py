@@ -11,6 +11,7 @@ from tidelake.catalog.catalog import Catalog
 from tidelake.errors import ArgumentRefused, CollectionForgot, CollectionLags, TimelinesDiffer
 from tidelake.protocol.iso_times import MintedTime, iso_of
 from tidelake.protocol.order import INT64_MAX
+from tidelake.read.asked import is_number
 from tidelake.read.torn import check_not_torn
 from tidelake.settings.collection import CollectionSettings
 from tidelake.store.commit import OpenTable, is_table
@@ -129,10 +130,15 @@ def moment(
     Cost: the handles and the log of each collection, read again at each poll while the call waits.
     """
     timeline = timeline_of(settings)
-    for name, value in (("time", None if time == "latest" else time), ("not_before", not_before)):
-        if value is not None:
-            check_time(name, value)
-    if not 0 <= wait_s <= WAIT_S_MAX:
+    if time != "latest":
+        check_time("time", time)
+    if not_before is not None:
+        check_time("not_before", not_before)
+    if not_before is not None and time != "latest" and time < not_before:
+        shown = MintedTime if settings[0].mints_times else int
+        rule = f"but must not be before `not_before`, {shown(not_before)!r}, which this session has read"
+        raise ArgumentRefused("time", shown(time), rule, "ask for a later time, or leave out `not_before`")
+    if not (is_number(wait_s) and 0 <= wait_s <= WAIT_S_MAX):
         raise ArgumentRefused("wait_s", wait_s, "but must be between 0 and 31622400", "give a number of seconds")
     end_s = clock.monotonic() + wait_s
     while True:
@@ -190,9 +196,9 @@ def _latest(members: Sequence[Member], not_before: int) -> int:
         if not member.since:
             raise CollectionForgot(member.name, not_before, ())
     latest = min(member.last for member in members)
-    if latest == INT64_MAX:  # all streams are closed: nothing changes after the last update of any of them
-        latest = max(member.upper - 1 for member in members)
     needed = max(not_before, *(member.since[0] for member in members))
+    if latest == INT64_MAX:  # all streams are closed: nothing changes after the last update of any of them
+        latest = max(needed, *(member.upper - 1 for member in members))
     if latest < needed:
         raise _lag(members, needed)
     return latest

@@ -17,6 +17,7 @@ from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.handles import read_handles
 from tidelake.errors import (
     ArgumentRefused,
+    CapabilityDropped,
     CapabilityError,
     CapabilityExpired,
     CapabilityUnknown,
@@ -29,7 +30,7 @@ from tidelake.errors import (
 )
 from tidelake.protocol.iso_times import MintedTime
 from tidelake.protocol.order import INT64_MAX
-from tidelake.read.asked import last_time
+from tidelake.read.asked import is_number, last_time
 from tidelake.read.holding import ReadCapability, acquire
 from tidelake.read.source import Selection, Source
 from tidelake.store.commit import OpenTable
@@ -86,10 +87,10 @@ class Bounds:
         Raises:
             ArgumentRefused: one of them is out of its range.
         """
-        if self.wait_s is not None and not (_is_number(self.wait_s) and 0 <= self.wait_s <= WAIT_S_MAX):
+        if self.wait_s is not None and not (is_number(self.wait_s) and 0 <= self.wait_s <= WAIT_S_MAX):
             rule = "but must be between 0 and 31622400 seconds, or None to wait forever"
             raise ArgumentRefused("wait_s", self.wait_s, rule, "give a number of seconds")
-        if not (_is_number(self.poll_s) and 0.001 <= self.poll_s <= 86_400):
+        if not (is_number(self.poll_s) and 0.001 <= self.poll_s <= 86_400):
             raise ArgumentRefused("poll_s", self.poll_s, "but must be between 0.001 and 86400", "give a second or so")
         if not isinstance(self.rows_max, int) or self.rows_max < 1:
             raise ArgumentRefused("rows_max", self.rows_max, "but must be an integer of at least 1", "leave it out")
@@ -125,7 +126,7 @@ class Subscription(Generic[T]):
         self._capability, self._owns = capability, owns
         self._through, self._needs_snapshot = start, takes_snapshot
         self._is_over, self._closed = False, Event()
-        self._renewed_s = clock.monotonic()
+        self._note_call()
 
     @property
     def token(self) -> int:
@@ -167,7 +168,7 @@ class Subscription(Generic[T]):
             left_s = end_s - clock.monotonic()
             if self.is_complete or left_s <= 0:
                 break
-            self._renew_if_due()
+            self.renew()
             self._closed.wait(min(self._bounds.poll_s, left_s))
         if self._needs_snapshot and not self._closed.is_set():
             collection = self._collection()
@@ -177,6 +178,31 @@ class Subscription(Generic[T]):
         if self._is_over and not self._owns and not self._closed.is_set():
             self._let_go()
         return None
+
+    def renew(self) -> None:
+        """Renew the hold if a third of its lease has passed since its last call; otherwise, do nothing.
+
+        `next` does this while it waits, but nothing does it while you process a batch. If that may take as long as the
+        lease, call this as often as you like, for example after each row: it keeps the time of the hold and the files
+        of the batch.
+
+        Raises:
+            CapabilityError: the capability that the caller gave has ended, or its token was used by another holder. If
+                the subscription's own hold has ended, the next batch finds out whether anything was forgotten.
+
+        Cost: a look at the clock; three times in the duration of a lease, a commit to the collection's handles.
+        """
+        if self._capability is None or self._closed.is_set() or clock.monotonic() < self._due_s:
+            return
+        try:
+            self._capability.renew()
+        except _ENDED:
+            if not self._owns:
+                raise
+        except CapabilityDropped:
+            if not self._closed.is_set():  # another thread may have closed it in the meantime
+                raise
+        self._note_call()
 
     def __iter__(self) -> Iterator[Batch[T]]:
         while (batch := self.next()) is not None:
@@ -286,7 +312,7 @@ class Subscription(Generic[T]):
             if not self._owns:
                 raise
             self._hold_again(seq, self._capability, error)
-        self._renewed_s = clock.monotonic()
+        self._note_call()
 
     def _let_go(self) -> None:
         """Move the hold although there is no next batch: the previous batch counts as processed."""
@@ -307,17 +333,10 @@ class Subscription(Generic[T]):
             fact = f"its lease expired while its subscription was at time {self._through}, and {since}"
             raise SubscriptionLapsed(ended.id, fact) from error
 
-    def _renew_if_due(self) -> None:
-        if self._capability is None:
-            return
-        if clock.monotonic() - self._renewed_s < self._capability.lease / timedelta(seconds=3):
-            return
-        try:
-            self._capability.renew()
-        except _ENDED:
-            if not self._owns:
-                raise  # otherwise, the next batch finds out whether anything was forgotten
-        self._renewed_s = clock.monotonic()
+    def _note_call(self) -> None:
+        """Compute when the hold has to be renewed, now that a call has renewed it."""
+        lease = timedelta() if self._capability is None else self._capability.lease
+        self._due_s = clock.monotonic() + lease / timedelta(seconds=3)
 
 
 def subscribe(
@@ -353,7 +372,13 @@ def subscribe(
     _check_end(start, takes_snapshot, bounds)
     if lease is not None:
         held = acquire(catalog, collection.name, as_of, lease, purpose, id=collection.entry.id)
-        return Subscription(source, catalog, collection, held.since, takes_snapshot, selection, bounds, held, True)
+        found = Subscription(source, catalog, collection, held.since, takes_snapshot, selection, bounds, held, True)
+        try:
+            _check_end(held.since, takes_snapshot, bounds)  # a later time may have been sealed since `upper` was read
+        except ArgumentRefused:
+            found.close()
+            raise
+        return found
     if not since or start < since[0]:
         raise SinceError(start, since)
     return Subscription(source, catalog, collection, start, takes_snapshot, selection, bounds, None, False)
@@ -364,10 +389,6 @@ def _check_end(start: int, takes_snapshot: bool, bounds: Bounds) -> None:
     if takes_snapshot and bounds.until is not None and bounds.until < start:
         rule = f"but must not be before the time of the snapshot, {start}"
         raise ArgumentRefused("until", bounds.until, rule, "give an earlier `as_of`, or take no snapshot")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def whole_times(files: Sequence[RunFile], after: int, last: int, rows_max: int) -> int:

@@ -440,8 +440,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.SubscriptionLapsed: Entry(
         "The consumer was stopped, or worked on one batch for longer than its lease; compaction continued meanwhile.",
-        "Subscribe again with a snapshot, and replace what was delivered so far with it. Take a longer lease, or raise "
-        "`keep`.",
+        "Subscribe again with a snapshot, and replace what was delivered so far with it. Take a longer lease, call "
+        "`renew` while you work on a batch, or raise `keep`.",
         ("tidelake status NAME", "tidelake subscribe NAME --lease 1d"),
     ),
     # A commit failed, or its outcome is unknown.
