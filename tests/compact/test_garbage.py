@@ -201,7 +201,7 @@ def test_the_published_table_of_a_new_collection_with_the_same_name_stays(catalo
     assert rows_of(table) == 2
     catalog.rename("prices", "b")
     stays = item_of(gc(catalog, "b"), "published")
-    assert stays.why.startswith("its collection is now called 'b', and publishes there") and not stays.goes
+    assert stays.why.startswith("its collection is now called 'b', and publishes under that name") and not stays.goes
     assert rows_of(table) == 2
 
 
