@@ -19,6 +19,7 @@ from tests.report.published import publish
 from tests.stops import stop_at
 from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.handles import change_handles, read_handles
+from tidelake.compact import garbage
 from tidelake.compact.compaction import move_since
 from tidelake.compact.garbage import Garbage, Item, collect_garbage
 from tidelake.errors import UnknownCollection
@@ -29,9 +30,10 @@ from tidelake.store import dead_notes
 from tidelake.store.commit import OpenTable
 from tidelake.store.dead_notes import DEAD
 from tidelake.store.entry import Entry
+from tidelake.store.failpoints import on_reach
 from tidelake.store.files import write_run
 from tidelake.store.layout import RUN, CollectionPaths, Store, new_run
-from tidelake.store.published import read_published
+from tidelake.store.published import empty_published, read_published
 from tidelake.store.state import UPPER
 
 SPEC = settings("plain").spec()
@@ -203,6 +205,47 @@ def test_the_published_table_of_a_new_collection_with_the_same_name_stays(catalo
     stays = item_of(gc(catalog, "b"), "published")
     assert stays.why.startswith("its collection is now called 'b', and publishes under that name") and not stays.goes
     assert rows_of(table) == 2
+
+
+def test_the_table_that_a_new_collection_publishes_during_a_gc_stays(catalog: Catalog) -> None:
+    collection = catalog.find("prices")
+    publish(catalog)
+    catalog.drop("prices")
+    age_hold_by(collection.paths, 2 * DAY_S)
+    tables: list[Location] = []
+
+    def publish_anew(place: str) -> None:
+        if place == "gc.after_folders":  # the logs of all names have been read
+            on_reach(None)
+            catalog.open_or_create(SPEC)
+            tables.append(publish(catalog))
+
+    on_reach(publish_anew)
+    try:
+        assert summary_of(gc(catalog)) == [("dropped", "prices", True)]
+    finally:
+        on_reach(None)
+    assert [rows_of(table) for table in tables] == [2]
+
+
+def test_rows_that_a_new_collection_publishes_after_its_name_was_read_stay(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection = catalog.find("prices")
+    publish(catalog)
+    catalog.drop("prices")
+    age_hold_by(collection.paths, 2 * DAY_S)
+    tables: list[Location] = []
+
+    def publish_first(table: Location, version: int) -> bool:
+        catalog.open_or_create(SPEC)
+        tables.append(publish(catalog))
+        return empty_published(table, version)
+
+    monkeypatch.setattr(garbage, "empty_published", publish_first)
+    stays = item_of(gc(catalog), "published")
+    assert "somebody has just committed to it" in stays.why and not stays.goes
+    assert [rows_of(table) for table in tables] == [2]
 
 
 def test_the_published_table_of_an_earlier_name_of_a_dropped_collection_is_emptied(catalog: Catalog) -> None:

@@ -18,7 +18,7 @@ from tidelake.catalog.drop import delete_tables, goes_at_ms, observe_dropped
 from tidelake.catalog.handles import read_handles
 from tidelake.catalog.name_log import NameLog
 from tidelake.catalog.undivided import is_divided
-from tidelake.errors import TidelakeError
+from tidelake.errors import Conflict, TidelakeError
 from tidelake.protocol.iso_times import iso_to_the_second
 from tidelake.storage import blobs
 from tidelake.storage.location import HIDDEN, Location
@@ -28,9 +28,11 @@ from tidelake.store.failpoints import reach
 from tidelake.store.head_start import sweep_head_starts
 from tidelake.store.holds import held_text, label_of, oldest_pin
 from tidelake.store.layout import COLLECTION_ID, Store
+from tidelake.store.publication import Publication
 from tidelake.store.published import RETENTION_S as PUBLISHED_RETENTION_S
 from tidelake.store.published import empty_published, maintain_published, published_bytes
 from tidelake.store.sweep import RETENTION_S, DeadRun, dead_runs, sweep, sweep_names
+from tidelake.store.table_log import newest_version
 
 Kind = Literal["dead_runs", "dropped", "published", "history", "orphaned", "lost", "unreadable", "earlier_format"]
 KINDS: dict[Kind, str] = {
@@ -258,7 +260,7 @@ class _Collector:
         table = self.store.publication(publication.folder)
         if owner.dropped is not None:
             if owner.dropped.storage == "gone" or (self.dry_run and self._why_dropped(owner)[0]):
-                self._over(log.binding.name, table)
+                self._over(log, publication)
         elif owner.name != log.binding.name and (size := published_bytes(table)):
             why = (
                 f"its collection is now called '{owner.name}', and publishes under that name; "
@@ -266,17 +268,32 @@ class _Collector:
             )
             self._add("published", log.binding.name, table.below(self.store.root), why, size)
 
-    def _over(self, name: str, table: Location) -> None:
-        """Remove the rows that a dropped collection had published, and later the files."""
+    def _over(self, log: NameLog, publication: Publication) -> None:
+        """Remove the rows that a dropped collection had published, and later the files.
+
+        Another collection may have taken the name since the log was read. It binds the name before it publishes, so
+        the log is read again, after the version that is emptied: if the name still belongs to the dropped collection,
+        that version has no rows of another one.
+        """
+        name, table = publication.name, self.store.publication(publication.folder)
         size, place = published_bytes(table), table.below(self.store.root)
         if not size:
+            return
+        version = newest_version(table)
+        binding = NameLog(self.store, log.folder).binding
+        if binding is None or binding.publication != publication:
             return
         days = PUBLISHED_RETENTION_S // 86_400
         if self.dry_run:
             why = f"its collection was dropped: its rows are removed, and its files are deleted {days} days later"
             self._add("published", name, place, why, size)
             return
-        is_new = empty_published(table)
+        try:
+            is_new = empty_published(table, version)
+        except Conflict:
+            why = "its collection was dropped, but somebody has just committed to it; the next `tidelake gc` decides"
+            self._add("published", name, place, why, size)
+            return
         reach("gc.after_publication")
         maintain_published(table)
         left = published_bytes(table)
