@@ -35,6 +35,7 @@ from tidelake.store.files import write_run
 from tidelake.store.layout import RUN, CollectionPaths, Store, new_run
 from tidelake.store.published import empty_published, read_published
 from tidelake.store.state import UPPER
+from tidelake.store.sweep import sweep
 
 SPEC = settings("plain").spec()
 DAY_S = 86_400.0
@@ -139,6 +140,27 @@ def test_a_dead_run_that_a_hold_pins_stays(tmp_path: Path) -> None:
     hold.drop()
     assert item_of(gc(catalog, name, retention_s=-60.0), "dead_runs").goes
     assert not blobs.list_blobs(table / f"{RUN}={run}")
+
+
+def test_a_dead_run_stays_if_it_was_pinned_while_it_was_live_after_gc_had_read_the_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = HeldLake.create(tmp_path / "lake", upper=10)
+    table = lake.stored.paths.updates
+    run, row = new_run("merge", OpenTable(table).seq), {"_time": 1, "_diff": 1, "id": 1, "price": 1}
+    OpenTable(table).commit({}, write_run(table, run, pa.Table.from_pylist([row], OpenTable(table).schema())))
+    hold = lake.collection.acquire(at=3)
+
+    def pin_and_merge(entry: Entry) -> None:
+        """Everything that happens while this `gc` sleeps for a day."""
+        hold.pin(OpenTable(table).seq, to=3)
+        OpenTable(table).commit({}, removes=[run])
+        sweep(table)
+
+    monkeypatch.setattr(garbage, "held_text", pin_and_merge)  # called right after the handles were read
+    found = gc(lake.catalog, lake.stored.name, retention_s=-60.0)
+    assert not item_of(found, "dead_runs").goes
+    assert blobs.list_blobs(table / f"{RUN}={run}")
 
 
 @pytest.mark.everywhere

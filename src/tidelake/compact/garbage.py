@@ -31,7 +31,7 @@ from tidelake.store.layout import COLLECTION_ID, Store
 from tidelake.store.publication import Publication
 from tidelake.store.published import RETENTION_S as PUBLISHED_RETENTION_S
 from tidelake.store.published import empty_published, maintain_published, published_bytes
-from tidelake.store.sweep import RETENTION_S, DeadRun, dead_runs, sweep, sweep_names
+from tidelake.store.sweep import RETENTION_S, DeadRun, dead_runs, nothing_pinned, sweep, sweep_names
 from tidelake.store.table_log import newest_version
 
 Kind = Literal["dead_runs", "dropped", "published", "history", "orphaned", "lost", "unreadable", "earlier_format"]
@@ -167,8 +167,12 @@ class _Collector:
             self._add("orphaned", entry.name, f"c/{folder}", why)
         if (held := held_text(entry)) is not None:
             self._add("history", entry.name, f"c/{folder}/updates", held)
+
+        def read_pin() -> int | None:
+            return oldest_pin(read_handles(paths))
+
         for table in (*collection.tables, paths.handles):
-            self._dead_runs(entry.name, table, oldest_pin(entry) if table == paths.updates else None)
+            self._dead_runs(entry.name, table, read_pin if table == paths.updates else nothing_pinned)
 
     def _is_bound(self, entry: Entry) -> bool:
         if (entry.name, entry.id) in self.bound:
@@ -178,13 +182,13 @@ class _Collector:
 
     # --- runs
 
-    def _dead_runs(self, name: str, table: Location, pinned_seq: int | None = None) -> None:
+    def _dead_runs(self, name: str, table: Location, read_pin: Callable[[], int | None] = nothing_pinned) -> None:
         place = table.below(self.store.root)
 
         def look() -> None:
             if not is_table(table):
                 return
-            runs = dead_runs(table, self.retention_s, pinned_seq)
+            runs = dead_runs(table, self.retention_s, read_pin)
             going = [run for run in runs if run.goes]
             if going:
                 why = f"{_counted(going)} in no version, and noted before {_moment(self._horizon_s(table))}"
@@ -207,7 +211,7 @@ class _Collector:
                 why = f"{_counted(new)} in no version: {when}"
                 self._add("dead_runs", name, place, why, sum(run.bytes for run in new))
             if not self.dry_run:
-                sweep(table, self.retention_s, pinned_seq)
+                sweep(table, self.retention_s, read_pin)
 
         self._guarded(place, look, name)
 
