@@ -2,11 +2,12 @@
 
 Only what a log declares dead is deleted: runs that are in no version and that a sweep noted at least a retention period
 ago, the tables of dropped collections that nobody holds, and what those collections had published. Ages are measured by
-the store's clock. Needs no JVM.
+the store's clock; a dry run, which writes nothing, takes this machine's clock instead. Needs no JVM.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from collections.abc import Collection as Names
 from dataclasses import asdict, dataclass, field
@@ -93,7 +94,8 @@ def collect_garbage(
     Args:
         store: the store.
         named: the names of the collections in the settings.
-        dry_run: whether to only look: nothing is deleted or noted; the store's clock is read with a short-lived file.
+        dry_run: whether to only look: nothing is written, so ages are measured by this machine's clock. If the store's
+            clock differs, so does what the next call deletes.
         retention_s: how long readers may use files that are no longer in any version.
 
     Returns:
@@ -102,6 +104,8 @@ def collect_garbage(
 
     Cost: the logs of all names and of all tables are opened, and their folders are listed.
     """
+    if dry_run:
+        store = Store(store.root, read_only=True)
     catalog, garbage = Catalog(store), Garbage()
     if not catalog.exists():
         catalog.entries()  # raises an error if the catalog was lost
@@ -122,6 +126,7 @@ class _Collector:
 
     def __init__(self, store: Store, named: frozenset[str], dry_run: bool, retention_s: float, found: Garbage) -> None:
         self.store, self.named, self.dry_run, self.retention_s, self.found = store, named, dry_run, retention_s, found
+        self.now_s: Callable[[Location], float] = _machine_s if dry_run else blobs.now_s
         self.bound: set[tuple[str, str | None]] = set()
         """Each name, with the id of the collection that it is bound to."""
         self.names: set[str] = set()
@@ -188,7 +193,7 @@ class _Collector:
         def look() -> None:
             if not is_table(table):
                 return
-            runs = dead_runs(table, self.retention_s, read_pin)
+            runs = dead_runs(table, self.retention_s, read_pin, self.now_s)
             going = [run for run in runs if run.goes]
             if going:
                 why = f"{_counted(going)} in no version, and noted before {_moment(self._horizon_s(table))}"
@@ -216,7 +221,7 @@ class _Collector:
         self._guarded(place, look, name)
 
     def _horizon_s(self, table: Location) -> float:
-        return blobs.now_s(table) - self.retention_s
+        return self.now_s(table) - self.retention_s
 
     # --- dropped collections
 
@@ -249,7 +254,7 @@ class _Collector:
         at_ms = goes_at_ms(entry, self.retention_s)
         if at_ms is None:
             return False, f"{when}; nobody holds it; its retention begins when the next `tidelake gc` notes this"
-        if blobs.now_s(self.store.root) * 1000 < at_ms + (0 if self.store.root.is_local else 1000):
+        if self.now_s(self.store.root) * 1000 < at_ms + (0 if self.store.root.is_local else 1000):
             return False, f"{when}; nobody holds it, and readers have until {iso_to_the_second(at_ms)}"
         return True, f"{when}; nobody has held it since {iso_to_the_second(entry.dropped.unheld_at_ms or 0)}"
 
@@ -320,6 +325,11 @@ class _Collector:
         except (TidelakeError, OSError) as error:
             fact = error.fact if isinstance(error, TidelakeError) else str(error)
             self._add("unreadable", name, place, fact)
+
+
+def _machine_s(_: Location) -> float:
+    """Return the time by this machine's clock. Reading the store's clock would write a file."""
+    return time.time()
 
 
 def _counted(runs: list[DeadRun]) -> str:

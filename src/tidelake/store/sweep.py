@@ -42,7 +42,10 @@ class DeadRun:
 
 
 def dead_runs(
-    table: Location, retention_s: float = RETENTION_S, read_pin: Callable[[], int | None] = nothing_pinned
+    table: Location,
+    retention_s: float = RETENTION_S,
+    read_pin: Callable[[], int | None] = nothing_pinned,
+    now_s: Callable[[Location], float] = blobs.now_s,
 ) -> list[DeadRun]:
     """Return the runs of a table that are in no log, and which of them a sweep would delete. Nothing is deleted.
 
@@ -50,16 +53,17 @@ def dead_runs(
         table: the table's folder.
         retention_s: how long readers may use files after a commit has removed them.
         read_pin: as for `sweep`.
+        now_s: reads the clock, given a folder of the store; by default the store's clock, with a short-lived file.
 
-    Cost: the log is opened, the table's folder and the notes are listed, and so is each dead run. The store's clock is
-    read if there are any.
+    Cost: the log is opened, the table's folder and the notes are listed, and so is each dead run. The clock is read if
+    there are any.
     """
     opened = OpenTable(table)
     dead = _dead_folders(opened, blobs.list_folder(table))
     if not dead:
         return []
     pinned_seq = read_pin()
-    notes, horizon_s, found = notes_of(table), blobs.now_s(table) - retention_s, []
+    notes, horizon_s, found = notes_of(table), now_s(table) - retention_s, []
     for folder in dead:
         note = notes.get(folder)
         if note is not None and blobs.last_change_s(table / folder) > note.at_s:
