@@ -68,7 +68,7 @@ def compact_collection(
         merge_small_files(table, schema, entry.epoch)
     for table in (*small_tables, paths.progress, paths.handles, catalog.store.catalog):
         compacted.folders_removed += sweep(table)
-    compacted.folders_removed += sweep(paths.updates, pinned_seq=oldest_pin(read_handles(paths)))
+    compacted.folders_removed += sweep(paths.updates, read_pin=lambda: oldest_pin(read_handles(paths)))
     sweep_names(catalog.store, [collection.name])
     reach("compact.after_sweep")
     log.info(

@@ -132,6 +132,20 @@ def test_gc_shows_what_it_deletes_and_why_the_rest_stays(config: str) -> None:
     assert (found["dry_run"], found["tombstones"], found["bytes_gone"]) == (False, 0, 0)
 
 
+def times_of(folder: Path) -> dict[Path, int]:
+    """When each file and folder was changed last; a folder changes with each name that appears or disappears in it."""
+    return {path: path.stat().st_mtime_ns for path in (folder, *folder.rglob("*"))}
+
+
+def test_a_dry_run_of_gc_writes_nothing_not_even_for_a_moment(config: str, tmp_path: Path) -> None:
+    call("drop", "prices", "--apply", "--config", config)
+    call("gc", "--config", config)  # notes what is dead
+    before = times_of(tmp_path)
+    found = json.loads(call("gc", "--dry-run", "--json", "--config", config))
+    assert times_of(tmp_path) == before
+    assert {item["kind"] for item in found["items"]} == {"dropped", "dead_runs"}
+
+
 def test_the_commands_do_not_start_a_jvm_or_import_spark_or_pandas(config: str) -> None:
     code = (
         "import sys\n"

@@ -19,6 +19,7 @@ from tests.report.published import publish
 from tests.stops import stop_at
 from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.handles import change_handles, read_handles
+from tidelake.compact import garbage
 from tidelake.compact.compaction import move_since
 from tidelake.compact.garbage import Garbage, Item, collect_garbage
 from tidelake.errors import UnknownCollection
@@ -29,10 +30,12 @@ from tidelake.store import dead_notes
 from tidelake.store.commit import OpenTable
 from tidelake.store.dead_notes import DEAD
 from tidelake.store.entry import Entry
+from tidelake.store.failpoints import on_reach
 from tidelake.store.files import write_run
 from tidelake.store.layout import RUN, CollectionPaths, Store, new_run
-from tidelake.store.published import read_published
+from tidelake.store.published import empty_published, read_published
 from tidelake.store.state import UPPER
+from tidelake.store.sweep import sweep
 
 SPEC = settings("plain").spec()
 DAY_S = 86_400.0
@@ -139,6 +142,27 @@ def test_a_dead_run_that_a_hold_pins_stays(tmp_path: Path) -> None:
     assert not blobs.list_blobs(table / f"{RUN}={run}")
 
 
+def test_a_dead_run_stays_if_it_was_pinned_while_it_was_live_after_gc_had_read_the_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = HeldLake.create(tmp_path / "lake", upper=10)
+    table = lake.stored.paths.updates
+    run, row = new_run("merge", OpenTable(table).seq), {"_time": 1, "_diff": 1, "id": 1, "price": 1}
+    OpenTable(table).commit({}, write_run(table, run, pa.Table.from_pylist([row], OpenTable(table).schema())))
+    hold = lake.collection.acquire(at=3)
+
+    def pin_and_merge(entry: Entry) -> None:
+        """Everything that happens while this `gc` sleeps for a day."""
+        hold.pin(OpenTable(table).seq, to=3)
+        OpenTable(table).commit({}, removes=[run])
+        sweep(table)
+
+    monkeypatch.setattr(garbage, "held_text", pin_and_merge)  # called right after the handles were read
+    found = gc(lake.catalog, lake.stored.name, retention_s=-60.0)
+    assert not item_of(found, "dead_runs").goes
+    assert blobs.list_blobs(table / f"{RUN}={run}")
+
+
 @pytest.mark.everywhere
 def test_a_dropped_collection_is_deleted_a_day_after_its_last_hold(catalog: Catalog) -> None:
     collection = catalog.find("prices")
@@ -201,8 +225,49 @@ def test_the_published_table_of_a_new_collection_with_the_same_name_stays(catalo
     assert rows_of(table) == 2
     catalog.rename("prices", "b")
     stays = item_of(gc(catalog, "b"), "published")
-    assert stays.why.startswith("its collection is now called 'b', and publishes there") and not stays.goes
+    assert stays.why.startswith("its collection is now called 'b', and publishes under that name") and not stays.goes
     assert rows_of(table) == 2
+
+
+def test_the_table_that_a_new_collection_publishes_during_a_gc_stays(catalog: Catalog) -> None:
+    collection = catalog.find("prices")
+    publish(catalog)
+    catalog.drop("prices")
+    age_hold_by(collection.paths, 2 * DAY_S)
+    tables: list[Location] = []
+
+    def publish_anew(place: str) -> None:
+        if place == "gc.after_folders":  # the logs of all names have been read
+            on_reach(None)
+            catalog.open_or_create(SPEC)
+            tables.append(publish(catalog))
+
+    on_reach(publish_anew)
+    try:
+        assert summary_of(gc(catalog)) == [("dropped", "prices", True)]
+    finally:
+        on_reach(None)
+    assert [rows_of(table) for table in tables] == [2]
+
+
+def test_rows_that_a_new_collection_publishes_after_its_name_was_read_stay(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection = catalog.find("prices")
+    publish(catalog)
+    catalog.drop("prices")
+    age_hold_by(collection.paths, 2 * DAY_S)
+    tables: list[Location] = []
+
+    def publish_first(table: Location, version: int) -> bool:
+        catalog.open_or_create(SPEC)
+        tables.append(publish(catalog))
+        return empty_published(table, version)
+
+    monkeypatch.setattr(garbage, "empty_published", publish_first)
+    stays = item_of(gc(catalog), "published")
+    assert "somebody has just committed to it" in stays.why and not stays.goes
+    assert [rows_of(table) for table in tables] == [2]
 
 
 def test_the_published_table_of_an_earlier_name_of_a_dropped_collection_is_emptied(catalog: Catalog) -> None:

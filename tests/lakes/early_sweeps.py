@@ -14,7 +14,7 @@ _AS_IF_CLOCK_AHEAD_S = -60.0
 def sweep_early(table: Location, pinned_seq: int | None = None) -> int:
     """Sweep twice as if the clock were ahead; return the number of folders that were removed."""
     # The first sweep notes the folders that the second one deletes.
-    return sum(sweep(table, retention_s=_AS_IF_CLOCK_AHEAD_S, pinned_seq=pinned_seq) for _ in range(2))
+    return sum(sweep(table, retention_s=_AS_IF_CLOCK_AHEAD_S, read_pin=lambda: pinned_seq) for _ in range(2))
 
 
 def age(folder: Location, age_s: float) -> None:

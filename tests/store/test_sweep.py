@@ -190,6 +190,29 @@ def test_a_run_that_was_noted_before_it_was_committed_is_noted_again_after_it_is
     assert len(blobs.list_blobs(table / f"{RUN}={run}")) >= 1
 
 
+def test_a_run_that_was_committed_and_replaced_during_a_sweep_stays_for_its_readers(table: Location) -> None:
+    opened = OpenTable(table)
+    files = write_one_row(table, run := new_run("ingest", opened.seq))
+    assert sweep(table) == 0
+    age(table / f"{RUN}={run}", 4 * DAY_S)
+    age(table / DEAD, 3 * DAY_S)
+
+    def commit_and_replace(place: str) -> None:
+        if place == "commit.before_call.t":  # the sweep has found the run dead, and raises the floor
+            on_reach(None)
+            opened.commit({}, files)
+            later = OpenTable(table)
+            later.commit({}, write_one_row(table, new_run("merge", later.seq)), [run])
+
+    on_reach(commit_and_replace)
+    try:
+        assert sweep(table) == 0
+    finally:
+        on_reach(None)
+    assert len(blobs.list_blobs(table / f"{RUN}={run}")) >= 1
+    assert sweep(table) == 0, "it was noted again"
+
+
 def test_notes_of_what_was_deleted_are_deleted_and_damaged_notes_are_replaced(table: Location) -> None:
     write_one_row(table, new_run("ingest", 0))
     assert sweep(table) == 0

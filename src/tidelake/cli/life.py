@@ -77,7 +77,7 @@ def gc(
     Dead runs and the tables of dropped collections are deleted a day after this command or a compaction first noted
     them.
     """
-    lake = open_lake(config, skip_invalid=True)
+    lake = open_lake(config, skip_invalid=True, read_only=dry_run)
     garbage = lake.gc(dry_run)
     if as_json:
         print_json(garbage.as_json() | {"dry_run": dry_run})

@@ -2,11 +2,12 @@
 
 Only what a log declares dead is deleted: runs that are in no version and that a sweep noted at least a retention period
 ago, the tables of dropped collections that nobody holds, and what those collections had published. Ages are measured by
-the store's clock. Needs no JVM.
+the store's clock; a dry run, which writes nothing, takes this machine's clock instead. Needs no JVM.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from collections.abc import Collection as Names
 from dataclasses import asdict, dataclass, field
@@ -18,7 +19,7 @@ from tidelake.catalog.drop import delete_tables, goes_at_ms, observe_dropped
 from tidelake.catalog.handles import read_handles
 from tidelake.catalog.name_log import NameLog
 from tidelake.catalog.undivided import is_divided
-from tidelake.errors import TidelakeError
+from tidelake.errors import Conflict, TidelakeError
 from tidelake.protocol.iso_times import iso_to_the_second
 from tidelake.storage import blobs
 from tidelake.storage.location import HIDDEN, Location
@@ -28,9 +29,11 @@ from tidelake.store.failpoints import reach
 from tidelake.store.head_start import sweep_head_starts
 from tidelake.store.holds import held_text, label_of, oldest_pin
 from tidelake.store.layout import COLLECTION_ID, Store
+from tidelake.store.publication import Publication
 from tidelake.store.published import RETENTION_S as PUBLISHED_RETENTION_S
 from tidelake.store.published import empty_published, maintain_published, published_bytes
-from tidelake.store.sweep import RETENTION_S, DeadRun, dead_runs, sweep, sweep_names
+from tidelake.store.sweep import RETENTION_S, DeadRun, dead_runs, nothing_pinned, sweep, sweep_names
+from tidelake.store.table_log import newest_version
 
 Kind = Literal["dead_runs", "dropped", "published", "history", "orphaned", "lost", "unreadable", "earlier_format"]
 KINDS: dict[Kind, str] = {
@@ -91,7 +94,8 @@ def collect_garbage(
     Args:
         store: the store.
         named: the names of the collections in the settings.
-        dry_run: whether to only look: nothing is deleted or noted; the store's clock is read with a short-lived file.
+        dry_run: whether to only look: nothing is written, so ages are measured by this machine's clock. If the store's
+            clock differs, so does what the next call deletes.
         retention_s: how long readers may use files that are no longer in any version.
 
     Returns:
@@ -100,6 +104,8 @@ def collect_garbage(
 
     Cost: the logs of all names and of all tables are opened, and their folders are listed.
     """
+    if dry_run:
+        store = Store(store.root, read_only=True)
     catalog, garbage = Catalog(store), Garbage()
     if not catalog.exists():
         catalog.entries()  # raises an error if the catalog was lost
@@ -120,6 +126,7 @@ class _Collector:
 
     def __init__(self, store: Store, named: frozenset[str], dry_run: bool, retention_s: float, found: Garbage) -> None:
         self.store, self.named, self.dry_run, self.retention_s, self.found = store, named, dry_run, retention_s, found
+        self.now_s: Callable[[Location], float] = _machine_s if dry_run else blobs.now_s
         self.bound: set[tuple[str, str | None]] = set()
         """Each name, with the id of the collection that it is bound to."""
         self.names: set[str] = set()
@@ -165,8 +172,12 @@ class _Collector:
             self._add("orphaned", entry.name, f"c/{folder}", why)
         if (held := held_text(entry)) is not None:
             self._add("history", entry.name, f"c/{folder}/updates", held)
+
+        def read_pin() -> int | None:
+            return oldest_pin(read_handles(paths))
+
         for table in (*collection.tables, paths.handles):
-            self._dead_runs(entry.name, table, oldest_pin(entry) if table == paths.updates else None)
+            self._dead_runs(entry.name, table, read_pin if table == paths.updates else nothing_pinned)
 
     def _is_bound(self, entry: Entry) -> bool:
         if (entry.name, entry.id) in self.bound:
@@ -176,13 +187,13 @@ class _Collector:
 
     # --- runs
 
-    def _dead_runs(self, name: str, table: Location, pinned_seq: int | None = None) -> None:
+    def _dead_runs(self, name: str, table: Location, read_pin: Callable[[], int | None] = nothing_pinned) -> None:
         place = table.below(self.store.root)
 
         def look() -> None:
             if not is_table(table):
                 return
-            runs = dead_runs(table, self.retention_s, pinned_seq)
+            runs = dead_runs(table, self.retention_s, read_pin, self.now_s)
             going = [run for run in runs if run.goes]
             if going:
                 why = f"{_counted(going)} in no version, and noted before {_moment(self._horizon_s(table))}"
@@ -205,12 +216,12 @@ class _Collector:
                 why = f"{_counted(new)} in no version: {when}"
                 self._add("dead_runs", name, place, why, sum(run.bytes for run in new))
             if not self.dry_run:
-                sweep(table, self.retention_s, pinned_seq)
+                sweep(table, self.retention_s, read_pin)
 
         self._guarded(place, look, name)
 
     def _horizon_s(self, table: Location) -> float:
-        return blobs.now_s(table) - self.retention_s
+        return self.now_s(table) - self.retention_s
 
     # --- dropped collections
 
@@ -243,7 +254,7 @@ class _Collector:
         at_ms = goes_at_ms(entry, self.retention_s)
         if at_ms is None:
             return False, f"{when}; nobody holds it; its retention begins when the next `tidelake gc` notes this"
-        if blobs.now_s(self.store.root) * 1000 < at_ms + (0 if self.store.root.is_local else 1000):
+        if self.now_s(self.store.root) * 1000 < at_ms + (0 if self.store.root.is_local else 1000):
             return False, f"{when}; nobody holds it, and readers have until {iso_to_the_second(at_ms)}"
         return True, f"{when}; nobody has held it since {iso_to_the_second(entry.dropped.unheld_at_ms or 0)}"
 
@@ -258,7 +269,7 @@ class _Collector:
         table = self.store.publication(publication.folder)
         if owner.dropped is not None:
             if owner.dropped.storage == "gone" or (self.dry_run and self._why_dropped(owner)[0]):
-                self._over(log.binding.name, table)
+                self._over(log, publication)
         elif owner.name != log.binding.name and (size := published_bytes(table)):
             why = (
                 f"its collection is now called '{owner.name}', and publishes under that name; "
@@ -266,17 +277,32 @@ class _Collector:
             )
             self._add("published", log.binding.name, table.below(self.store.root), why, size)
 
-    def _over(self, name: str, table: Location) -> None:
-        """Remove the rows that a dropped collection had published, and later the files."""
+    def _over(self, log: NameLog, publication: Publication) -> None:
+        """Remove the rows that a dropped collection had published, and later the files.
+
+        Another collection may have taken the name since the log was read. It binds the name before it publishes, so
+        the log is read again, after the version that is emptied: if the name still belongs to the dropped collection,
+        that version has no rows of another one.
+        """
+        name, table = publication.name, self.store.publication(publication.folder)
         size, place = published_bytes(table), table.below(self.store.root)
         if not size:
+            return
+        version = newest_version(table)
+        binding = NameLog(self.store, log.folder).binding
+        if binding is None or binding.publication != publication:
             return
         days = PUBLISHED_RETENTION_S // 86_400
         if self.dry_run:
             why = f"its collection was dropped: its rows are removed, and its files are deleted {days} days later"
             self._add("published", name, place, why, size)
             return
-        is_new = empty_published(table)
+        try:
+            is_new = empty_published(table, version)
+        except Conflict:
+            why = "its collection was dropped, but somebody has just committed to it; the next `tidelake gc` decides"
+            self._add("published", name, place, why, size)
+            return
         reach("gc.after_publication")
         maintain_published(table)
         left = published_bytes(table)
@@ -299,6 +325,11 @@ class _Collector:
         except (TidelakeError, OSError) as error:
             fact = error.fact if isinstance(error, TidelakeError) else str(error)
             self._add("unreadable", name, place, fact)
+
+
+def _machine_s(_: Location) -> float:
+    """Return the time by this machine's clock. Reading the store's clock would write a file."""
+    return time.time()
 
 
 def _counted(runs: list[DeadRun]) -> str:

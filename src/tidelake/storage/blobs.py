@@ -325,7 +325,10 @@ def now_s(folder: Location) -> float:
 
 
 def last_change_s(folder: Location) -> float:
-    """Return the time of a folder's last renewal or of the last write below it; now, if it changes meanwhile."""
+    """Return the time of a folder's last renewal or of the last write below it. Nothing is written.
+
+    It is infinity if the folder is absent, or changes meanwhile: then the folder is younger than anything else.
+    """
     return _backend(folder).last_change_s(folder)
 
 

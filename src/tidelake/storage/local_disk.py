@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import math
 import os
 import secrets
 import shutil
@@ -260,7 +261,7 @@ class LocalDisk:
         try:
             return max([path.stat().st_mtime, *(below.stat().st_mtime for below in path.rglob("*"))])
         except FileNotFoundError:  # a writer is changing it
-            return self.now_s(folder.parent)
+            return math.inf
 
     def renew(self, folder: Location) -> None:
         os.utime(str(folder))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import secrets
 import time
@@ -336,7 +337,7 @@ class Objects:
             self.delete(probe)
 
     def last_change_s(self, folder: Location) -> float:
-        return max((blob.changed_s for blob in self.list_blobs(folder, "")), default=0.0) or self.now_s(folder)
+        return max((blob.changed_s for blob in self.list_blobs(folder, "")), default=math.inf)
 
     def renew(self, folder: Location) -> None:
         with _errors_named(folder, "write"):

@@ -161,17 +161,21 @@ def _note_of(entry: Entry) -> Published | None:
         return None
 
 
-def empty_published(table: Location) -> bool:
+def empty_published(table: Location, version: int) -> bool:
     """Remove all rows from a publication's table, in one commit; return whether it had any.
 
     Readers of earlier versions have `RETENTION_S` to finish; then `maintain_published` deletes the files. The log
     stays, so that the name can be published again.
 
+    Args:
+        table: the table's folder.
+        version: its newest version, read before the log of the name: a collection that takes the name after that log
+            was read commits a later version. The rows of this version are removed, or none.
+
     Raises:
         Conflict: another commit came first; the table may have another collection's rows now.
         DamagedPublication: the log cannot be read.
     """
-    version = newest_version(table)
     if version < 0:
         return False
     try:

@@ -5,7 +5,7 @@ Needs no JVM. The age of a run is that of its note in `_dead/`, by the store's c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tidelake.storage import blobs
@@ -23,6 +23,10 @@ RETENTION_S = 24 * 3600.0
 """How long readers may use files after a commit has removed them, counted from the first sweep that finds them dead."""
 
 
+def nothing_pinned() -> None:
+    """Return that no hold pins a version of a table, as with every table except `updates/`."""
+
+
 @dataclass(frozen=True)
 class DeadRun:
     """A run that is in no version of a table."""
@@ -37,22 +41,29 @@ class DeadRun:
     """Whether a live hold pins a version that may name it."""
 
 
-def dead_runs(table: Location, retention_s: float = RETENTION_S, pinned_seq: int | None = None) -> list[DeadRun]:
+def dead_runs(
+    table: Location,
+    retention_s: float = RETENTION_S,
+    read_pin: Callable[[], int | None] = nothing_pinned,
+    now_s: Callable[[Location], float] = blobs.now_s,
+) -> list[DeadRun]:
     """Return the runs of a table that are in no log, and which of them a sweep would delete. Nothing is deleted.
 
     Args:
         table: the table's folder.
         retention_s: how long readers may use files after a commit has removed them.
-        pinned_seq: the first `seq` of the table that a live hold pins.
+        read_pin: as for `sweep`.
+        now_s: reads the clock, given a folder of the store; by default the store's clock, with a short-lived file.
 
-    Cost: the log is opened, the table's folder and the notes are listed, and so is each dead run. The store's clock is
-    read if there are any.
+    Cost: the log is opened, the table's folder and the notes are listed, and so is each dead run. The clock is read if
+    there are any.
     """
     opened = OpenTable(table)
     dead = _dead_folders(opened, blobs.list_folder(table))
     if not dead:
         return []
-    notes, horizon_s, found = notes_of(table), blobs.now_s(table) - retention_s, []
+    pinned_seq = read_pin()
+    notes, horizon_s, found = notes_of(table), now_s(table) - retention_s, []
     for folder in dead:
         note = notes.get(folder)
         if note is not None and blobs.last_change_s(table / folder) > note.at_s:
@@ -89,23 +100,42 @@ def _dead_folders(table: OpenTable, listing: Listing) -> list[str]:
     return [each.name for each in listing.folders if each.name.startswith(f"{RUN}=") and each.name not in live]
 
 
-def sweep(table: Location, retention_s: float = RETENTION_S, pinned_seq: int | None = None) -> int:
+def sweep(
+    table: Location, retention_s: float = RETENTION_S, read_pin: Callable[[], int | None] = nothing_pinned
+) -> int:
     """Delete the runs that an earlier sweep, more than the retention period ago, found in no log; return their number.
 
     Merges leave behind the runs that they replace, and killed processes leave those that they wrote. A reader can use
     the version for which its read was planned until `retention_s` after the first sweep that finds the run in no log
     or, if its hold pins a `seq`, until the hold ends. The clock may be wrong, and a writer may be about to commit one
     of these runs; so the sweep floor is committed before any run is deleted.
+
+    The pin is read after the state of the table. A hold that pins later plans its reads later, too, from this state or
+    one that follows it, and a run that is in none of these states is not missed.
+
+    Args:
+        table: the table's folder.
+        retention_s: how long readers may use files after a commit has removed them.
+        read_pin: reads the first `seq` of the table that a live hold pins now; None if none does.
     """
     opened = OpenTable(table)
     horizon_s = blobs.now_s(table) - retention_s
     listing = blobs.list_folder(table)
-    dead = _dead_folders(opened, listing)
     for folder in listing.folders:
         if folder.name.startswith(UNFINISHED) and blobs.last_change_s(folder) < horizon_s:
             blobs.delete_folder(folder)
-    old = [name.removeprefix(f"{RUN}=") for name in long_dead(table, dead, retention_s, opened.seq, pinned_seq)]
-    given_up = _give_up(table, old)
+
+    def old_in(state: OpenTable) -> list[str]:
+        dead = _dead_folders(state, listing)
+        pinned_seq = read_pin() if dead else None
+        return [name.removeprefix(f"{RUN}=") for name in long_dead(table, dead, retention_s, state.seq, pinned_seq)]
+
+    given_up: list[str] = []
+    if old := old_in(opened):
+        given_up, newest = _give_up(table, old)
+        if newest.seq != opened.seq:  # in between, a run may have been in a version, and read there
+            old = old_in(newest)
+            given_up = [run for run in given_up if run in old]
     for run in given_up:
         discard_run(table, run)
         reach("sweep.after_folder")
@@ -141,12 +171,14 @@ def delete_unfinished(left: Iterable[Blob], horizon_s: float) -> None:
             blobs.delete(blob.location)
 
 
-def _give_up(table: Location, runs: Sequence[str]) -> list[str]:
-    """Raise the sweep floor above these runs; return those that no log names and no commit can name."""
-    if not runs:
-        return []
+def _give_up(table: Location, runs: Sequence[str]) -> tuple[list[str], OpenTable]:
+    """Raise the sweep floor above these runs.
 
-    def raise_floor(opened: OpenTable) -> list[str]:
+    Returns:
+        The runs that no log names and no later commit can name, and the state that shows this.
+    """
+
+    def raise_floor(opened: OpenTable) -> tuple[list[str], OpenTable]:
         live = {file.run for file in opened.files()}
         # If the table has not reached a run's `seq`, the store was restored from an older copy. The run stays for now.
         dead = [run for run in runs if run not in live and begun_at(run) <= opened.seq]
@@ -155,6 +187,6 @@ def _give_up(table: Location, runs: Sequence[str]) -> list[str]:
             opened.commit({SWEEP_FLOOR: floor})  # builds on the very state whose live runs are known
             reach("sweep.after_floor")
             maintain(table)
-        return dead
+        return dead, opened
 
     return retry_commit(table, raise_floor, f"{ATTEMPTS_MAX} attempts to raise the sweep floor failed")
