@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +19,7 @@ from tests.lakes.lake import NAME
 from tests.lakes.whole_store import COLLECTIONS, WholeStore
 from tests.sweeps import swept
 from tidelake import open_lake
+from tidelake.cli.doctor.lake import lake_findings
 from tidelake.decisions import Count
 from tidelake.errors import DamagedLog, LakeReadOnly, NotReclocked
 from tidelake.lake import Lake, LakeCollection
@@ -197,6 +198,31 @@ def orphaned(tmp_path: Path) -> HeldLake:
     for name in (NAME, ORPHAN):
         tear(store.log_of_name(name))
     return lake
+
+
+LOOKING: Sequence[Sequence[str]] = (
+    *(("status",), ("status", "--json"), ("metrics",), ("drop", ORPHAN), ("drop", NAME), ("history", ORPHAN)),
+    *(("resolve", "list", NAME), ("repair", NAME), ("verify", NAME)),
+)
+"""Commands that only look, even if the same command writes with another option."""
+
+
+@pytest.mark.parametrize("may_write", [True, False])
+def test_commands_that_only_look_leave_every_byte_as_it_is(orphaned: HeldLake, may_write: bool) -> None:
+    if not may_write:
+        forbid_writing(orphaned.root)
+    before = everything_in(orphaned.root)
+    for words in LOOKING:
+        done = invoke(*words, "--config", str(orphaned.file))
+        assert done.exit_code == 0, (words, done.output)
+        assert everything_in(orphaned.root) == before, words
+    found = {finding.check: finding.level for finding in lake_findings(orphaned.file)}
+    assert found[f"collection {NAME}"] == "ok" and "names" not in found
+    # The file that tests the disk has no name; where a file system has no such files, the folder has a new time.
+    assert everything_in(orphaned.root) | {"store": before["store"]} == before
+    if may_write:
+        assert [each.error for each in open_lake(orphaned.file).orphaned()] == [None]
+        assert everything_in(orphaned.root) != before  # a lake that can write finishes the commits
 
 
 def test_every_read_of_a_read_only_lake_leaves_every_byte_as_it_is(orphaned: HeldLake) -> None:
