@@ -54,7 +54,7 @@ def test_a_warning_about_the_store_is_not_part_of_the_output(config: Path) -> No
     newest = newest_entry(config, "updates")
     torn = newest.with_name(f"{int(newest.stem) + 1:020d}.json")
     torn.write_text('{"commitInfo": {')
-    done = run("repair", NAME, "--json", "--config", config)
+    done = run("repair", NAME, "--apply", "--json", "--config", config)
     assert json.loads(done.stdout)["left"] == []
     assert "a torn log entry was set aside" in done.stderr
 

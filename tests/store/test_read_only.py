@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+import yaml
 from obstore.store import MemoryStore
 
 from tests.cli.commands import invoke
@@ -16,8 +19,10 @@ from tests.lakes.lake import NAME
 from tests.lakes.whole_store import COLLECTIONS, WholeStore
 from tests.sweeps import swept
 from tidelake import open_lake
-from tidelake.errors import DamagedLog, LakeReadOnly
-from tidelake.lake import LakeCollection
+from tidelake.cli.doctor.lake import lake_findings
+from tidelake.decisions import Count
+from tidelake.errors import DamagedLog, LakeReadOnly, NotReclocked
+from tidelake.lake import Lake, LakeCollection
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
 from tidelake.store.acknowledged import ACKED
@@ -36,6 +41,42 @@ READERS: dict[str, Callable[[LakeCollection], object]] = {
     "since": lambda collection: collection.since,
     "verify": lambda collection: collection.verify(deep=True).damages,
 }
+"""Reads that collections of every family and framing answer."""
+OTHER_READERS: dict[str, Callable[[LakeCollection], object]] = {
+    "rows": lambda collection: collection.rows().rows.table(),
+    "rows_between": lambda collection: collection.rows_between(1, 3).rows.table(),
+    "updates": lambda collection: collection.updates(1).rows.table(),
+    "subscribe": lambda collection: list(collection.subscribe(as_of=3, until=4)),
+    "columns": lambda collection: collection.columns,
+    "upper": lambda collection: collection.upper,
+    "decisions": lambda collection: collection.decisions,
+    "transactions": lambda collection: collection.transactions(),
+    "times": lambda collection: collection.times(),
+    "trace": lambda collection: collection.trace(NAME, 0, 0),
+    "id": lambda collection: collection.id,
+    "name": lambda collection: collection.name,
+    "stored": lambda collection: collection.stored(),
+    "path": lambda collection: collection.path,
+    "publication": lambda collection: collection.publication,
+    "view_sql": lambda collection: collection.view_sql("duckdb"),
+}
+LAKE_READERS: dict[str, Callable[[Lake], object]] = {
+    "at": lambda lake: lake.at(),
+    "query": lambda lake: lake.query(f"SELECT count(*) FROM {NAME}").table,
+    "status": lambda lake: lake.status(),
+    "orphaned": lambda lake: lake.orphaned(),
+    "history": lambda lake: lake.history(ORPHAN),
+    "dropping": lambda lake: lake.dropping(ORPHAN),
+    "trace": lambda lake: lake.trace(NAME, 0, 0),
+    "catalog": lambda lake: lake.catalog.entries(),
+    "collection": lambda lake: lake.collection(NAME),
+    "collections": lambda lake: lake.collections(),
+    "open": lambda lake: Lake.open(lake.settings.file, read_only=True),
+}
+BY_SPARK = {"snapshot", "diff", "changes", "sql"}
+"""Reads that need a session; they find their files as those by DuckDB do."""
+ORPHAN = "visits"
+"""A collection that the settings do not name."""
 
 
 def everything_in(folder: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -51,17 +92,32 @@ def everything_in(folder: Path) -> dict[str, tuple[int, int, bytes]]:
     return found
 
 
+def forbid_writing(root: Path) -> None:
+    """Take the permission to write to a folder and to everything below it. It does not stop the superuser."""
+    for folder, _, files in os.walk(root):
+        for name in (*files, "."):
+            os.chmod(os.path.join(folder, name), 0o555)
+
+
+def leave_unfinished(table: Location) -> None:
+    """Remove the marker of a log's newest entry, and put a torn entry behind it."""
+    for marker in (table.local / ACKED).glob(f"{newest_version(table):020d}-*"):
+        marker.unlink()
+    tear(table)
+
+
+def tear(table: Location) -> None:
+    """Put an entry behind the newest one of a log that a power loss has torn."""
+    entry_path(table, newest_version(table) + 1).local.write_text('{"commitInfo": {')
+
+
 @pytest.fixture
 def lake(tmp_path: Path) -> HeldLake:
     """A collection whose newest commit has no marker, followed by an entry that a power loss has torn."""
     lake = HeldLake.create(tmp_path / "lake", upper=5)
     lake.collection.acquire(at=2)
     lake.seal(7)
-    table = lake.stored.paths.updates
-    newest = newest_version(table)
-    for marker in (table.local / ACKED).glob(f"{newest:020d}-*"):
-        marker.unlink()
-    entry_path(table, newest + 1).local.write_text('{"commitInfo": {')
+    leave_unfinished(lake.stored.paths.updates)
     return lake
 
 
@@ -107,9 +163,7 @@ def test_a_copy_without_permission_to_write_can_be_read_and_every_change_is_refu
 ) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(lake.root, copy)
-    for folder, _, files in os.walk(copy):
-        for name in (*files, "."):
-            os.chmod(os.path.join(folder, name), 0o555)
+    forbid_writing(copy)
     before = everything_in(copy)
     collection = open_lake(copy / lake.file.name, read_only=True).collection(NAME)
     assert [held.since for held in collection.holds()] == [2]
@@ -122,6 +176,146 @@ def test_a_copy_without_permission_to_write_can_be_read_and_every_change_is_refu
         with pytest.raises(LakeReadOnly, match=r"the lake was opened read-only, so .* cannot be written"):
             call()
     assert everything_in(copy) == before
+
+
+@pytest.fixture
+def orphaned(tmp_path: Path) -> HeldLake:
+    """A lake and a collection that its settings do not name, both left as a power loss leaves them."""
+    lake = HeldLake.create(tmp_path / "lake")
+    lake.append((1, 3, 1), upper=5)
+    lake.seal(7)
+    lake.collection.acquire(at=2)
+    document = yaml.safe_load(lake.file.read_text())
+    both = {NAME: document["collections"][NAME], ORPHAN: document["collections"][NAME]}
+    lake.file.write_text(yaml.safe_dump(document | {"collections": both}))
+    lake.catalog.open_or_create(open_lake(lake.file).settings.collection(ORPHAN).spec())
+    open_lake(lake.file).collection(ORPHAN).acquire(at=2)
+    lake.file.write_text(yaml.safe_dump(document))
+    store = lake.catalog.store
+    found = [lake.stored, lake.catalog.find(ORPHAN)]
+    for table in (*(each.paths.handles for each in found), *(each.paths.updates for each in found)):
+        leave_unfinished(table)
+    for name in (NAME, ORPHAN):
+        tear(store.log_of_name(name))
+    return lake
+
+
+LOOKING: Sequence[Sequence[str]] = (
+    *(("status",), ("status", "--json"), ("metrics",), ("drop", ORPHAN), ("drop", NAME), ("history", ORPHAN)),
+    *(("resolve", "list", NAME), ("repair", NAME), ("verify", NAME)),
+)
+"""Commands that only look, even if the same command writes with another option."""
+
+
+@pytest.mark.parametrize("may_write", [True, False])
+def test_commands_that_only_look_leave_every_byte_as_it_is(orphaned: HeldLake, may_write: bool) -> None:
+    if not may_write:
+        forbid_writing(orphaned.root)
+    before = everything_in(orphaned.root)
+    for words in LOOKING:
+        done = invoke(*words, "--config", str(orphaned.file))
+        assert done.exit_code == 0, (words, done.output)
+        assert everything_in(orphaned.root) == before, words
+    found = {finding.check: finding.level for finding in lake_findings(orphaned.file)}
+    assert found[f"collection {NAME}"] == "ok" and "names" not in found
+    # The file that tests the disk has no name; where a file system has no such files, the folder has a new time.
+    assert everything_in(orphaned.root) | {"store": before["store"]} == before
+    if may_write:
+        assert [each.error for each in open_lake(orphaned.file).orphaned()] == [None]
+        assert everything_in(orphaned.root) != before  # a lake that can write finishes the commits
+
+
+def test_every_read_of_a_read_only_lake_leaves_every_byte_as_it_is(orphaned: HeldLake) -> None:
+    before = everything_in(orphaned.root)
+    lake = open_lake(orphaned.file, read_only=True)
+    for name, read in LAKE_READERS.items():
+        read(lake)
+        assert everything_in(orphaned.root) == before, name
+    for name, ask in (READERS | OTHER_READERS).items():
+        with suppress(NotReclocked):
+            ask(lake.collection(NAME))
+        assert everything_in(orphaned.root) == before, name
+
+
+def _flipped(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 4
+    file.write_bytes(data)
+
+
+def _damage_entry(lake: HeldLake) -> None:
+    table = lake.stored.paths.updates
+    _flipped(entry_path(table, newest_version(table)).local)
+
+
+def _damage_file(lake: HeldLake) -> None:
+    lake.append((1, 11, 1), upper=12)
+    table = lake.stored.paths.updates
+    (file,) = OpenTable(table).files()
+    _flipped((table / file.path).local)
+
+
+def _look_older(lake: HeldLake) -> None:
+    """Make the tables of the collection look as if an earlier version had created them."""
+    lake.catalog.update(NAME, lambda entry: entry.model_copy(update={"tables_format": 1}))
+
+
+def _decided(lake: HeldLake) -> None:
+    lake.collection.decide(Count(time=20, count=1, reason="known"))
+
+
+BEFORE: dict[str, Callable[[HeldLake], None]] = {
+    "withdraw": _decided,
+    "repair": _damage_entry,
+    "repair_files": _damage_file,
+    "upgrade": _look_older,
+}
+"""What has to happen before some of the calls have anything to write."""
+WRITERS: dict[str, Callable[[LakeCollection, str], object]] = {
+    "acquire": lambda collection, _: collection.acquire(at=9),
+    "capability": lambda collection, token: collection.capability(token),
+    "renew": lambda collection, token: collection.renew(token),
+    "release": lambda collection, token: collection.release(token),
+    "decide": lambda collection, _: collection.decide(Count(time=21, count=1, reason="known")),
+    "withdraw": lambda collection, _: collection.withdraw(20),
+    "fence": lambda collection, _: collection.fence("writer-1"),
+    "repair": lambda collection, _: collection.repair(),
+    "repair_files": lambda collection, _: collection.repair_files(cast(Any, None)),
+}
+LAKE_WRITERS: dict[str, Callable[[Lake], object]] = {
+    "rename": lambda lake: lake.rename(NAME, "costs"),
+    "drop": lambda lake: lake.drop(NAME),
+    "gc": lambda lake: lake.gc(),
+    "upgrade": lambda lake: lake.upgrade(),
+}
+
+
+def called(lake: Lake, name: str, token: str) -> object:
+    """The result of a call that writes."""
+    return LAKE_WRITERS[name](lake) if name in LAKE_WRITERS else WRITERS[name](lake.collection(NAME), token)
+
+
+@pytest.mark.parametrize("name", [*WRITERS, *LAKE_WRITERS])
+def test_every_call_that_writes_is_refused_by_a_read_only_lake(held_lake: HeldLake, name: str) -> None:
+    token = held_lake.collection.acquire(at=4).token
+    if name in BEFORE:
+        BEFORE[name](held_lake)
+    before = everything_in(held_lake.root)
+    with pytest.raises(LakeReadOnly, match=r"the lake was opened read-only, so .* cannot be written"):
+        called(open_lake(held_lake.file, read_only=True), name, token)
+    assert everything_in(held_lake.root) == before
+    if name != "repair_files":  # restoring a file takes a session
+        called(open_lake(held_lake.file), name, token)
+        assert everything_in(held_lake.root) != before
+
+
+def test_every_public_method_is_known_to_read_or_to_write() -> None:
+    """A new one belongs into a list above, which says how it is called."""
+    lake, collection = ({name for name in dir(each) if not name.startswith("_")} for each in (Lake, LakeCollection))
+    assert lake - BY_SPARK == LAKE_READERS.keys() | LAKE_WRITERS.keys()
+    assert collection - BY_SPARK == READERS.keys() | OTHER_READERS.keys() | WRITERS.keys()
+    assert not LAKE_READERS.keys() & LAKE_WRITERS.keys()
+    assert not (READERS | OTHER_READERS).keys() & WRITERS.keys()
 
 
 SOME = ("append_only", "debezium", "raw_upsert_json")

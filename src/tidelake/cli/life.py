@@ -49,7 +49,7 @@ def drop(
 
     Readers may finish, and the tables stay while somebody holds a time. There is no way back.
     """
-    lake = open_lake(config, skip_invalid=True)
+    lake = open_lake(config, skip_invalid=True, read_only=not apply)
     found = lake.dropping(name)
     if apply:
         lake.drop(name)

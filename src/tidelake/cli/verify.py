@@ -72,7 +72,7 @@ def repair(
     """
     from tidelake.telemetry.logs import configure_logs
 
-    collection = open_lake(config).collection(name)
+    collection = open_lake(config, read_only=not apply).collection(name)
     with working(f"{name}: reading every page") as work:
         restored = collection.repair(accept_newest_entry) if apply else []
         left = collection.verify(deep=True).damages

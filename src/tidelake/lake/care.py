@@ -10,6 +10,7 @@ from tidelake.errors import ArgumentRefused
 from tidelake.integrity.verification import Damage, Verification, repair_log, repair_name, verify_name, verify_table
 from tidelake.lake.base import StoredCollection, engine_errors
 from tidelake.settings.lake import WRITER_RULE, is_writer_name
+from tidelake.storage import blobs
 from tidelake.topic.open import open_topics
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ class Care(StoredCollection):
         if not chosen:
             return [], damages
         stored = self._stored()
+        blobs.check_writable(stored.paths.updates)
         topics = open_topics(self.settings, stored.entry.decisions)
         with engine_errors():
             outcomes = restore_files(spark, stored, self.settings, topics, [damage.file for damage in chosen])

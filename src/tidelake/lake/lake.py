@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from tidelake.catalog.catalog import Catalog
 from tidelake.errors import ArgumentRefused, TidelakeError, UnknownTopic
 from tidelake.lake.answers import status_with_topics
 from tidelake.lake.base import OpenedStore, engine_errors
@@ -17,8 +16,8 @@ from tidelake.read.status import CollectionStatus
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.framings import NAME_RULE, is_collection_name
 from tidelake.settings.lake import load_settings, load_valid_settings
+from tidelake.storage import blobs
 from tidelake.store.head_start import use_head_start
-from tidelake.store.layout import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -197,7 +196,7 @@ class Lake(OpenedStore):
         return self._status_of(chosen) | refused
 
     def _status_of(self, chosen: Sequence[CollectionSettings]) -> dict[str, CollectionStatus | TidelakeError | None]:
-        store = Store(self.settings.store)
+        store = self.catalog.store
         if store.root.is_local:
             return self._read_status(chosen)
         found: dict[str, CollectionStatus | TidelakeError | None] = {}
@@ -226,7 +225,7 @@ class Lake(OpenedStore):
 
         Cost: the folder of all names is listed; for each name that the settings do not have, two logs are opened.
         """
-        return read_orphaned(Store(self.settings.store), self._names)
+        return read_orphaned(self.catalog.store, self._names)
 
     def history(self, name: str, limit: int | None = None, kinds: Sequence[str] = ()) -> History:
         """Return the history of a collection of the store, even if it is orphaned or was dropped. Does not start a JVM.
@@ -273,7 +272,7 @@ class Lake(OpenedStore):
         if not is_collection_name(other):
             raise ArgumentRefused("name", other, "which is not a valid name", f"use {NAME_RULE}")
         with engine_errors():
-            Catalog(Store(self.settings.store)).rename(name, other)
+            self.catalog.rename(name, other)
 
     def dropping(self, name: str) -> Dropping:
         """Return the stored state of a collection that is to be dropped, or was dropped. Does not start a JVM.
@@ -284,7 +283,7 @@ class Lake(OpenedStore):
         from tidelake.read.dropping import read_dropping
 
         with engine_errors():
-            return read_dropping(Store(self.settings.store), name)
+            return read_dropping(self.catalog.store, name)
 
     def drop(self, name: str) -> None:
         """Drop a collection of the store: it can no longer be read, and its name is free. Does not start a JVM.
@@ -301,7 +300,7 @@ class Lake(OpenedStore):
         Cost: two commits to the handles, and one to each other table.
         """
         with engine_errors():
-            Catalog(Store(self.settings.store)).drop(name)
+            self.catalog.drop(name)
 
     def gc(self, dry_run: bool = False) -> Garbage:
         """Delete what is no longer needed, and say why the rest stays. Does not start a JVM.
@@ -316,8 +315,11 @@ class Lake(OpenedStore):
         """
         from tidelake.compact.garbage import collect_garbage
 
+        store = self.catalog.store
+        if not dry_run:
+            blobs.check_writable(store.root)  # otherwise, each thing that cannot be written would be an item
         with engine_errors():
-            return collect_garbage(Store(self.settings.store), self._names, dry_run)
+            return collect_garbage(store, self._names, dry_run)
 
     @property
     def _names(self) -> set[str]:

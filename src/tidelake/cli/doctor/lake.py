@@ -133,7 +133,7 @@ def _collections(settings: Settings) -> Iterator[Finding]:
     from tidelake.catalog.catalog import Catalog
     from tidelake.store.layout import Store
 
-    catalog = Catalog(Store(settings.store), settings.writer)
+    catalog = Catalog(Store(settings.store, read_only=True), settings.writer)
     yield from _orphans(catalog)
     known = catalog.lookup(collection.name for collection in settings.collections)
     unreachable: set[str] = set()
@@ -198,7 +198,8 @@ def _table(settings: Settings, collection: CollectionSettings, catalog: Catalog)
     try:
         catalog.check([collection.spec()])
         without_topics = collection.model_copy(update={"topics": (), "kafka": None})
-        status = Lake(settings.model_copy(update={"collections": (without_topics,)})).collections()[0].status()
+        lake = Lake(settings.model_copy(update={"collections": (without_topics,)}), read_only=True)
+        status = lake.collections()[0].status()
     except TidelakeError as error:
         return failed(check, error)
     if status is None:
