@@ -184,7 +184,8 @@ def _current(names: Names, settings: CollectionSettings, family: Family) -> Asse
 
 def _copies_text(settings: CollectionSettings) -> str:
     if settings.key:
-        return "Each key has one row. "
+        skips_errors = settings.current is not None and settings.current.skip_errors
+        return f"Each key has one row. {'Keys in error are left out. ' if skips_errors else ''}"
     if settings.bag:
         return "A row appears once for each time that it occurs. "
     return "`_diff` says how many times a row occurs. "

@@ -53,7 +53,8 @@ def wanted_tables(
     of_each = {}
     for own in settings.collections:
         through, together = times.get(own.name, (None, ()))
-        of_each[own.name] = Wanted(through, together, rebuild, own.bag)
+        skips_errors = own.current is not None and own.current.skip_errors
+        of_each[own.name] = Wanted(through, together, rebuild, own.bag, skips_errors)
     return of_each
 
 

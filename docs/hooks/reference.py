@@ -122,6 +122,13 @@ def publish_settings() -> str:
     return settings_table(PublishSettings)
 
 
+def current_settings() -> str:
+    """Return a table of the keys of a collection's `current` block."""
+    from tidelake.settings.current import CurrentSettings
+
+    return settings_table(CurrentSettings)
+
+
 def s3_settings() -> str:
     """Return a table of the keys of the `s3` block."""
     from tidelake.settings.object_store import S3Settings
@@ -189,6 +196,7 @@ def values_of(annotation: Any) -> str:
         "Secret": "place",
         "timedelta": "duration",
         "PublishSettings": "block",
+        "CurrentSettings": "block",
     }
     return words.get(name, name)
 
@@ -366,6 +374,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings": top_level_settings,
     "settings.collection": collection_settings,
     "settings.publish": publish_settings,
+    "settings.current": current_settings,
     "settings.kafka": kafka_settings,
     "settings.registry": registry_settings,
     "settings.object_store": s3_settings,

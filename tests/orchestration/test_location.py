@@ -218,6 +218,7 @@ def test_a_change_of_the_schema_changes_the_code_version_and_nothing_else_does(l
         ({}, "`_diff` says how many times a row occurs"),
         ({"bag": True}, "A row appears once for each time that it occurs"),
         ({"family": "upsert", "key": "id"}, "Each key has one row"),
+        ({"family": "upsert", "key": "id", "current": {"skip_errors": True}}, "Keys in error are left out"),
     ],
 )
 def test_a_published_table_says_how_it_shows_a_row_that_occurs_twice(

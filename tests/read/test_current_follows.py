@@ -15,9 +15,11 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from tests.lakes.generated import FORMS, Tide, text_of
-from tests.lakes.lake import Lake, progress, updates
+from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.positioned_table import NAMES, Table
 from tests.lakes.published import rows_in_duckdb, rows_of, table_of
+from tests.lakes.raw_lake import RawLake
+from tests.lakes.upserts import ITEM, item
 from tests.model.sources import Ticks, random_source
 from tests.stops import stop_at
 from tests.sweeps import seeds
@@ -94,7 +96,7 @@ def test_published_tables_of_generated_streams_equal_the_model_after_every_tick(
 def test_the_published_table_of_a_positioned_collection_equals_the_model_after_every_tick(
     tmp_path: Path, interpreted: SparkSession, seed: int, stream: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rng = Random(f"positioned/{seed}/{stream}")
+    rng, changing = Random(f"positioned/{seed}/{stream}"), Random(f"skipping/{seed}/{stream}")
     monkeypatch.setattr(published_files, "SMALL_FILES_MAX", rng.choice((2, 16)))
     table, statements, since = Table(tmp_path, interpreted), [], 0
     ticks = Ticks(rng, random_source(rng, 2, 12), 40)
@@ -108,11 +110,12 @@ def test_the_published_table_of_a_positioned_collection_equals_the_model_after_e
             table.compact(since, full=rng.random() < 0.6)
         last = max(statement.time for statement in statements)
         model = contents(statements, last)
-        if model.errors:
+        wanted = Wanted(skip_errors=changing.random() < 0.8)
+        if model.errors and not wanted.skip_errors:
             with pytest.raises(KeysInError):
-                update_current(interpreted, table.collection)
+                update_current(interpreted, table.collection, wanted)
             continue
-        update_current(interpreted, table.collection)
+        update_current(interpreted, table.collection, wanted)
         rows = {repr({"id": key, **dict(zip(NAMES, values, strict=True))}): 1 for key, values in model.rows.items()}
         check_shows(table.collection, rows, repr)
 
@@ -250,6 +253,55 @@ def test_a_bag_repeats_rows_and_refuses_negative_ones(tmp_path: Path, spark: Spa
     assert len(rows_of(lake.collection)) == 3
     assert published(lake).reason == "the setting `bag` has changed"
     assert counted(rows_of(lake.collection), lambda row: str(row["id"])) == {"1": 3, "5": -4}
+
+
+def test_keys_in_error_are_left_out_until_they_are_healed_if_the_settings_say_so(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = RawLake(tmp_path, spark, envelope="upsert", key="id", schema=ITEM)
+
+    def shown(*records: Any) -> tuple[str | None, dict[int, int]]:
+        """Ingest records and publish; return why the table was rebuilt, and its rows."""
+        lake.put(*records)
+        lake.ingest()
+        return result().reason, prices(lake)
+
+    def result() -> CurrentReport:
+        report = lake.current()
+        if not report.ok:
+            raise report.errors[NAME]
+        done: CurrentReport = report.results[NAME]
+        return done
+
+    def comment() -> str:
+        text: str = DeltaTable(str(table_of(lake.collection))).metadata().description
+        return text
+
+    def bad(key: int) -> dict[str, Any]:
+        return {"key": {"id": key}, "value": {"id": key, "price": "dear"}}
+
+    with pytest.raises(KeysInError):
+        shown(item(1, 10), item(2, 20), bad(3))
+    lake.configure(current={"skip_errors": True})
+    assert (result().reason, prices(lake)) == ("it was not published before", {1: 10, 2: 20})
+    assert comment().endswith("so count(*) counts rows. Keys in error are left out.")
+    assert shown(bad(1), item(3, 30)) == (None, {2: 20, 3: 30})
+    lake.configure(current={"skip_errors": False})
+    with pytest.raises(KeysInError):
+        result()
+    assert prices(lake) == {2: 20, 3: 30}
+    assert shown(item(1, 11)) == ("the setting `skip_errors` has changed", {1: 11, 2: 20, 3: 30})
+    assert "in error" not in comment()
+
+
+def test_a_setting_that_begins_to_leave_out_keys_in_error_changes_only_what_the_table_says(lake: Lake) -> None:
+    published(lake)
+    before = files_of(lake)
+    report = published(lake, Wanted(skip_errors=True))
+    assert (report.how, report.rows_rewritten, files_of(lake)) == ("followed", 0, before)
+    shown = publication_of(lake.collection)
+    assert shown is not None and shown.shown is not None and shown.shown.skip_errors
+    assert published(lake, Wanted(skip_errors=True)).how == "unchanged"
 
 
 @pytest.mark.sweep

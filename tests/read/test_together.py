@@ -13,7 +13,7 @@ from jobs.tick import run_steps
 from tests.lakes.published import table_of
 from tests.lakes.shared_times import RECLOCKED, SharedTimes
 from tidelake.errors import ConfigurationError
-from tidelake.read.current import CurrentReport
+from tidelake.read.current import CurrentReport, Wanted
 from tidelake.read.publication import publication_of
 from tidelake.read.together import times_to_publish
 from tidelake.settings.lake import load_settings
@@ -55,6 +55,22 @@ def test_reclocked_collections_that_name_no_timeline_are_published_separately(tm
 def test_a_bag_with_a_key_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="the collection has a key, so no row occurs twice"):
         SharedTimes(tmp_path, orders={"family": "upsert", "key": "id", "bag": True})
+
+
+def test_keys_in_error_are_left_out_of_the_table_that_says_so_also_if_it_is_published_together(tmp_path: Path) -> None:
+    skips = {"family": "upsert", "key": "id", "current": {"skip_errors": True}, **SHOP}
+    lake = SharedTimes(tmp_path, orders=skips, lines=SHOP)
+    lake.seal(orders=9, lines=6)
+    wanted = current.wanted_tables(load_settings(lake.file))
+    together = ("lines", "orders")
+    assert wanted == {"orders": Wanted(5, together, skip_errors=True), "lines": Wanted(5, together)}
+
+
+def test_leaving_out_keys_in_error_is_refused_without_a_key(tmp_path: Path) -> None:
+    refused = r"orders\.current\.skip_errors: is true, but the collection has no key, so no key can be in error"
+    with pytest.raises(ConfigurationError, match=refused):
+        SharedTimes(tmp_path, orders={"current": {"skip_errors": True}})
+    SharedTimes(tmp_path / "false", orders={"current": {"skip_errors": False}})
 
 
 @pytest.mark.spark

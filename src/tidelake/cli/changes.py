@@ -147,7 +147,7 @@ def _with_spark(
 ) -> _Shown:
     from tidelake.store.layout import TIME
 
-    session = starting_spark(collection)
+    session = starting_spark(collection, columns, lambda times: times.range(after, through))
     with spark_errors("changes", collection.name, where):
         found = collection.changes(session, after, through, columns, where, skip_errors)
         updates = found.updates.persist()

@@ -62,15 +62,19 @@ def _compare(
 ) -> bool:
     """Print the comparison; return whether the collections are equal."""
     from tidelake.protocol.json_values import to_text
+    from tidelake.read.asked import readable
+    from tidelake.read.compare import common_time, count
     from tidelake.read.compare import compare as compare_collections
-    from tidelake.read.compare import count
     from tidelake.spark.session import LOG, start_session
+    from tidelake.store.commit import OpenTable
 
     lakes = [open_lake(file, skip_invalid=True, read_only=True) for file, _ in (one, other)]
     first, second = (lake.collection(name) for lake, (_, name) in zip(lakes, (one, other), strict=True))
     mints_times = first.settings.mints_times
     time = None if as_of is None else read_time("--as-of", as_of, first.name, mints_times)
     stored = first.lake.catalog.find(first.name), second.lake.catalog.find(second.name)
+    for each in stored:
+        readable(each, OpenTable(each.paths.updates)).time(common_time(*stored) if time is None else time)
     say(f"starting Spark, which logs to {LOG} …")
     jar_sets = tuple(dict.fromkeys((*lakes[0].settings.jar_sets, *lakes[1].settings.jar_sets)))
     session = start_session(jar_sets=jar_sets)

@@ -125,7 +125,7 @@ def _with_spark(
 ) -> _Shown:
     from tidelake.read.diff import count_keys
 
-    session = starting_spark(collection)
+    session = starting_spark(collection, columns, lambda times: (times.time(first), times.time(last)))
     with spark_errors("diff", collection.name, where):
         found = collection.diff(session, first, last, columns, where, skip_errors)
         changed = found.rows.persist()

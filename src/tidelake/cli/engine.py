@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from tidelake.cli.progress import shows_progress
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidelake.lake import LakeCollection
+    from tidelake.read.asked import Readable
     from tidelake.settings.lake import Settings
 
 
@@ -30,8 +32,30 @@ def chosen_engine(collection: LakeCollection, asked: Literal["duckdb", "spark"] 
     return "spark"
 
 
-def starting_spark(collection: LakeCollection) -> SparkSession:
-    """Start Spark for a collection, and say where it logs to."""
+def starting_spark(
+    collection: LakeCollection, columns: Sequence[str], check_times: Callable[[Readable], object]
+) -> SparkSession:
+    """Start Spark for a read of a collection, and say where it logs to.
+
+    Whatever the log shows to be wrong is refused first. Only a session can check a predicate, and only the rows show
+    keys in error.
+
+    Args:
+        collection: the collection.
+        columns: the columns to read; empty means all.
+        check_times: raises if the times cannot be read.
+
+    Raises:
+        UnknownCollection: nothing has been ingested yet.
+        SinceError, UpperError, ArgumentRefused: as `check_times` raises them.
+        UnknownColumn: the collection has no such column.
+    """
+    from tidelake.read.asked import columns_asked, readable
+    from tidelake.store.commit import OpenTable
+
+    stored = collection.stored()
+    check_times(readable(stored, OpenTable(stored.paths.updates)))
+    columns_asked(stored, [column.name for column in collection.columns], columns)
     return start_spark(collection.lake.settings)
 
 

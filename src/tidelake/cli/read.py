@@ -129,7 +129,7 @@ def _with_spark(
     from tidelake.read.snapshot import describe_unknown
 
     with working("starting Spark") as work, spark_errors("read", collection.name, where):
-        session = starting_spark(collection)
+        session = starting_spark(collection, columns, lambda times: times.time(at))
         work.show(f"{collection.name}: reading")
         found = collection.snapshot(session, at, columns, where, skip_errors)
         rows = rows_of(found.contents, rows_max)

@@ -116,13 +116,19 @@ def subscribe(
     held = None if hold is None else collection.capability(hold)
     if held is not None:
         say(f"the hold's new token: {held.token}")
-    session = None if chosen_engine(collection, engine) == "duckdb" else starting_spark(collection)
+    takes_snapshot, wanted = after is None and hold is None and not no_snapshot, names_in(columns)
+    session = None
+    if chosen_engine(collection, engine) == "spark":
+        begin = start if held is None or start is not None else held.since
+        session = starting_spark(
+            collection, wanted, lambda times: times.start(begin, takes_snapshot, wait is not None, until=last)
+        )
     with _terminable(), nullcontext() if session is None else spark_errors("subscribe", name, where):
         subscription: Subscription[Any] = collection.subscribe(
             session,
             start,
-            after is None and hold is None and not no_snapshot,
-            names_in(columns),
+            takes_snapshot,
+            wanted,
             where,
             skip_errors,
             wait_s=wait_s,

@@ -59,14 +59,37 @@ class Readable:
             raise ArgumentRefused("after", after, f"but must not be later than `through`, {end}", "swap the two times")
         return end
 
+    def start(self, as_of: int | None, takes_snapshot: bool, waits: bool, until: int | None) -> int:
+        """Return the time at which a subscription begins; for an `as_of` of None, the last time that can be read.
+
+        Args:
+            as_of: the time of the snapshot, or the last time before the changes.
+            takes_snapshot: whether the contents come first.
+            waits: whether the subscription waits for times that are not sealed yet.
+            until: the last time to deliver; None if there is none.
+
+        Raises:
+            SinceError: it is before `since`.
+            UpperError: nothing is sealed at it, and the subscription does not wait for that.
+            ArgumentRefused: `as_of` is not a time, or `until` is before the snapshot.
+        """
+        if as_of is not None:
+            check_time("as_of", as_of)
+        at = self._last() if as_of is None else as_of
+        if takes_snapshot and until is not None and until < at:
+            rule = f"but must not be before the time of the snapshot, {at}"
+            raise ArgumentRefused("until", until, rule, "give an earlier `as_of`, or take no snapshot")
+        self._check(at, may_be_later=waits if takes_snapshot else as_of is not None)
+        return at
+
     def _last(self) -> int:
         return max(last_time(self.upper, self.closed), self.times_since[0] if self.times_since else 0)
 
-    def _check(self, at: int) -> None:
+    def _check(self, at: int, may_be_later: bool = False) -> None:
         shown = MintedTime if self.collection.entry.mints_times else int
         if not self.times_since or at < self.times_since[0]:
             raise SinceError(shown(at), [shown(time) for time in self.times_since])
-        if not self.closed and at >= self.upper:
+        if not self.closed and at >= self.upper and not may_be_later:
             raise UpperError(shown(at), [shown(self.upper)])
 
 

@@ -96,6 +96,8 @@ class Wanted:
     """Whether to write all rows, even if nothing has changed."""
     bag: bool = False
     """Whether rows are repeated, instead of having `_diff`; only if the collection has no key."""
+    skip_errors: bool = False
+    """Whether keys in error are left out; if not, they stop the publication."""
 
 
 CONTENTS_AT_UPPER = Wanted()
@@ -114,7 +116,7 @@ def update_current(spark: SparkSession, collection: Collection, wanted: Wanted =
     Raises:
         DamagedTable: the last validation found that something below upper differs from what was proven.
         BagRefused: a row cannot be repeated as often as it occurs. The table stays as it was.
-        KeysInError: keys are in error at the time to publish.
+        KeysInError: keys are in error at the time to publish, and are not left out.
         Fenced: the collection's epoch was raised after it was opened.
         UnknownCollection: the store no longer has this collection under this name.
         Conflict: at each attempt, another process published first.
@@ -239,11 +241,15 @@ class _Attempt:
             return f"the contents have the new column {new[0]}"
         if (DIFF in shown.columns) != (self.shape == "diff"):
             return "the setting `bag` has changed"
+        if shown.skip_errors and not self.wanted.skip_errors:
+            return "the setting `skip_errors` has changed"
         return None
 
     def _is_up_to_date(self, shown: Published) -> bool:
         if shown.as_of > self.as_of:  # it was published alone, and never goes back
             return True
+        if shown.skip_errors != self.wanted.skip_errors:  # the note and the comment say so
+            return False
         if self.wanted.together:  # all tables of the group name the same time
             return shown.as_of == self.as_of and set(shown.together) == set(self.wanted.together)
         return shown.as_of >= min(self.as_of, self._unchanged_since())
@@ -264,7 +270,7 @@ class _Attempt:
         if min(self.as_of, self._unchanged_since()) <= shown.as_of:
             since, upper, _ = self.collection.readable_range(self.table)
             return _Written(shown.rows, shown.contents_rows, since[0] if since else upper, upper, ())
-        with follow(base, self.collection, self.as_of, self.shape) as found:
+        with follow(base, self.collection, self.as_of, self.shape, self.wanted.skip_errors) as found:
             contents_rows = shown.contents_rows + found.contents_added
             if found.rows is not None:
                 rows = self._write(staged, found.rows)
@@ -282,7 +288,7 @@ class _Attempt:
 
     def _rebuild(self, staged: StagedRows) -> _Written:
         """Stage all rows of the contents."""
-        latest = snapshot(self.spark, self.collection, self.as_of)
+        latest = snapshot(self.spark, self.collection, self.as_of, skip_errors=self.wanted.skip_errors)
         contents = Shaped(latest.contents, self.shape)
         staged.restart()
         rows = self._write(staged, contents.rows)
@@ -322,6 +328,7 @@ class _Attempt:
             reason=reason,
             followed_from=before if reason is None else None,
             together=self.wanted.together,
+            skip_errors=self.wanted.skip_errors,
         )
 
     def _commit(self, staged: StagedRows, publication: Publication, note: Published, written: _Written) -> None:
@@ -364,6 +371,8 @@ def _comment(collection: Collection, note: Published, shape: Shape) -> str:
         reads = "A row that occurs several times is there several times, so count(*) counts rows."
     else:
         reads = "`_diff` says how many times a row occurs: sum(_diff) counts rows, and count(*) counts distinct rows."
+    if note.skip_errors:
+        reads += " Keys in error are left out."
     others = [name for name in note.together if name != entry.name]
     with_others = f" Brought to this time together with {', '.join(others)}." if others else ""
     return f"{times}; {since}. {reads}{with_others}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -80,8 +81,17 @@ class _Net:
 
 
 @contextmanager
-def follow(table: PublishedTable, collection: Collection, as_of: int, shape: Shape) -> Iterator[Followed]:
+def follow(
+    table: PublishedTable, collection: Collection, as_of: int, shape: Shape, skip_errors: bool = False
+) -> Iterator[Followed]:
     """Derive the rows to write from the changes up to a time; the `with` block writes them.
+
+    Args:
+        table: the published table.
+        collection: the collection.
+        as_of: the time.
+        shape: how the table shows multiplicities.
+        skip_errors: remove the rows of keys in error, instead of not following.
 
     Raises:
         CannotFollow: the table has to be rebuilt.
@@ -94,7 +104,7 @@ def follow(table: PublishedTable, collection: Collection, as_of: int, shape: Sha
     names = [field.name for field in form.fields]
     check_columns(table.schema, spark_schema(pa.schema(form.fields)), shape)
     with ExitStack() as held:
-        net, values = _counted_net(table, collection, as_of, shape, names, held)
+        net, values = _counted_net(table, collection, as_of, shape, names, skip_errors, held)
         matching, changed = net.matching, values["changed"]
         reach("current.after_changes")
         if not changed:
@@ -127,7 +137,13 @@ def follow(table: PublishedTable, collection: Collection, as_of: int, shape: Sha
 
 
 def _counted_net(
-    table: PublishedTable, collection: Collection, as_of: int, shape: Shape, names: Sequence[str], held: ExitStack
+    table: PublishedTable,
+    collection: Collection,
+    as_of: int,
+    shape: Shape,
+    names: Sequence[str],
+    skip_errors: bool,
+    held: ExitStack,
 ) -> tuple[_Net, dict[str, Any]]:
     """Return the net changes, which stay in memory until `held` is closed, and their number and sums.
 
@@ -138,7 +154,8 @@ def _counted_net(
     """
     most = max(CHANGED_ROWS_FOLLOWED, CHANGED_SHARE_MAX * table.shown.rows)
     changed = 0
-    for find in (_newest, _changes) if shape == "key" else (_changes,):
+    net_changes = partial(_changes, skip_errors=skip_errors)
+    for find in (_newest, net_changes) if shape == "key" else (net_changes,):
         net = find(table, collection, as_of, shape, names)
         if net is None:
             continue
@@ -169,14 +186,16 @@ def _newest(
     return None if found is None else _Net(ByNewest(collection.entry.key), found.states, found.since, found.upper)
 
 
-def _changes(table: PublishedTable, collection: Collection, as_of: int, shape: Shape, names: Sequence[str]) -> _Net:
+def _changes(
+    table: PublishedTable, collection: Collection, as_of: int, shape: Shape, names: Sequence[str], skip_errors: bool
+) -> _Net:
     """Return the net changes since the table was published.
 
     Raises:
-        CannotFollow: `since` is beyond the time that the table shows, or keys were in error.
+        CannotFollow: `since` is beyond the time that the table shows, or keys were in error and are not left out.
     """
     try:
-        found = changes(table.spark, collection, table.shown.as_of, as_of)
+        found = changes(table.spark, collection, table.shown.as_of, as_of, skip_errors=skip_errors)
     except SinceError as error:
         raise _since_passed(table) from error
     except KeysInError as error:

@@ -341,7 +341,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.KeysInError: Entry(
         "The newest record of a key could not be decoded, names another key, or is an unusable change event.",
         "Have the source send the key's value again, or delete the key: either clears the error. Until then, read the "
-        "other keys.",
+        "other keys; the setting `current: {skip_errors: true}` publishes them.",
         (_STATUS, "tidelake read NAME --skip-errors"),
     ),
     errors.SealedTime: Entry(

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, NoReturn
 from pydantic import Field, field_validator
 
 from tidelake.settings.block import Block, Frozen
+from tidelake.settings.current import CurrentSettings
 from tidelake.settings.durations import duration_of
 from tidelake.settings.expectations import OwnExpectation
 from tidelake.settings.kafka import KafkaSettings
@@ -92,6 +93,8 @@ class CollectionSettings(Frozen):
     bag: bool = False
     """Whether the published table repeats a row as often as it occurs, at most 100,000 times, instead of having the
     column `_diff`; only without a key. A row that occurs a negative number of times is refused."""
+    current: CurrentSettings | None = None
+    """What the [published table](../operations.md#published-tables) does with keys in error."""
     messages_per_tick_max: int = Field(default=200_000, ge=1)
     """Maximum number of messages in one tick of ingest."""
     merge_rows_max: int = Field(default=5_000_000, ge=1)

@@ -156,6 +156,7 @@ def _read_valid_settings(document: Block) -> LoadedSettings:
             collection = read_collection(str(name), blocks.child(name), sources)
             _check_timeline(blocks.child(name).child("timeline"), collection, collections)
             _check_bag(blocks.child(name).child("bag"), collection)
+            _check_current(blocks.child(name).child("current").child("skip_errors"), collection)
             collection.check_beside(blocks.child(name), collections)
             _check_publish(blocks.child(name).child("publish").child("to"), collection, collections)
             collections.append(collection)
@@ -196,6 +197,12 @@ def _check_bag(place: Block, collection: CollectionSettings) -> None:
     """Refuse a bag with a key: each key has one row, so there is nothing to repeat."""
     if collection.bag and collection.key:
         place.fail("is true, but the collection has a key, so no row occurs twice", "leave it out")
+
+
+def _check_current(place: Block, collection: CollectionSettings) -> None:
+    """Refuse to leave out keys in error if there are no keys."""
+    if collection.current is not None and collection.current.skip_errors and not collection.key:
+        place.fail("is true, but the collection has no key, so no key can be in error", "leave it out")
 
 
 def _check_publish(place: Block, collection: CollectionSettings, others: Sequence[CollectionSettings]) -> None:

@@ -68,6 +68,8 @@ class Published(BaseModel):
     """The time of the contents that the changes were applied to; None if the table was rebuilt."""
     together: tuple[str, ...] = ()
     """The collections of its timeline that were brought to this time together; empty if it was published alone."""
+    skip_errors: bool = False
+    """Whether keys in error are left out. Earlier releases published nothing while there were any."""
 
 
 class TableState(NamedTuple):

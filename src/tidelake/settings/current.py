@@ -1,0 +1,13 @@
+"""Reads the `current` block of a collection: its published table."""
+
+from __future__ import annotations
+
+from tidelake.settings.block import Frozen
+
+
+class CurrentSettings(Frozen):
+    """What the published table of a collection shows."""
+
+    skip_errors: bool = False
+    """Whether the table leaves out keys in error; if not, it stays as it is until their errors are cleared. Only with a
+    key."""
