@@ -81,8 +81,8 @@ def subscribe(
         str | None,
         typer.Option(
             metavar="TOKEN",
-            help="Continue from this hold, and move it forward. The token is used up; the new one is printed on "
-            "standard error.",
+            help="Continue from this hold, and move it forward. A new token is printed on standard error; once that is "
+            "done, this one is used up.",
         ),
     ] = None,
     no_hold: Annotated[
@@ -113,6 +113,7 @@ def subscribe(
     held = None if hold is None else collection.capability(hold)
     if held is not None:
         say(f"the hold's new token: {held.token}")
+        held.renew()  # this uses up the old token; a command that dies before it has printed the new one does not
     session = None if chosen_engine(collection, engine) == "duckdb" else starting_spark(collection)
     with _terminable(), nullcontext() if session is None else spark_errors("subscribe", name, where):
         subscription: Subscription[Any] = collection.subscribe(
