@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from tidelake.lake import LakeCollection
 
+_TOKEN, _ID = "through", "id"
+
 
 @dataclass(frozen=True)
 class ChangesSince:
@@ -46,7 +48,8 @@ def changes_between(
 ) -> ChangesSince:
     """Return the changes of a collection since the asset that is being materialized was last materialized.
 
-    If the collection was dropped, and another one now has its name, the changes begin with the contents of the new one.
+    The token stays with the collection, whatever its name. If the collection was dropped, and another one now has its
+    name, the changes begin with the contents of the new one.
 
     Args:
         context: the context of the asset.
@@ -62,18 +65,32 @@ def changes_between(
             materialize it once with `from_scratch`, or hold the time.
         UpperError, KeysInError, UnknownColumn, PredicateRefused: as for `LakeCollection.changes`.
     """
-    prefix = f"tidelake/{collection.lake.settings.lake}/{collection.name}"
-    key, id_key, id = f"{prefix}/through", f"{prefix}/id", collection.id
-    noted = _noted(context, key, id_key)
-    is_same = noted[id_key] in (None, id)  # assets of earlier releases have not noted an id
-    after = None if from_scratch or noted[key] is None or not is_same else int(str(noted[key]))
+    prefix, id = f"tidelake/{collection.lake.settings.lake}", collection.id
+    place = f"{prefix}/{collection.name}"
+    after = None if from_scratch else _token(_noted(context, prefix), place, id)
     found = collection.changes(spark, after, columns=columns, where=where, skip_errors=skip_errors)
-    return ChangesSince(after, found.through, found.updates, {key: found.through, id_key: id})
+    metadata: dict[str, int | str] = {f"{place}/{_TOKEN}": found.through, f"{place}/{_ID}": id}
+    return ChangesSince(after, found.through, found.updates, metadata)
 
 
-def _noted(context: AssetExecutionContext, *keys: str) -> dict[str, object]:
-    """Return the last materialization's metadata under these keys; None for a key that it does not have."""
+def _token(noted: dict[str, object], place: str, id: str) -> int | None:
+    """Return the token that was noted beside the collection's id, under its name at that time; None if there is none.
+
+    Args:
+        noted: the metadata of the last materialization.
+        place: where the token of a collection with the present name is noted.
+        id: the collection's id.
+    """
+    places = [key.removesuffix(f"/{_ID}") for key, value in noted.items() if value == id]
+    if f"{place}/{_ID}" not in noted:  # assets of earlier releases have not noted an id
+        places.append(place)
+    tokens = (noted.get(f"{each}/{_TOKEN}") for each in places)
+    return next((int(str(token)) for token in tokens if token is not None), None)
+
+
+def _noted(context: AssetExecutionContext, prefix: str) -> dict[str, object]:
+    """Return the last materialization's metadata below a prefix."""
     event = context.instance.get_latest_materialization_event(context.asset_key)
     materialization = None if event is None else event.asset_materialization
     metadata = {} if materialization is None else materialization.metadata
-    return {key: metadata[key].value if key in metadata else None for key in keys}
+    return {key: each.value for key, each in metadata.items() if key.startswith(f"{prefix}/")}

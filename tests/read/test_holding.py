@@ -28,7 +28,26 @@ from tidelake.errors import (
 from tidelake.protocol.order import INT64_MAX
 from tidelake.read.holding import ReadCapability, held_too_long
 from tidelake.store.commit import OpenTable
+from tidelake.store.failpoints import on_reach
 from tidelake.store.state import SINCE
+
+
+class Killed(BaseException):
+    """Stands for the death of the process."""
+
+
+def killed_after_commit(call: Callable[[], object]) -> None:
+    """Make a call that dies right after its commit."""
+
+    def die(failpoint: str) -> None:
+        if failpoint == "catalog.after_commit":
+            raise Killed
+
+    on_reach(die)
+    try:
+        call()
+    finally:
+        on_reach(None)
 
 
 @pytest.fixture
@@ -74,6 +93,7 @@ def test_a_token_hands_a_capability_to_one_other_holder(lake: HeldLake) -> None:
     passed = held.token
     taken = lake.collection.capability(passed)
     assert (taken.id, taken.since) == (held.id, 4)
+    taken.renew()
     calls: list[Callable[[], object]] = [
         lambda: held.downgrade(5),
         held.renew,
@@ -87,6 +107,22 @@ def test_a_token_hands_a_capability_to_one_other_holder(lake: HeldLake) -> None:
         with pytest.raises(CapabilityTaken, match="another holder has taken it over, so this token is used up"):
             call()
     lake.collection.renew(taken.token)
+    lake.collection.release(taken.token)
+    assert lake.collection.holds() == []
+
+
+def test_a_process_that_is_killed_when_it_has_taken_a_capability_over_loses_nothing(lake: HeldLake) -> None:
+    token = lake.collection.acquire(at=4).token
+    with pytest.raises(Killed):
+        killed_after_commit(lambda: lake.collection.capability(token))
+    with pytest.raises(CapabilityTaken, match="until the first call of its new holder this token can do so again"):
+        lake.collection.renew(token)
+    taken = lake.collection.capability(token)
+    taken.renew()
+    with pytest.raises(CapabilityTaken, match="another holder has taken it over, so this token is used up"):
+        lake.collection.capability(token)
+    with pytest.raises(Killed):
+        killed_after_commit(lambda: lake.collection.capability(taken.token))
     lake.collection.release(taken.token)
     assert lake.collection.holds() == []
 

@@ -30,7 +30,7 @@ class CapabilityDropped(CapabilityError):
 
 
 class CapabilityTaken(CapabilityError):
-    """Two bearers used one token: the first of them has the capability now, with its own token."""
+    """Two bearers used one token: one of them has the capability now, with its own token."""
 
     hint = "use a token in one place only, or clone the capability for each reader"
 

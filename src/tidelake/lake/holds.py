@@ -38,7 +38,11 @@ class Holds(StoredCollection):
             return acquire(self._catalog, self.name, at, lease, purpose)
 
     def capability(self, token: str) -> ReadCapability:
-        """Take over the capability of this token, which another holder has passed on. The token is used up.
+        """Take over the capability of this token, which another holder has passed on.
+
+        From now on, that holder's calls are refused. The first call with the new token uses this one up. Until then,
+        the new token may be lost, for example if this process is killed: this call may then be repeated, and only the
+        token that it returns last is valid.
 
         Raises:
             ArgumentRefused: it is not a token.
@@ -64,7 +68,7 @@ class Holds(StoredCollection):
             renew(self._catalog.store, self.name, token)
 
     def release(self, token: str) -> None:
-        """Drop the capability of this token.
+        """Drop the capability of this token; it may also be one that `capability` would still accept.
 
         Raises:
             ArgumentRefused: it is not a token.

@@ -26,12 +26,14 @@ class MemoryCapability:
             reader.
         since: the frontier that the capability holds; an empty frontier holds nothing.
         token: the current holder's secret. A caller with a different token has lost the capability to another holder.
+        previous: the secret that it has replaced, until the first call with it; None afterwards.
     """
 
     id: str
     kind: Kind
     since: Antichain
     token: str
+    previous: str | None = None
 
     def downgrade(self, since: Antichain, token: str) -> MemoryCapability:
         """Give up the history before `since`; for the same frontier, do nothing.
@@ -61,9 +63,18 @@ class MemoryCapability:
         if token != self.token:
             raise CapabilityError(self.id, "another holder has it now: the token differs")
 
-    def taken_over(self, token: str) -> MemoryCapability:
-        """Return the capability with a new holder; the old holder's token is refused from now on."""
-        return replace(self, token=token)
+    def taken_over(self, token: str, by: str) -> MemoryCapability:
+        """Return the capability with a new holder, whose first call ends the validity of the old token.
+
+        >>> held = MemoryCapability("c1", "read", Antichain.of(3), token="s").taken_over("t", by="s")
+        >>> held.token, held.previous, held.called().previous
+        ('t', 's', None)
+        """
+        return replace(self, token=token, previous=by)
+
+    def called(self) -> MemoryCapability:
+        """Return the capability after a call of its holder."""
+        return replace(self, previous=None)
 
 
 def meet_of(capabilities: Iterable[MemoryCapability]) -> Antichain:

@@ -146,8 +146,12 @@ class HeldCollection:
         return MemoryHold(self, held.id, held.token)
 
     def capability(self, token: str) -> MemoryHold:
-        """Take a capability over by its token, which is used up; raises a `CapabilityError` if that is not possible."""
-        held = self._call(token, lambda held: held.taken_over(self._secret()))
+        """Take a capability over by its token; raises a `CapabilityError` if that is not possible.
+
+        The first call with the new token uses this one up.
+        """
+        held = self._find(token, for_bearer=True).taken_over(self._secret(), by=token.split(".")[2])
+        self._renewed(held)
         return MemoryHold(self, held.id, held.token)
 
     def renew(self, token: str) -> None:
@@ -155,7 +159,11 @@ class HeldCollection:
         self._call(token, lambda held: held)
 
     def release(self, token: str) -> None:
-        """Drop a capability by its token."""
+        """Drop a capability by its token, or by one that `capability` would accept."""
+        self._end(self._find(token, for_bearer=True).id, "dropped")
+
+    def drop(self, token: str) -> None:
+        """Drop a capability as its holder."""
         self._end(self._find(token).id, "dropped")
 
     def holds(self) -> list[int]:
@@ -166,23 +174,27 @@ class HeldCollection:
         self._count += 1
         return f"s{self._count}"
 
-    def _find(self, token: str) -> MemoryCapability:
+    def _find(self, token: str, for_bearer: bool = False) -> MemoryCapability:
         collection, id, secret = token.split(".")
         if collection != self.id:
             raise CapabilityForeign(id, "its token belongs to another collection")
         if id in self._live:
-            if secret != self._live[id].token:
+            held = self._live[id]
+            if secret != held.token and not (for_bearer and secret == held.previous):
                 raise CapabilityTaken(id, "another holder has taken it over, so this token is used up")
-            return self._live[id]
+            return held
         ends = {"dropped": CapabilityDropped, "expired": CapabilityExpired}
         raise ends.get(self._ended.get(id, ""), CapabilityUnknown)(id, "it has ended, or never existed")
 
     def _call(self, token: str, change: Callable[[MemoryCapability], MemoryCapability]) -> MemoryCapability:
         """Change a capability; every call that succeeds renews its lease."""
-        held = change(self._find(token))
+        held = change(self._find(token)).called()
+        self._renewed(held)
+        return held
+
+    def _renewed(self, held: MemoryCapability) -> None:
         lease = self._leases[held.id]
         self._live[held.id], self._leases[held.id] = held, replace(lease, beat=lease.beat + 1, sighting=None)
-        return held
 
     def _end(self, id: str, how: str) -> None:
         del self._live[id], self._leases[id]
@@ -287,7 +299,7 @@ class MemoryHold:
 
     def drop(self) -> None:
         """Give up the capability; its token is then no longer valid."""
-        self.collection.release(self.token)
+        self.collection.drop(self.token)
 
 
 class MemorySubscription:

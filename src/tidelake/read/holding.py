@@ -51,7 +51,11 @@ class ReadCapability:
 
     @property
     def token(self) -> str:
-        """A secret: `collection.capability(token)` takes over the capability, and replaces the token."""
+        """A secret: `collection.capability(token)` takes over the capability, and replaces the token.
+
+        To pass it on, or to continue in another process, keep it before the next call: the first call with a token ends
+        the validity of the token that it has replaced.
+        """
         return str(self._token)
 
     @property
@@ -195,7 +199,7 @@ def acquire(
 
 
 def take_over(store: Store, name: str, text: str) -> ReadCapability:
-    """Take over a capability by its token; the earlier holder's token becomes invalid."""
+    """Take over a capability by its token; may be repeated until the first call with the new token."""
     token = Token.parse(text)
     fresh = token.passed_on
     entry = _change_held(store, name, token, lambda entry: holds.take_over(entry, token, fresh, _now_ms()))
@@ -209,9 +213,9 @@ def renew(store: Store, name: str, text: str) -> None:
 
 
 def release(store: Store, name: str, text: str) -> None:
-    """Drop a capability by its token."""
+    """Drop a capability by its token, or by the token that it has replaced, as for `take_over`."""
     token = Token.parse(text)
-    _change_held(store, name, token, lambda entry: holds.drop(entry, token))
+    _change_held(store, name, token, lambda entry: holds.release(entry, token))
 
 
 def _change_held(store: Store, name: str, token: Token, change: Callable[[Entry], Entry]) -> Entry:

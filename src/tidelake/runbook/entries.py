@@ -425,7 +425,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.CapabilityTaken: Entry(
         "A token was given to two processes, or used again after `collection.capability` has replaced it.",
-        "Use the token that the capability has now, or acquire a capability for each reader.",
+        "Use the token that the capability has now, or acquire a capability for each reader. If the new token was lost "
+        "before a call was made with it, `collection.capability` and `tidelake release` still accept the old one.",
         ("tidelake holds NAME", "tidelake hold NAME"),
     ),
     errors.CapabilityForeign: Entry(

@@ -34,6 +34,8 @@ class Hold(BaseModel):
 
     secret_hash: str
     """The SHA-256 of the holder's secret, in hexadecimal digits."""
+    previous_hash: str | None = Field(default=None, exclude_if=lambda digits: digits is None)
+    """The same for the secret that the present one replaced; None from the first call with the present one onwards."""
     purpose: str = ""
     lease_ms: int
     """How long the capability lives after the holder's last call, by the store's clock."""

@@ -118,8 +118,13 @@ def acquire(entry: Entry, token: Token, at: int, lease_ms: int, purpose: str, no
     return entry.model_copy(update={"capabilities": (*entry.capabilities, added)})
 
 
-def find(entry: Entry, token: Token) -> tuple[Capability, Hold]:
+def find(entry: Entry, token: Token, for_bearer: bool = False) -> tuple[Capability, Hold]:
     """Return the live hold of a token.
+
+    Args:
+        entry: the entry.
+        token: the token of the holder.
+        for_bearer: also accept the token that the holder's has replaced, if the holder has made no call with it yet.
 
     Raises:
         CapabilityForeign: it belongs to another collection.
@@ -131,9 +136,13 @@ def find(entry: Entry, token: Token) -> tuple[Capability, Hold]:
         raise CapabilityForeign(token.id, f"its token belongs to a collection other than '{entry.name}'")
     for capability in entry.capabilities:
         if capability.id == token.id and capability.hold is not None:
-            if not secrets.compare_digest(capability.hold.secret_hash, token.secret_hash):
-                raise CapabilityTaken(token.id, "another holder has taken it over, so this token is used up")
-            return capability, capability.hold
+            hold, is_previous = capability.hold, _is_hash_of(token, capability.hold.previous_hash)
+            if _is_hash_of(token, hold.secret_hash) or (for_bearer and is_previous):
+                return capability, hold
+            if is_previous:
+                detail = "it was taken over, and until the first call of its new holder this token can do so again"
+                raise CapabilityTaken(token.id, detail)
+            raise CapabilityTaken(token.id, "another holder has taken it over, so this token is used up")
     how = {ended.id: ended.how for ended in entry.ended}.get(token.id)
     if how == "expired":
         raise CapabilityExpired(token.id, "its lease expired, because no call renewed it")
@@ -144,7 +153,7 @@ def find(entry: Entry, token: Token) -> tuple[Capability, Hold]:
 
 def renew(entry: Entry, token: Token, now_ms: int) -> Entry:
     """Renew a lease; raises what `find` raises."""
-    return _called(entry, token, now_ms)
+    return _called(entry, find(entry, token), now_ms)
 
 
 def downgrade(entry: Entry, token: Token, to: int, now_ms: int, pinned_seq: int | None = None) -> Entry:
@@ -162,12 +171,12 @@ def downgrade(entry: Entry, token: Token, to: int, now_ms: int, pinned_seq: int 
         FrontierRegression: `to` is before the hold's own since.
     """
     check_time("to", to)
-    held, _ = find(entry, token)
+    held, hold = find(entry, token)
     current = Antichain(held.since)
     if not current.less_equal(to):
         raise FrontierRegression(f"since of the capability '{held.id}'", current, (to,))
     pin = {} if pinned_seq is None else {"pinned_seq": pinned_seq}
-    return _called(entry, token, now_ms, since=(to,), **pin)
+    return _called(entry, (held, hold), now_ms, since=(to,), **pin)
 
 
 def clone(entry: Entry, token: Token, copy: Token, lease_ms: int | None, purpose: str | None, now_ms: int) -> Entry:
@@ -184,26 +193,41 @@ def clone(entry: Entry, token: Token, copy: Token, lease_ms: int | None, purpose
     held, hold = find(entry, token)
     lease = hold.lease_ms if lease_ms is None else lease_ms
     text = hold.purpose if purpose is None else purpose
-    return acquire(_called(entry, token, now_ms), copy, held.since[0], lease, text, now_ms)
+    return acquire(_called(entry, (held, hold), now_ms), copy, held.since[0], lease, text, now_ms)
 
 
 def take_over(entry: Entry, token: Token, fresh: Token, now_ms: int) -> Entry:
-    """Give a hold to the bearer of its token, who gets a fresh one: the old token is refused from now on."""
-    return _called(entry, token, now_ms, secret_hash=fresh.secret_hash)
+    """Give a hold to the bearer of its token, who gets a fresh one: the earlier holder's calls are refused from now on.
+
+    The fresh token may be lost before its bearer has it, for example if the process is killed. So until the first call
+    with the fresh token, the bearer of the old one may take the hold over again, and then the lost one is used up.
+    """
+    found = find(entry, token, for_bearer=True)
+    return _called(entry, found, now_ms, secret_hash=fresh.secret_hash, previous_hash=token.secret_hash)
 
 
 def drop(entry: Entry, token: Token) -> Entry:
-    """End a hold; raises what `find` raises, even if the hold was dropped before."""
+    """End a hold as its holder; raises what `find` raises, even if the hold was dropped before."""
     held, _ = find(entry, token)
     return _ended(entry, {held.id: "dropped"})
 
 
+def release(entry: Entry, token: Token) -> Entry:
+    """End a hold as the bearer of a token with which it could be taken over; raises what `find` raises."""
+    held, _ = find(entry, token, for_bearer=True)
+    return _ended(entry, {held.id: "dropped"})
+
+
 def _called(
-    entry: Entry, token: Token, now_ms: int, since: tuple[int, ...] | None = None, **changed: str | int
+    entry: Entry,
+    found: tuple[Capability, Hold],
+    now_ms: int,
+    since: tuple[int, ...] | None = None,
+    **changed: str | int,
 ) -> Entry:
     """Raise the beat of a hold: every call renews the lease."""
-    held, hold = find(entry, token)
-    update = {"beat": hold.beat + 1, "renewed_at_ms": now_ms, "sighting": None} | changed
+    held, hold = found
+    update = {"beat": hold.beat + 1, "renewed_at_ms": now_ms, "sighting": None, "previous_hash": None} | changed
     renewed = held.model_copy(update={"since": since or held.since, "hold": hold.model_copy(update=update)})
     capabilities = (renewed if capability.id == held.id else capability for capability in entry.capabilities)
     return entry.model_copy(update={"capabilities": tuple(capabilities)})
@@ -280,6 +304,10 @@ def label_of(capability: Capability) -> str:
     """Return the label of a hold: its purpose, and its id."""
     purpose = "" if capability.hold is None else capability.hold.purpose
     return f"'{purpose}' ({capability.id})" if purpose else capability.id
+
+
+def _is_hash_of(token: Token, digits: str | None) -> bool:
+    return digits is not None and secrets.compare_digest(digits, token.secret_hash)
 
 
 def _ended(entry: Entry, ended: Mapping[str, Literal["dropped", "expired"]]) -> Entry:

@@ -38,9 +38,10 @@ CORRECT: dict[str, dict[str, Any]] = {
     "later": record("read", {"as_of": 8}, {"rows": rows(8)}),
     "clone": record("clone", A | {"at": 4, "lease_ms": 1_000}, {"id": "b", "held": 4}),
     "downgrade": record("downgrade", A | {"to": 6}, {"held": 6}),
-    "take": record("take", A, {"id": "a", "held": 6}),
+    "take": record("take", A, {"id": "a", "held": 6, "token": "x.a.2"}),
     "taken": record("renew", A, error={"kind": "CapabilityTaken"}),
     "moved": record("renew", {"id": "a", "token": "x.a.2"}, {}),
+    "used": record("take", A, error={"kind": "CapabilityTaken"}),
     "back": record("downgrade", {"id": "a", "token": "x.a.2", "to": 5}, error={"kind": "FrontierRegression"}),
     "expired": record("renew", B, error={"kind": "CapabilityExpired"}, wait=3 * SECOND),
     "again": record("compact", {"keep": 0}, {"since": 6}),
@@ -101,6 +102,17 @@ def without(*names: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def ends(name: str, *records: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+    """Let the history end with these records, in place of a call and everything after it."""
+
+    def change(history: dict[str, Any]) -> None:
+        for left_out in list(history)[list(history).index(name) :]:
+            del history[left_out]
+        history |= {f"end {number}": record for number, record in enumerate(records)}
+
+    return change
+
+
 BROKEN: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "since passed a hold": (answers("compact", since=5), "since was 5 although it held 4"),
     "since passed a hold, as an error says": (fails("first", "SinceError", since=6), "since was 6 although it held 4"),
@@ -119,18 +131,26 @@ BROKEN: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "a hold at a forgotten time": (succeeds("refused", id="d", held=7), "since was 11 although it held 7"),
     "a hold at an earlier time than the last": (answers("newest", held=10), "since was 11 although it held 10"),
     "a hold moves back": (succeeds("back", held=5), "it moved back"),
-    "a token is used twice": (succeeds("taken"), "its token was used up"),
+    "an earlier holder still has it": (succeeds("taken"), "its token was used up"),
+    "a token is used twice": (succeeds("used", id="a", held=6, token="x.a.3"), "its token was used up"),
     "a token is refused although nobody used it": (without("take"), "nobody has taken it over"),
+    "a token is used up although the new one was not used": (
+        ends("taken", record("take", A, error={"kind": "CapabilityTaken"})),
+        "nobody has taken it over",
+    ),
+    "two tokens from one are both good": (
+        ends(
+            "taken",
+            record("take", A, {"id": "a", "held": 6, "token": "x.a.3"}),
+            record("renew", {"id": "a", "token": "x.a.2"}, {}),
+            record("renew", {"id": "a", "token": "x.a.3"}, {}),
+        ),
+        "both new tokens are good",
+    ),
     "a dropped hold lives": (succeeds("dropped"), "it was dropped before"),
     "a hold is gone although nobody dropped it": (fails("moved", "CapabilityDropped"), "nobody has dropped it"),
     "a lease ends too early": (fails("moved", "CapabilityExpired"), "it was called .* ns ago"),
-    "an expired hold lives again": (
-        lambda history: (
-            [history.pop(name) for name in list(history)[list(history).index("again") :]],
-            history.update({"revived": record("renew", B, {})}),
-        )[1],
-        "the capability had ended",
-    ),
+    "an expired hold lives again": (ends("again", record("renew", B, {})), "the capability had ended"),
     "a readable time is refused": (fails("later", "SinceError", since=4), "the time is at or after since"),
     "a sealed time is refused": (fails("later", "UpperError", upper=12), "the time is before upper"),
     "a call fails for no reason": (fails("moved", "Conflict"), "no call may fail with Conflict"),
@@ -172,11 +192,18 @@ def test_contents_and_changes_are_compared_with_each_other() -> None:
 @pytest.mark.parametrize("name", ["append", "acquire", "downgrade", "take", "drop", "more", "compact"])
 def test_a_call_whose_process_was_killed_may_or_may_not_have_taken_effect(name: str) -> None:
     if name in ("acquire", "downgrade", "take"):
-        for others in ((), ("back", "taken", "moved")):
+        for others in ((), ("back", "taken", "moved", "used")):
             history = {key: each for key, each in deepcopy(CORRECT).items() if key not in others}
             history[name] |= {"answer": None, "killed": True}
             if name == "acquire":  # nobody knows its id
                 history = {key: history[key] for key in ("append", "acquire", "compact", "first", "last")}
+            if name == "take" and "used" in history:  # the lost token uses nothing up
+                del history["used"]
+                History(SEED, calls_of(history)).check()
+                history["take again"] = record("take", A, error={"kind": "CapabilityTaken"})
+                with pytest.raises(HistoryBroken, match="nobody has taken it over"):
+                    History(SEED, calls_of(history)).check()
+                continue
             History(SEED, calls_of(history)).check()
         return
     history = deepcopy(CORRECT)

@@ -11,7 +11,10 @@ determines which answers were possible:
   plus the changes after them equal later contents, wherever the range is cut.
 - An error states its reason, and the reason was possible: a time before a `since`, or at or after an `upper`; or a
   capability that somebody had dropped or taken over, or that nobody had called for the length of a lease.
-- A capability that has ended stays ended, a token is used up once, and a capability never moves back.
+- A capability that has ended stays ended, and never moves back.
+- Whoever takes a capability over by its token gets a new one, and all other calls with the token are refused from then
+  on. The same token may take it over again until a call is made with the new one; then it is used up. Of the new
+  tokens that it gave, at most one is ever good for a call.
 - A compaction moves `since` as far as every capability that may still live allows.
 """
 
@@ -88,6 +91,26 @@ class Life:
         """The moment until which it certainly lives."""
         renewed = max(call.begun for call in self.good) + self.lease_ns - CLOCK_EXACT_NS
         return min([max(renewed, *(call.begun for call in self.good)), *(drop.begun for drop in self.drops)])
+
+    def was_used(self, token: str, moment: int) -> bool:
+        """Whether a call with a token had certainly taken effect at a moment."""
+        calls = [call for call in self.calls if call.asked["token"] == token and call.ended < moment]
+        return any(call.answer is not None and call.answer.get("through", 0) is not None for call in calls)
+
+    def may_be_taken(self, call: Call) -> bool:
+        """Whether the token of a call may have been used up; for all calls but a take, being taken over is enough."""
+        token, before = call.asked["token"], [other for other in self.calls if other.begun < call.ended]
+        takes = [other for other in before if other.name == "take" and other.error is None and other is not call]
+        # Reads make several calls, so one that failed may have used the token.
+        used = {other.asked["token"] for other in before if other.error is None or other.name in _STEPWISE}
+        for other in takes:
+            fresh = None if other.answer is None else other.answer["token"]  # a killed process never used its own
+            if other.asked["token"] == token and (call.name != "take" or fresh in used):
+                return True
+            twins = (each for each in takes if each.asked["token"] == other.asked["token"] and each is not other)
+            if fresh == token and any(twin.ended > other.begun for twin in twins):
+                return True
+        return False
 
     def may_live(self, moment: int) -> bool:
         """Whether it may live at a moment, or later."""
@@ -250,20 +273,23 @@ class History:
             kind = (other.error or {}).get("kind")
             self._rule(kind not in _ENDS, call, "the capability had ended")
             self._rule(not (other.name == "drop" and other.answer is not None), call, "it was dropped before")
-            if other.name == "take" and other.answer is not None and other is not call:
-                used = other.asked["token"] == call.asked["token"]
+            same = other.asked["token"] == call.asked["token"]
+            if other.name == "take" and other.answer is not None and same:
+                used = call.name != "take" or life.was_used(other.answer["token"], call.begun)
                 self._rule(not used, call, "its token was used up")
-            if kind == _TAKEN and other.asked["token"] == call.asked["token"]:
-                self._rule(False, call, "its token was refused before")
+            if kind == _TAKEN and same:
+                self._rule(call.name == "take" and other.name != "take", call, "its token was refused before")
         if "to" in call.asked:
             self._rule(call.asked["to"] >= life.earliest(call.begun), call, "it moved back")
             self._rule(
                 call.answer is not None and call.answer["held"] == call.asked["to"], call, "it holds another time"
             )
         if call.name == "take":
-            twins = [other for other in life.calls if other.name == "take" and other.answer is not None]
-            tokens = [other.asked["token"] for other in twins]
-            self._rule(tokens.count(call.asked["token"]) == 1, call, "two calls took it with the same token")
+            takes = (other for other in life.calls if other.name == "take")
+            answers = [take.answer for take in takes if take.asked["token"] == call.asked["token"]]
+            fresh = {answer["token"] for answer in answers if answer is not None}
+            good = [token for token in fresh if life.was_used(token, FOR_EVER)]
+            self._rule(len(good) <= 1, call, "two calls took it with the same token, and both new tokens are good")
 
     def _check_refused(self, life: Life, call: Call) -> None:
         """A call that failed: the reason that the error states was possible."""
@@ -280,8 +306,7 @@ class History:
         elif kind == _DROPPED:
             self._rule(any(other in life.drops for other in before), call, "nobody has dropped it")
         elif kind == _TAKEN:
-            takes = [other for other in before if other.name == "take" and other.error is None]
-            self._rule(bool(takes), call, "nobody has taken it over")
+            self._rule(life.may_be_taken(call), call, "nobody has taken it over")
         elif kind == "FrontierRegression":
             self._rule(call.asked.get("to", FOR_EVER) < life.latest(call.ended), call, "it does not move back")
         elif kind == "SinceError":  # the time to clone or follow is forgotten, so the capability no longer lives
@@ -360,6 +385,7 @@ class History:
 
 _MAKERS = ("acquire", "clone")
 _READS = ("read", "changes")
+_STEPWISE = (*_READS, "batch")
 _NEVER_REFUSED = ("append", "compact", "merge", "observe")
 
 
