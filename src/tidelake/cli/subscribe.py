@@ -116,7 +116,7 @@ def subscribe(
     held = None if hold is None else collection.capability(hold)
     if held is not None:
         say(f"the hold's new token: {held.token}")
-<<<<<<< HEAD
+        held.renew()  # this uses up the old token; a command that dies before it has printed the new one does not
     takes_snapshot, wanted = after is None and hold is None and not no_snapshot, names_in(columns)
     session = None
     if chosen_engine(collection, engine) == "spark":
@@ -124,10 +124,6 @@ def subscribe(
         session = starting_spark(
             collection, wanted, lambda times: times.start(begin, takes_snapshot, wait is not None, until=last)
         )
-=======
-        held.renew()  # this uses up the old token; a command that dies before it has printed the new one does not
-    session = None if chosen_engine(collection, engine) == "duckdb" else starting_spark(collection)
->>>>>>> ad94dc25
     with _terminable(), nullcontext() if session is None else spark_errors("subscribe", name, where):
         subscription: Subscription[Any] = collection.subscribe(
             session,
