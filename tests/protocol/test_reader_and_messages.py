@@ -118,7 +118,7 @@ def test_a_capability_never_moves_backwards_and_obeys_only_its_holder() -> None:
         held.downgrade(Antichain.of(2), "mine")
     with pytest.raises(CapabilityError):
         held.downgrade(Antichain.of(5), "yours")
-    transferred = held.taken_over("yours")
+    transferred = held.taken_over("yours", by="mine")
     with pytest.raises(CapabilityError):
         transferred.downgrade(Antichain.of(5), "mine")
     assert transferred.downgrade(Antichain(), "yours").since.is_empty
