@@ -9,17 +9,21 @@ from typing import Any
 
 import duckdb
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from tests.cli.commands import call
 from tests.lakes.generated import Tide, text_of
-from tests.lakes.lake import Lake, progress, updates
+from tests.lakes.held import HeldLake
+from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.positioned_table import Table
 from tests.model.sources import COLUMNS
 from tests.sweeps import swept
 from tidelake.errors import NoView, UpperError
 from tidelake.model.positioned import PositionedStatement
 from tidelake.read.view_sql import Dialect, view_sql
+from tidelake.store import table_log
+from tidelake.store.commit import maintain
 
 pytestmark = pytest.mark.spark
 DIALECTS: tuple[Dialect, ...] = ("spark", "duckdb")
@@ -88,3 +92,19 @@ def test_a_printed_view_shows_only_sealed_times_and_its_contents_never_change(
     lake.compact()
     for dialect in DIALECTS:
         assert run(spark, sql[dialect], dialect, "prices") == [{"id": 1, "price": 10, "_diff": 1}], dialect
+
+
+def test_a_view_says_how_long_it_can_be_read(
+    held_lake: HeldLake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_log, "RETENTION_S", 0)
+    held_lake.append((1, 1, 1))
+    sql = {dialect: view_sql(held_lake.stored, dialect) for dialect in DIALECTS}
+    for upper in range(20, 84):
+        held_lake.seal(upper)
+        maintain(held_lake.stored.paths.updates)
+    assert run(spark, sql["duckdb"], "duckdb", NAME) == [{"id": 1, "price": None, "_diff": 1}]
+    assert "Files that are merged later are deleted a day later" in sql["duckdb"]
+    with pytest.raises(AnalysisException, match="DELTA_VERSION_NOT_FOUND"):
+        run(spark, sql["spark"], "spark", NAME)
+    assert "Spark refuses it once the log has forgotten the version" in sql["spark"]

@@ -49,6 +49,8 @@ def view_sql(collection: Collection, dialect: Dialect) -> str:
     """Return a statement that creates a view of the contents AS OF the last sealed time.
 
     The view shows this time for good: it reads the files of the version that was current when the statement was made.
+    DuckDB's view names these files, which stay for a day after they are merged. Spark's names the version, and Delta
+    reads its files from the log, which forgets a version once it is six hours old and two checkpoints follow it.
 
     Raises:
         UpperError: nothing is sealed yet.
@@ -71,11 +73,14 @@ def view_sql(collection: Collection, dialect: Dialect) -> str:
     upper_text = "closed" if closed else str(upper)
     name = engine.column(collection.name)
     kind = "TEMPORARY VIEW" if dialect == "spark" else "VIEW"
+    ends = "Files that are merged later are deleted a day later"
+    if dialect == "spark":
+        ends = "Spark refuses it once the log has forgotten the version,\n-- which is at least six hours old by then"
     return (
         f"-- Contents of the Tidelake collection '{_one_line(collection.name)}' AS OF time {as_of} (upper is "
         f"{upper_text}).\n"
         f"-- The view reads the files of version {table.version} of updates/, and no time that is not sealed, so it\n"
-        "-- shows this time for good. Files that are merged later are deleted a day later: print the view again.\n"
+        f"-- shows this time for good. {ends}: print the view again.\n"
         f"CREATE OR REPLACE {kind} {name} AS\n{body};"
     )
 
