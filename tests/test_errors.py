@@ -143,7 +143,7 @@ def test_an_error_takes_exactly_its_fields() -> None:
          "its messages are then lost"),
         (TopicChanged("orders#2", 0, 3, 5, "gone"), "topic 'orders#2', partition 0, was read up to offset 5, but only "
          "3 of these offsets still exist: gone\nhint: correct the topic or its name, or continue with the topic as it "
-         "is: `tidelake resolve topic NAME --topic orders --reason …`; messages that were not read before are then "
+         "is: `tidelake resolve topic NAME --topic orders --reason …`; messages that have not been read yet are then "
          "lost"),
         (SinceError(3, iter([5])), "time 3 is not at or after since [5]\nhint: read at or after since"),
         (SinceError(3, []), "time 3 is not at or after since []\nhint: the collection is permanently unreadable: its "
