@@ -76,9 +76,8 @@ class Readable:
         if as_of is not None:
             check_time("as_of", as_of)
         at = self._last() if as_of is None else as_of
-        if takes_snapshot and until is not None and until < at:
-            rule = f"but must not be before the time of the snapshot, {at}"
-            raise ArgumentRefused("until", until, rule, "give an earlier `as_of`, or take no snapshot")
+        if takes_snapshot:
+            check_until(until, at)
         self._check(at, may_be_later=waits if takes_snapshot else as_of is not None)
         return at
 
@@ -101,6 +100,13 @@ def readable(collection: Collection, table: OpenTable) -> Readable:
 def last_time(upper: int, closed: bool) -> int:
     """Return the last sealed time; for a closed stream, a time after which nothing changes."""
     return INT64_MAX if closed and upper == INT64_MAX else upper - 1
+
+
+def check_until(until: int | None, snapshot: int) -> None:
+    """Check that the time of the snapshot is not after the last time to deliver; raises `ArgumentRefused`."""
+    if until is not None and until < snapshot:
+        rule = f"but must not be before the time of the snapshot, {snapshot}"
+        raise ArgumentRefused("until", until, rule, "give an earlier `as_of`, or take no snapshot")
 
 
 def is_number(value: object) -> bool:

@@ -30,7 +30,7 @@ from tidelake.errors import (
 )
 from tidelake.protocol.iso_times import MintedTime
 from tidelake.protocol.order import INT64_MAX
-from tidelake.read.asked import is_number, last_time
+from tidelake.read.asked import check_until, is_number, last_time
 from tidelake.read.holding import ReadCapability, acquire
 from tidelake.read.source import Selection, Source
 from tidelake.store.commit import OpenTable
@@ -362,19 +362,22 @@ def subscribe(
             rule = f"but must not be before the since of the capability, {capability.since}"
             raise ArgumentRefused("as_of", as_of, rule, "leave it out: the capability says where to continue")
         start = capability.since if as_of is None else as_of
-        _check_end(start, takes_snapshot, bounds)
+        if takes_snapshot:
+            check_until(bounds.until, start)
         return Subscription(source, catalog, collection, start, takes_snapshot, selection, bounds, capability, False)
     table = OpenTable(collection.paths.updates)
     since, upper, closed = collection.readable_range(table)
     if as_of is None and not takes_snapshot and not upper and not closed:
         raise UpperError(0, [upper])
     start = max(upper - 1, *since, 0) if as_of is None else as_of
-    _check_end(start, takes_snapshot, bounds)
+    if takes_snapshot:
+        check_until(bounds.until, start)
     if lease is not None:
         held = acquire(catalog, collection.name, as_of, lease, purpose, id=collection.entry.id)
         found = Subscription(source, catalog, collection, held.since, takes_snapshot, selection, bounds, held, True)
         try:
-            _check_end(held.since, takes_snapshot, bounds)  # a later time may have been sealed since `upper` was read
+            if takes_snapshot:
+                check_until(bounds.until, held.since)  # a later time may have been sealed since `upper` was read
         except ArgumentRefused:
             found.close()
             raise
@@ -382,13 +385,6 @@ def subscribe(
     if not since or start < since[0]:
         raise SinceError(start, since)
     return Subscription(source, catalog, collection, start, takes_snapshot, selection, bounds, None, False)
-
-
-def _check_end(start: int, takes_snapshot: bool, bounds: Bounds) -> None:
-    """Check that the snapshot is not after the last time to deliver; raises `ArgumentRefused`."""
-    if takes_snapshot and bounds.until is not None and bounds.until < start:
-        rule = f"but must not be before the time of the snapshot, {start}"
-        raise ArgumentRefused("until", bounds.until, rule, "give an earlier `as_of`, or take no snapshot")
 
 
 def whole_times(files: Sequence[RunFile], after: int, last: int, rows_max: int) -> int:
