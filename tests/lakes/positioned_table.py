@@ -64,10 +64,10 @@ class Table:
     def __init__(self, root: Path, spark: SparkSession) -> None:
         self.spark = spark
         block = {"framing": "reclock", "envelope": "debezium", "topic": "people", "format": "json", "key": ["id"]}
-        file = root / "collections.yaml"
+        self.file = file = root / "collections.yaml"
         file.write_text(yaml.safe_dump({"collections": {"people": block | {"schema": RECORD}}}), encoding="utf-8")
-        settings = load_settings(file).collection("people")
-        self.collection = Catalog(Store(root)).open_or_create(settings.spec())
+        settings = load_settings(file)
+        self.collection = Catalog(Store(settings.store)).open_or_create(settings.collection("people").spec())
         assert self.collection.updates_schema() == SCHEMA
 
     def tick(self, statements: list[PositionedStatement]) -> None:

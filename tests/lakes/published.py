@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from deltalake import DeltaTable
@@ -37,6 +39,23 @@ def rows_in_duckdb(collection: Collection) -> list[dict[str, Any]]:
         return []
     read: list[dict[str, Any]] = duckdb.read_parquet(files, union_by_name=True).to_arrow_table().to_pylist()
     return read
+
+
+def counted(rows: Iterable[dict[str, Any]], text: Callable[[dict[str, Any]], str]) -> dict[str, int]:
+    """How many times each row occurs; with `_diff`, no row appears twice."""
+    found: Counter[str] = Counter()
+    for row in rows:
+        diff, place = row.pop("_diff", None), text(row)
+        assert diff != 0, place
+        assert diff is None or place not in found, f"{place} appears twice"
+        found[place] += 1 if diff is None else diff
+    return dict(found)
+
+
+def check_shows(collection: Collection, expected: Mapping[str, int], text: Callable[[dict[str, Any]], str]) -> None:
+    """Check that delta-rs and DuckDB read these contents."""
+    assert counted(rows_of(collection), text) == dict(expected)
+    assert counted(rows_in_duckdb(collection), text) == dict(expected)
 
 
 def _live(collection: Collection) -> list[str]:

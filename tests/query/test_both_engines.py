@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -11,80 +10,12 @@ from pyspark.sql import SparkSession
 
 from tests.cli.commands import call
 from tests.lakes.every_type import ALL, everything
-from tests.lakes.generated import FORMS, Tide
 from tests.lakes.lake import NAME, RECORD, Lake
-from tests.lakes.positioned_table import Table
-from tests.model.sources import Ticks, random_source
-from tests.query.both_engines import check_all, check_changes, check_diff, check_read
-from tests.sweeps import seeds
+from tests.query.both_engines import check_changes, check_diff, check_read
 from tidelake.codec.avro import AvroCodec
-from tidelake.compact import compaction
 from tidelake.protocol.message import Progress, Updates
 
 pytestmark = pytest.mark.spark
-
-
-def check_stream(root: Path, spark: SparkSession, form: str, seed: str, size: tuple[int, int]) -> None:
-    """Send a topic in pieces with random merges, and compare the engines in between."""
-    rng = Random(f"{form}/{seed}")
-    tide = Tide(root, spark, form, rng, size)
-    while tide.files:
-        tide.arrive(rng.randint(1, len(tide.files)))
-        tide.lake.run()
-        if rng.random() < 0.6:
-            tide.lake.compact(full=rng.random() < 0.6)
-        if tide.readable and (not tide.files or rng.random() < 0.3):
-            check_all(spark, tide.lake.collection, tide.readable, rng, ["customer"], "id % 2 = 0")
-
-
-def check_source(root: Path, spark: SparkSession, seed: str, length: int) -> None:
-    """Read a random source of positioned statements with random merges, and compare the engines."""
-    rng = Random(seed)
-    table, since, last = Table(root, spark), 0, 0
-    ticks = Ticks(rng, random_source(rng, 2, length), 40)
-    while not ticks.done:
-        if not (read := list(dict.fromkeys(ticks.tick()))):
-            continue
-        table.tick(read)
-        last = max(last, *(statement.time for statement in read))
-        if rng.random() < 0.3:
-            since = rng.randint(since, (since + ticks.time) // 2)
-            table.compact(since, full=rng.random() < 0.6)
-    check_all(spark, table.collection, range(since, last + 1), rng, ["c1"], "id <> 'x'")
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("form", ["upsert"])
-def test_both_engines_agree_on_a_generated_stream(tmp_path: Path, spark: SparkSession, form: str) -> None:
-    check_stream(tmp_path, spark, form, "every day", (24, 5))
-
-
-@pytest.mark.sweep
-def test_both_engines_agree_on_a_random_source(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compaction, "FAN_IN", 2)
-    check_source(tmp_path, spark, "every day", 10)
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("stream", range(40))
-@pytest.mark.parametrize("seed", seeds())
-def test_both_engines_agree_on_generated_streams(
-    tmp_path: Path, interpreted: SparkSession, seed: int, stream: int, form: str
-) -> None:
-    check_stream(tmp_path, interpreted, form, f"{seed}/{stream}", (36, 6))
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("source", range(100))
-@pytest.mark.parametrize("seed", seeds())
-def test_both_engines_agree_on_random_sources(
-    tmp_path: Path, interpreted: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, source: int
-) -> None:
-    monkeypatch.setattr(compaction, "FAN_IN", 2)
-    check_source(tmp_path, interpreted, f"{seed}/{source}", 24)
 
 
 NESTED = {

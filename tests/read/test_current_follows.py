@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -14,110 +11,17 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from tests.lakes.generated import FORMS, Tide, text_of
 from tests.lakes.lake import NAME, Lake, progress, updates
-from tests.lakes.positioned_table import NAMES, Table
-from tests.lakes.published import rows_in_duckdb, rows_of, table_of
+from tests.lakes.published import counted, rows_of, table_of
 from tests.lakes.raw_lake import RawLake
 from tests.lakes.upserts import ITEM, item
-from tests.model.sources import Ticks, random_source
 from tests.stops import stop_at
-from tests.sweeps import seeds
 from tidelake.errors import BagRefused, KeysInError
-from tidelake.model.positioned import contents
-from tidelake.read import following, matching, published_files
+from tidelake.read import following, published_files
 from tidelake.read.current import CONTENTS_AT_UPPER, CurrentReport, Wanted, update_current
 from tidelake.read.publication import publication_of
-from tidelake.store.entry import Collection
 
 pytestmark = pytest.mark.spark
-
-
-def counted(rows: Iterable[dict[str, Any]], text: Callable[[dict[str, Any]], str]) -> dict[str, int]:
-    """How many times each row occurs; with `_diff`, no row appears twice."""
-    found: Counter[str] = Counter()
-    for row in rows:
-        diff, place = row.pop("_diff", None), text(row)
-        assert diff != 0, place
-        assert diff is None or place not in found, f"{place} appears twice"
-        found[place] += 1 if diff is None else diff
-    return dict(found)
-
-
-def check_shows(collection: Collection, expected: dict[str, int], text: Callable[[dict[str, Any]], str]) -> None:
-    """Check that delta-rs and DuckDB read these contents."""
-    assert counted(rows_of(collection), text) == expected
-    assert counted(rows_in_duckdb(collection), text) == expected
-
-
-def check_stream(root: Path, spark: SparkSession, form: str, rng: Random, size: tuple[int, int]) -> set[str]:
-    """Publish some times of each piece of a generated topic, with merges in between; return the ways of publishing."""
-    ways: set[str] = set()
-    tide, shown = Tide(root, spark, form, rng, size, ("all", 3)), -1
-    while tide.files:
-        tide.arrive(rng.randint(1, max(1, len(tide.files) // 2)))
-        tide.lake.run()
-        if rng.random() < 0.4:
-            tide.lake.compact(full=rng.random() < 0.6)
-        times = [time for time in tide.readable if time > shown]
-        for shown in sorted(rng.sample(times[:-1], min(len(times[:-1]), 2))) + times[-1:]:
-            report = update_current(spark, tide.lake.collection, Wanted(through=shown, rebuild=rng.random() < 0.1))
-            assert report.as_of == shown
-            check_shows(tide.lake.collection, tide.expected(shown), text_of)
-            ways.add(report.how)
-    return ways
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("form", ["sum"])
-def test_the_published_table_of_a_generated_stream_equals_the_model_after_every_tick(
-    tmp_path: Path, spark: SparkSession, form: str
-) -> None:
-    assert "followed" in check_stream(tmp_path, spark, form, Random(f"{form}/current"), (24, 5))
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("stream", range(3))
-@pytest.mark.parametrize("seed", seeds())
-def test_published_tables_of_generated_streams_equal_the_model_after_every_tick(
-    tmp_path: Path, interpreted: SparkSession, seed: int, stream: int, form: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = Random(f"{form}/{seed}/{stream}")
-    monkeypatch.setattr(following, "CHANGED_ROWS_FOLLOWED", rng.choice((2, 1_000)))
-    monkeypatch.setattr(matching, "HELD_ROWS_MAX", rng.choice((0, 1_000)))
-    monkeypatch.setattr(published_files, "SMALL_FILES_MAX", rng.choice((2, 4, 16)))
-    check_stream(tmp_path, interpreted, form, rng, (60, 10))
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("seed", seeds())
-@pytest.mark.parametrize("stream", range(6))
-def test_the_published_table_of_a_positioned_collection_equals_the_model_after_every_tick(
-    tmp_path: Path, interpreted: SparkSession, seed: int, stream: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng, changing = Random(f"positioned/{seed}/{stream}"), Random(f"skipping/{seed}/{stream}")
-    monkeypatch.setattr(published_files, "SMALL_FILES_MAX", rng.choice((2, 16)))
-    table, statements, since = Table(tmp_path, interpreted), [], 0
-    ticks = Ticks(rng, random_source(rng, 2, 12), 40)
-    while not ticks.done:
-        if not (read := list(dict.fromkeys(ticks.tick()))):
-            continue
-        statements += read
-        table.tick(read)
-        if rng.random() < 0.3:
-            since = rng.randint(since, (since + ticks.time) // 2)
-            table.compact(since, full=rng.random() < 0.6)
-        last = max(statement.time for statement in statements)
-        model = contents(statements, last)
-        wanted = Wanted(skip_errors=changing.random() < 0.8)
-        if model.errors and not wanted.skip_errors:
-            with pytest.raises(KeysInError):
-                update_current(interpreted, table.collection, wanted)
-            continue
-        update_current(interpreted, table.collection, wanted)
-        rows = {repr({"id": key, **dict(zip(NAMES, values, strict=True))}): 1 for key, values in model.rows.items()}
-        check_shows(table.collection, rows, repr)
 
 
 def published(lake: Lake, wanted: Wanted = CONTENTS_AT_UPPER) -> CurrentReport:

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.lakes.early_sweeps import sweep_early
-from tests.lakes.generated import FORMS, Tide, text_of
 from tests.lakes.held import HeldLake
 from tests.lakes.lake import NAME, Lake, progress, updates
-from tests.lakes.positioned_table import NAMES, Table
 from tests.lakes.raw_lake import RawLake
-from tests.lakes.ticking import TICKING
-from tests.lakes.ticking import text_of as text_of_tick
 from tests.lakes.upserts import ITEM, gone, item
-from tests.model.sources import Ticks, random_source
-from tests.read.change_laws import Rows, Updates, add_until, check_laws, updates_of
-from tests.sweeps import seeds
+from tests.read.followers import sweep_unpinned
 from tidelake import open_lake
-from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.handles import read_handles
-from tidelake.compact import compaction
 from tidelake.errors import (
     ArgumentRefused,
     CapabilityExpired,
@@ -39,221 +28,14 @@ from tidelake.errors import (
     UpperError,
 )
 from tidelake.lake import LakeCollection
-from tidelake.model.positioned import contents
 from tidelake.read import spark_source
 from tidelake.read.changes import changes
 from tidelake.read.holding import acquire
-from tidelake.read.source import Selection
-from tidelake.read.spark_source import SparkSource
-from tidelake.read.subscription import Batch, Bounds, Subscription, subscribe, whole_times
+from tidelake.read.subscription import Batch, whole_times
 from tidelake.store import holds
 from tidelake.store.files import RunFile
-from tidelake.store.holds import oldest_pin
-from tidelake.store.layout import CollectionPaths
 
 pytestmark = pytest.mark.spark
-
-
-def sweep_unpinned(paths: CollectionPaths) -> int:
-    """Delete every file that neither a version nor a pin needs."""
-    return sweep_early(paths.updates, pinned_seq=oldest_pin(read_handles(paths)))
-
-
-class Follower:
-    """A consumer that is killed at random and resumes from its token, with either engine."""
-
-    def __init__(
-        self, begin: Callable[[int | None], Subscription[Any]], rng: Random, text: Callable[[dict[str, Any]], str]
-    ):
-        self.begin, self.rng, self.text = begin, rng, text
-        self.subscription: Subscription[Any] | None = None
-        self.delivered: Updates = {}
-        self.start: int | None = None
-        self.token: int | None = None
-
-    def take(self, meanwhile: Callable[[], object] = lambda: None) -> bool:
-        """Take a batch, and evaluate it after something else has happened; return whether there was one."""
-        if self.subscription is None:
-            self.subscription = self.begin(self.token)
-        batch = self.subscription.next()
-        if batch is None:
-            return False
-        meanwhile()
-        found = updates_of(batch, self.text)
-        if self.rng.random() < 0.3:  # killed before it has kept the batch
-            self.subscription = None
-            return True
-        self.keep(batch, found)
-        if self.rng.random() < 0.3:
-            self.subscription.close()
-            self.subscription = None
-        return True
-
-    def keep(self, batch: Batch[Any], found: Updates) -> None:
-        after, through = batch.progress.after, batch.progress.through
-        assert after == self.token
-        if after is None:
-            self.start = through
-        times = {time for _, time in found}
-        assert all(time == through if after is None else after < time <= through for time in times)
-        assert not (batch.progress.is_empty and times)
-        self.delivered |= found
-        self.token = through
-
-    def take_all(self) -> None:
-        while self.take():
-            pass
-
-    def check(self, expected: Callable[[int], Rows]) -> None:
-        """Check that the delivered updates add up to the model's contents at each time."""
-        assert self.start is not None and self.token is not None
-        for time in range(self.start, self.token + 1):
-            assert add_until(self.delivered, time) == dict(expected(time)), time
-
-
-def check_stream(root: Path, spark: SparkSession, form: str, seed: str, size: tuple[int, int]) -> None:
-    """Follow a topic that arrives in pieces, with merges and sweeps while batches are read."""
-    rng = Random(f"{form}/{seed}")
-    tide = Tide(root, spark, form, rng, size, ("all", 0, 3))
-    first = LakeCollection(open_lake(tide.lake.file), open_lake(tide.lake.file).settings.collection(NAME))
-
-    def begin(token: int | None) -> Subscription[Any]:
-        return first.subscribe(
-            rng.choice((spark, None)), token, snapshot=token is None, rows_max=rng.choice((1, 1_000_000))
-        )
-
-    def meanwhile() -> None:
-        if rng.random() < 0.6:
-            tide.lake.compact(full=rng.random() < 0.6)
-            sweep_unpinned(tide.lake.collection.paths)
-
-    follower = Follower(begin, rng, text_of)
-    while tide.files:
-        tide.arrive(rng.randint(1, len(tide.files)))
-        tide.lake.run()
-        if tide.lake.table.value("upper"):
-            follower.take(meanwhile)
-    if tide.lake.table.value("upper"):
-        follower.take_all()
-        upper = tide.lake.table.value("upper") or 0
-        assert follower.token == upper - 1
-        follower.check(tide.expected)
-
-
-@pytest.mark.parametrize("form", ["sum"])
-def test_a_follower_that_is_killed_gets_each_time_once_and_whole(
-    tmp_path: Path, spark: SparkSession, form: str
-) -> None:
-    check_stream(tmp_path, spark, form, "every day", (16, 4))
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("stream", range(30))
-@pytest.mark.parametrize("seed", seeds())
-def test_followers_that_are_killed_get_each_time_once_and_whole(
-    tmp_path: Path, interpreted: SparkSession, seed: int, stream: int, form: str
-) -> None:
-    check_stream(tmp_path, interpreted, form, f"{seed}/{stream}", (36, 6))
-
-
-def check_source(root: Path, spark: SparkSession, seed: str, length: int) -> None:
-    """Follow a random source of positioned statements."""
-    rng = Random(seed)
-    table, statements, since = Table(root, spark), [], 0
-    ticks = Ticks(rng, random_source(rng, 2, length), 40)
-    catalog = Catalog(table.collection.paths.store)
-
-    def begin(token: int | None) -> Subscription[Any]:
-        chosen, bounds = Selection(skip_errors=True), Bounds(rows_max=rng.choice((1, 1_000_000)))
-        return subscribe(SparkSource(spark), catalog, "people", token, token is None, chosen, bounds, None, None, "")
-
-    follower = Follower(begin, rng, repr)
-    while not ticks.done:
-        if not (read := list(dict.fromkeys(ticks.tick()))):
-            continue
-        statements += read
-        table.tick(read)
-        follower.take()
-        if rng.random() < 0.3 and follower.token is not None:
-            since = rng.randint(since, follower.token)
-            table.compact(since, full=rng.random() < 0.6)
-    follower.take_all()
-
-    def expected(as_of: int) -> dict[str, int]:
-        rows = contents(statements, as_of).rows
-        return {repr({"id": key, **dict(zip(NAMES, values, strict=True))}): 1 for key, values in rows.items()}
-
-    assert follower.token == max(statement.time for statement in statements)
-    follower.check(expected)
-
-
-@pytest.mark.sweep
-def test_a_follower_of_positioned_statements_gets_each_time_once_and_whole(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compaction, "FAN_IN", 2)
-    check_source(tmp_path, spark, "every day", 10)
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("source", range(30))
-@pytest.mark.parametrize("seed", seeds())
-def test_followers_of_positioned_statements_get_each_time_once_and_whole(
-    tmp_path: Path, interpreted: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, source: int
-) -> None:
-    monkeypatch.setattr(compaction, "FAN_IN", 2)
-    check_source(tmp_path, interpreted, f"{seed}/{source}", 16)
-
-
-def check_ticks(root: Path, spark: SparkSession, kind: str, seed: str, ticks: int) -> None:
-    """Follow a collection whose times are minted, or are those of transactions, with idle ticks among the others."""
-    rng = Random(f"{kind}/{seed}")
-    more = {"timeline": "web"} if kind == "reclocked records" else {}
-    ticking = TICKING[kind](root, spark, rng, keep=rng.choice(("all", 0)), **more)
-    collection = collection_of(ticking.lake)
-
-    def begin(token: int | None) -> Subscription[Any]:
-        return collection.subscribe(
-            rng.choice((spark, None)), token, snapshot=token is None, rows_max=rng.choice((1, 1_000_000))
-        )
-
-    follower = Follower(begin, rng, repr)
-    for _ in range(ticks):
-        ticking.tick()
-        if ticking.at:
-            follower.take(ticking.lake.compact if rng.random() < 0.4 else lambda: None)
-    if not ticking.at:
-        return
-    follower.take_all()
-    assert follower.token == ticking.last
-    assert follower.start is not None
-    for time, expected in ticking.at.items():
-        if time >= follower.start:
-            assert add_until(follower.delivered, time) == expected, time
-    if times := ticking.times:
-        check_laws(spark, ticking.lake.collection, times, ticking.at.__getitem__, rng, text_of_tick)
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("kind", ["reclocked upserts", "transactions"])
-def test_changes_and_a_follower_of_ticks_get_each_time_once_and_whole(
-    tmp_path: Path, spark: SparkSession, kind: str
-) -> None:
-    check_ticks(tmp_path, spark, kind, "every day", 5)
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("kind", TICKING)
-@pytest.mark.parametrize("history", range(30))
-@pytest.mark.parametrize("seed", seeds())
-def test_followers_of_ticks_get_each_time_once_and_whole(
-    tmp_path: Path, interpreted: SparkSession, seed: int, history: int, kind: str
-) -> None:
-    check_ticks(tmp_path, interpreted, kind, f"{seed}/{history}", 10)
-
-
-# --- holds
 
 
 @pytest.fixture(scope="module")
