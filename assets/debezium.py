@@ -12,7 +12,7 @@ DEBEZIUM = Family(
     name="debezium",
     statement=(
         "A change event removes the row `before` and adds the row `after`. Seal counts events. The contents are rows: "
-        "the newest of each key, or the sum of all rows if the collection has no key."
+        "the newest row for each key, or the sum of all rows if the collection has no key."
     ),
     refusal=(
         "An event is quarantined if it has neither row, or if its diff is not positive. Two rows for one key at "

@@ -45,7 +45,7 @@ def here(text: str) -> str:
 
 
 def unit(path: Path) -> Mapping[str, str]:
-    """The section of a unit that says what to start; for repeated settings, the last one."""
+    """The section of a unit that says what to start; a repeated setting has its last value."""
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read_string(path.read_text(encoding="utf-8"))

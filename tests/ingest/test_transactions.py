@@ -243,7 +243,7 @@ def test_an_end_that_is_repeated_is_a_copy_and_one_that_contradicts_is_reported(
     lake.marks(end("8", 60, 1), end("7", 50, 2), end("8", 60, 2))
     sealed = lake.run()
     assert [(type(error).__name__, error.time) for error in sealed.contradictions] == [("ConflictingCount", 60)]
-    assert LateNotes(lake.collection).first(1)[0].fact.startswith("time 50 is said to have 2 updates, but was sealed")
+    assert LateNotes(lake.collection).first(1)[0].fact.startswith("time 50 is stated to have 2 updates, but was sealed")
     assert sealed.upper == 60
 
 
@@ -259,7 +259,7 @@ def test_an_end_that_counts_only_what_was_sent_again_is_no_contradiction(lake: T
     assert (sealed.upper, sealed.contradictions, LateNotes(lake.collection).first(1)) == (51, [], [])
     lake.marks(end("7", 50, 0, **{"public.other": 1}))  # no connector writes it without a BEGIN
     lake.run()
-    assert LateNotes(lake.collection).first(1)[0].fact.startswith("time 50 is said to have 0 updates")
+    assert LateNotes(lake.collection).first(1)[0].fact.startswith("time 50 is stated to have 0 updates")
 
 
 @pytest.mark.parametrize(

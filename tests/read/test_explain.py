@@ -124,7 +124,7 @@ def test_a_late_contradiction_is_part_of_the_explanation(lake: Lake) -> None:
     lake.send(progress([1], [2], {1: 7}))
     lake.run()
     found = explained(lake, 1)
-    assert any("is said to have 7 updates, but was sealed with 1" in fact for fact in found.facts)
+    assert any("is stated to have 7 updates, but was sealed with 1" in fact for fact in found.facts)
     assert found.next_steps == ["tidelake late prices"]
 
 

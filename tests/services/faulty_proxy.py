@@ -46,24 +46,24 @@ class Fault:
 
 
 def refusal(status: int, code: str, message: str = "") -> tuple[int, str]:
-    """The answer of a store that refuses a request; like a real answer, it repeats a part of the request."""
+    """The response of a store that refuses a request; like a real one, it repeats part of the request."""
     text = f"<Code>{code}</Code><Message>{message}</Message><StringToSign>do-not-show</StringToSign>"
     return status, f'<?xml version="1.0" encoding="UTF-8"?><Error>{text}</Error>'
 
 
 class Request(NamedTuple):
-    """A request as a bill shows it."""
+    """A request, as it would appear on a bill."""
 
     verb: str
     """`get`, `head`, `put`, `list` or `delete`; each request of a multipart upload is a put."""
     target: str
     """The path and the query, decoded."""
     bytes: int
-    """The size of the bodies of the request and the answer."""
+    """The total size of the request body and the response body."""
 
 
 def verb_of(method: str, target: str) -> str:
-    """Return the kind of a request: one of `Request.verb`.
+    """Return the kind of a request: one of the values of `Request.verb`.
 
     >>> verb_of("GET", "/b?list-type=2&prefix=a/"), verb_of("GET", "/b/a"), verb_of("POST", "/b?delete")
     ('list', 'get', 'delete')
@@ -168,9 +168,9 @@ def faulty_proxy(target: str) -> Iterator[FaultyProxy]:
             for name, value in headers:
                 if name.lower() not in _HOP_BY_HOP:
                     self.send_header(name, value)
-            is_own = fault is not None and not fault.passes
+            is_made_up = fault is not None and not fault.passes
             length = next((value for name, value in headers if name.lower() == "content-length"), str(len(data)))
-            self.send_header("Content-Length", length if self.command == "HEAD" and not is_own else str(len(data)))
+            self.send_header("Content-Length", length if self.command == "HEAD" and not is_made_up else str(len(data)))
             if fault is not None and fault.is_cut:
                 self.close_connection = True
                 data = data[: len(data) // 2]

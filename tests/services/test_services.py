@@ -116,5 +116,5 @@ def _wait_for(broker: Broker, topic: str, operations: str, row: int | None = Non
         for event in events:
             if event["op"] in operations and (row is None or event["after"]["id"] == row):
                 return event
-        assert time.monotonic() < end, f"{topic} has no {operations} among {len(events)} events"
+        assert time.monotonic() < end, f"{topic} has no event with an operation in {operations!r} among {len(events)}"
         time.sleep(0.1)

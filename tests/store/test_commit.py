@@ -453,7 +453,7 @@ def test_a_broken_chain_of_seq_is_noticed(table: Location) -> None:
     entry.write_text(entry.read_text().replace('"appId":"seq","version":3', '"appId":"seq","version":5'))
     with pytest.raises(DamagedLog, match="the entry of version 3 is not the one that was acknowledged"):
         OpenTable(table)
-    with pytest.raises(DamagedTable, match="'seq' is 5 at version 3 after 2"):
+    with pytest.raises(DamagedTable, match="'seq' is 5 at version 3, but 2 in the entry before it"):
         check_log(table)
 
 

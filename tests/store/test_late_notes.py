@@ -87,7 +87,7 @@ def test_a_statement_that_contradicts_every_sealed_time_gets_one_note_however_of
         (t, 0, 1, 7) for t in range(20)
     ]
     assert listed[-1].fact == (
-        f"time 19 is said to have 0 updates, but was sealed with 1 (topic '{NAME}', partition 0, offset 7), "
+        f"time 19 is stated to have 0 updates, but was sealed with 1 (topic '{NAME}', partition 0, offset 7), "
         "and the counts of 980 further times are contradicted"
     )
     assert [note.time for note in notes.first(3)] == [0, 1, 2]

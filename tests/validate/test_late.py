@@ -181,7 +181,7 @@ def test_a_contradiction_is_settled_by_discarding_it(lake: Lake) -> None:
     status = read_status(lake.collection)
     assert (status.late_contradicted, status.late_undecided) == (1, 1)
     assert status.late_evidence == [
-        'at time 1 {"id":1,"price":10} is stated with diff 5, but was published with 1 '
+        'at time 1, {"id":1,"price":10} is stated with diff 5, but was published with 1 '
         f"(topic '{NAME}', partition 0, offset 2)"
     ]
     lake.decide("the shop took it back", time=1, discard={"data": {"id": 1, "price": 10}, "diff": 5})
@@ -324,7 +324,7 @@ def test_a_late_count_that_differs_from_the_proven_count_is_noted_once(lake: Lak
         lake.run()
     assert contradiction_rows(lake) == [(1, None, 2, 1, 4), (2, None, 0, 2, 4), (5, None, 4, 0, 4)]
     assert contradictions(lake)[0].fact == (
-        f"time 1 is said to have 2 updates, but was sealed with 1 (topic '{NAME}', partition 0, offset 4)"
+        f"time 1 is stated to have 2 updates, but was sealed with 1 (topic '{NAME}', partition 0, offset 4)"
     )
     path = lake.collection.paths.progress
     assert OpenTable(path).files() == []  # nothing is left to be compared again

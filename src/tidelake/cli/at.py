@@ -19,8 +19,8 @@ def at(
         typer.Option(
             metavar="TIME",
             callback=check_not_negative,
-            help="The time to check; by default the latest time that all of them have. For reclocked "
-            "collections, also 2026-11-23T10:00:00Z.",
+            help="The time to check; by default, the latest time that all the collections have. For reclocked "
+            "collections, a timestamp such as 2026-11-23T10:00:00Z also works.",
         ),
     ] = None,
     not_before: Annotated[
@@ -46,7 +46,7 @@ def at(
         None if text is None else read_time(option, text, chosen[0].name, mints_times)
         for option, text in (("--time", time), ("--not-before", not_before))
     )
-    from tidelake.store.holds import LEASE_MS_MAX  # imported late: this takes as long as the rest of the command line
+    from tidelake.store.holds import LEASE_MS_MAX  # imported late: this import takes as long as the rest of the command
 
     wait_s = 0.0 if wait is None else seconds_of("--wait", wait, max_s=LEASE_MS_MAX / 1000)
     found = lake.at("latest" if asked is None else asked, *(names or ()), not_before=earliest, wait_s=wait_s)

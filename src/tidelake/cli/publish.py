@@ -32,8 +32,8 @@ def publish(
         str | None,
         typer.Option(
             metavar="TOPIC",
-            help="The topic: a folder below `topics`, or with a slash any folder or URI; with --kafka, a topic of the "
-            "cluster. By default that of the collection's `publish` block.",
+            help="The topic: a folder in `topics` or, if it contains a slash, any folder or URI; with --kafka, a topic "
+            "in the cluster. By default, the topic in the collection's `publish` block.",
         ),
     ] = None,
     kafka: Annotated[bool, typer.Option("--kafka", help="The topic is in Kafka; it must exist.")] = False,
@@ -47,7 +47,7 @@ def publish(
             "--from",
             metavar="TIME",
             callback=check_not_negative,
-            help="The time of the initial contents, for the first call; by default since.",
+            help="The time of the initial contents, for the first call; by default, the collection's `since`.",
         ),
     ] = None,
     shards: Annotated[
@@ -58,7 +58,7 @@ def publish(
     ] = None,
     skip_errors: SkipErrorsOption = False,
     accept_cut: Annotated[
-        bool, typer.Option("--accept-cut", help="State again the contents of messages that the topic has lost.")
+        bool, typer.Option("--accept-cut", help="Restate the contents of messages that the topic has lost.")
     ] = False,
     with_run: Annotated[bool, typer.Option("--run", help="First ingest and seal the collection.")] = False,
     stop: Annotated[

@@ -23,7 +23,8 @@ def with_sentinel(body: Column) -> Column:
 def message_schema(body: Any, sealed: bool = True) -> dict[str, Any]:
     """Return the schema of a record `message` with the body as `m` and, if `sealed`, the sentinel as `tail`.
 
-    A record with one field has that field's bytes, so `body` may be a union, which Spark cannot decode on its own.
+    A record with one field is encoded exactly as that field. So `body` may be a union, which Spark cannot decode
+    outside a record.
     """
     tail = {"name": "tail", "type": {"type": "fixed", "name": "tail", "size": len(SENTINEL)}}
     return {"type": "record", "name": "message", "fields": [{"name": "m", "type": body}, *([tail] if sealed else [])]}

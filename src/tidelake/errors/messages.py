@@ -13,7 +13,7 @@ class ProtocolError(TidelakeError):
 
 
 class MalformedMessage(ProtocolError):
-    """A message that breaks a rule regardless of other messages; no part of it counts."""
+    """A message that is invalid whatever other messages say; no part of it counts."""
 
     problems: Iterable[tuple[str, object]]
     """`(kind, time)`, each once, in order of appearance; the time as it was received, or None. Never empty."""
@@ -21,7 +21,7 @@ class MalformedMessage(ProtocolError):
     FACTS: ClassVar[dict[str, str]] = {
         "zero_diff": "an update has diff 0",
         "negative_time": "a time is negative",
-        "bad_time": "a time is not an integer that fits in int64, or is not as wide as the others",
+        "bad_time": "a time is not an integer that fits in int64, or does not have the expected number of elements",
         "bad_diff": "a diff is not an integer that fits in int64",
         "bad_interval": "upper is not at or beyond lower",
         "negative_count": "a count is negative",
@@ -55,7 +55,7 @@ class Contradiction(ProtocolError):
     kind: ClassVar[str] = "contradiction"
     time: Time
     hint = (
-        "earlier times are still sealed; settle this one with `tidelake resolve count NAME --time {time:line} "
+        "earlier times can still be sealed; settle this one with `tidelake resolve count NAME --time {time:line} "
         "--count N --reason …`, or discard a statement with `tidelake resolve discard`"
     )
 
@@ -70,7 +70,7 @@ class ConflictingDiff(Contradiction):
 
 
 class ConflictingCount(Contradiction):
-    """Two statements announce different counts for one time; a count that a statement leaves out is 0."""
+    """Two statements announce different counts for one time; a count that a statement leaves out counts as 0."""
 
     kind = "conflicting_count"
     first: int
@@ -88,9 +88,9 @@ class OverCount(Contradiction):
 
 
 REPEATED = "repeated with different contents"
-"""With transactions: the start of a breach's detail about events."""
+"""With transactions: how the detail of a breach ends if an event was repeated with different contents."""
 TWO_VALUES = "keys with two values"
-"""The start of the detail of an envelope breach that no count can settle."""
+"""How the detail of an envelope breach starts if no count can settle it."""
 
 
 class EnvelopeBreach(Contradiction):
@@ -108,7 +108,7 @@ class TransactionCut(Contradiction):
     transaction: str
     begins_at: int
     sent: str
-    """The part of it that was sent first."""
+    """What was sent: where its first event is, or that its END counts no event."""
     fact = "transaction {transaction} at time {time} lacks its first change, which is at {begins_at}: {sent}"
     hint = (
         "changes of any of its tables may be missing: let the connector take a new snapshot, and accept the events "

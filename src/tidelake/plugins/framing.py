@@ -36,7 +36,8 @@ class Framing(Protocol):
         """Count the rows of sealed times independently of seal, for `validate` to compare with the proofs.
 
         Returns:
-            A row for each time: time, recounted, diff_min, diff_sum, and doubled if keys can have two values.
+            A row for each time, with `time`, `recounted`, `diff_min`, `diff_sum` and, if keys can have two values,
+            `doubled`.
 
         Cost: one exchange of the rows.
         """

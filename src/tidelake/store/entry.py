@@ -35,7 +35,7 @@ class Hold(BaseModel):
     secret_hash: str
     """The SHA-256 of the holder's secret, in hexadecimal digits."""
     previous_hash: str | None = Field(default=None, exclude_if=lambda digits: digits is None)
-    """The same for the secret that the present one replaced; None from the first call with the present one onwards."""
+    """The hash of the secret that the present one replaced; None once a call was made with the present one."""
     purpose: str = ""
     lease_ms: int
     """How long the capability lives after the holder's last call, by the store's clock."""
@@ -43,7 +43,7 @@ class Hold(BaseModel):
     renewed_at_ms: int
     """When the holder made its last call, by the holder's clock; for display. Only sightings end a lease."""
     beat: int = 0
-    """Rises with every call of the holder."""
+    """Incremented by every call that the holder makes."""
     sighting: Sighting | None = Field(default=None, exclude_if=lambda sighting: sighting is None)
     """The first sighting of the beat, if there was one."""
     pinned_seq: int | None = Field(default=None, exclude_if=lambda seq: seq is None)
@@ -59,7 +59,8 @@ class Capability(BaseModel):
     kind: Literal["critical", "read"]
     since: tuple[int, ...]
     hold: Hold | None = Field(default=None, exclude_if=lambda hold: hold is None)
-    """Only a reader's capability has one. Handles with a hold have the format `HANDLES_VERSION`."""
+    """Only a reader's capability has one. A `handles` table whose entry has a hold has the format
+    `HANDLES_VERSION`."""
 
 
 class Ended(BaseModel):
@@ -101,7 +102,7 @@ class Dropped(BaseModel):
     unheld_at_ms: int | None = None
     """When a process first found that nobody holds it, by the store's clock; from then on, its files age."""
     storage: Literal["kept", "going", "gone"] = "kept"
-    """Whether its tables exist; `going` while they are being deleted."""
+    """The state of its tables; `going` while they are being deleted."""
 
 
 class PublishedVersion(BaseModel):
@@ -139,9 +140,10 @@ class PublishedTopic(BaseModel):
     later_versions: tuple[PublishedVersion, ...] = Field(default=(), exclude_if=lambda versions: not versions)
     """The versions with columns that were added later, in the order in which they were committed."""
     claimed: int = 0
-    """Times before this may already be stated, with the versions known now. A later version starts here or later."""
+    """Times before this may already have been stated, with the versions known now. A new version starts at this time or
+    after it."""
     shards: int = 1
-    """The rule in force: data whose hash is `i` modulo this number are stated by shard `i`."""
+    """The number of shards now: data whose hash is `i` modulo this number are stated by shard `i`."""
     skip_errors: bool = False
     """Whether keys in error are published as keys without a row."""
     frontier: int = 0
@@ -149,7 +151,7 @@ class PublishedTopic(BaseModel):
     closed: bool = False
     """Whether the topic states that the stream is closed."""
     offsets: dict[int, int] = {}
-    """By partition, the offset before which no progress statement reaches the frontier or beyond."""
+    """By partition, the offset before which no progress statement reaches beyond the frontier."""
 
     @property
     def last_stated(self) -> int:
@@ -216,7 +218,7 @@ class Entry(BaseModel):
         return any(capability.kind == "read" for capability in self.capabilities)
 
     def has_name(self, name: str) -> bool:
-        """Return whether the collection has this name: it was neither renamed nor dropped."""
+        """Return whether the collection has this name now; a dropped collection has no name."""
         return self.name == name and self.dropped is None
 
     @property
@@ -226,7 +228,7 @@ class Entry(BaseModel):
 
     @property
     def counts_positions(self) -> bool:
-        """Whether statements are identified by their positions; `transactions` has their announced numbers."""
+        """Whether statements are identified by their positions; the table `transactions` then has their number."""
         return framing_terms(self.framing).counts_positions
 
     @property
@@ -263,7 +265,7 @@ class Collection:
 
     @property
     def tables(self) -> tuple[Location, ...]:
-        """The tables that commits go to: all but `handles`, which has the entry, and `current`."""
+        """The tables that commits go to: all except `current` and `handles`, which has the entry."""
         paths = self.paths
         tables = [paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late]
         tables += [paths.bindings] if self.entry.mints_times else []

@@ -32,7 +32,7 @@ _TIMES_LISTED_MAX = 20
 _NOTES_PARSED_AT_ONCE = 100
 
 NOT_COMPARED, COPY, CONTRADICTION, SETTLED, UNTOLD = "late", "copy", "contradiction", "settled", "untold"
-"""The kinds of runs in `late/`."""
+"""The kinds of runs in `late/`. Of an `untold` statement, nobody can tell any more whether it is a copy."""
 VERDICTS = (COPY, CONTRADICTION, SETTLED, UNTOLD, NOT_COMPARED)
 CONTRADICTED_RUN = "contradicted"
 """The kind of the runs in `proofs/` that hold evidence."""
@@ -69,9 +69,9 @@ class LateContradiction:
             updates = "1 update" if self.stated == 1 else f"{self.stated} updates"
             further = "count of 1 further time is" if self.more == 1 else f"counts of {self.more:,} further times are"
             rest = f", and the {further} contradicted" if self.more else ""
-            return f"time {self.time} is said to have {updates}, but was sealed with {self.published} ({place}){rest}"
+            return f"time {self.time} is stated to have {updates}, but was sealed with {self.published} ({place}){rest}"
         published = f"was published with {self.published}" if self.published else "was never counted at that time"
-        return f"at time {self.time} {to_text(self.data)} is stated with diff {self.stated}, but {published} ({place})"
+        return f"at time {self.time}, {to_text(self.data)} is stated with diff {self.stated}, but {published} ({place})"
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as JSON values; `json_values.to_text` preserves the numbers that JSON would round."""
@@ -108,7 +108,7 @@ class LateNotes:
         files = [file for file in proofs.files() if kind_of(file.run) == CONTRADICTED_RUN]
         columns = [TIME, "kind", "detail"]
         rows = read_rows(collection.paths.proofs, files, PROOFS_SCHEMA, [*columns, "counted"])
-        if rows:  # there are hardly ever any, and Arrow's engine takes longer to import than a whole `status`
+        if rows:  # there are hardly ever any, and importing Arrow's engine takes longer than `status`
             distinct = rows.group_by(columns).aggregate([("counted", "max")])
             rows = distinct.rename_columns([*columns, "counted"]).sort_by([(name, "ascending") for name in columns])
         self.rows = rows
@@ -241,9 +241,9 @@ class _Settled:
 def note_late_counts(collection: Collection, pending: pa.Table, upper: int, closed: bool) -> bool:
     """Compare late progress statements with the proofs, and note each contradicting statement once.
 
-    A note has the first times whose counts its statement contradicts, the number of all these times, and the place
-    where the statement was first read. The same statement at another place adds no note. A time that was sealed by a
-    decision keeps the decided count, whatever late statements say.
+    A note lists the first times whose counts its statement contradicts. It also has the number of all contradicted
+    times, and the place where the statement was first read. The same statement at another place adds no note. A time
+    that was sealed by a decision keeps the decided count, whatever late statements say.
 
     Args:
         collection: the collection.

@@ -1,4 +1,4 @@
-"""Copies of verified logs on this machine, in which delta-rs writes what is then put into the log.
+"""Local copies of verified logs: delta-rs writes to a copy, and what it wrote is then put into the real log.
 
 So delta-rs reads exactly the bytes that were verified. An object store gets one request: the conditional put of the new
 entry, or the put of the checkpoint.

@@ -24,7 +24,7 @@ RETENTION_S = 24 * 3600.0
 
 
 def nothing_pinned() -> None:
-    """Return that no hold pins a version of a table, as with every table except `updates/`."""
+    """Return None: no hold pins a version. This is so for every table except `updates/`."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ def sweep(
     or, if its hold pins a `seq`, until the hold ends. The clock may be wrong, and a writer may be about to commit one
     of these runs; so the sweep floor is committed before any run is deleted.
 
-    The pin is read after the state of the table. A hold that pins later plans its reads later, too, from this state or
-    one that follows it, and a run that is in none of these states is not missed.
+    The pin is read after the state of the table. The reads of a hold that pins later are planned later still, from this
+    state or one that follows it, so they need no run that is in none of these states.
 
     Args:
         table: the table's folder.
@@ -133,7 +133,7 @@ def sweep(
     given_up: list[str] = []
     if old := old_in(opened):
         given_up, newest = _give_up(table, old)
-        if newest.seq != opened.seq:  # in between, a run may have been in a version, and read there
+        if newest.seq != opened.seq:  # meanwhile, a version may have named a run, and been read
             old = old_in(newest)
             given_up = [run for run in given_up if run in old]
     for run in given_up:
@@ -145,7 +145,7 @@ def sweep(
 
 
 def sweep_names(store: Store, names: Iterable[str], retention_s: float = RETENTION_S) -> None:
-    """Delete unfinished files in the logs of names, and next to the notes that names were bound.
+    """Delete unfinished files in the logs of names, and in the folder that records which names were ever bound.
 
     An object store has none: a killed process leaves a whole object, or nothing.
 
@@ -165,7 +165,7 @@ def sweep_names(store: Store, names: Iterable[str], retention_s: float = RETENTI
 
 
 def delete_unfinished(left: Iterable[Blob], horizon_s: float) -> None:
-    """Delete the blobs that a killed process was writing, if they are older than a time by their store's clock."""
+    """Delete what a killed process was writing, if it last changed before `horizon_s`, by the store's clock."""
     for blob in left:
         if blob.location.name.startswith(UNFINISHED) and blob.changed_s < horizon_s:
             blobs.delete(blob.location)

@@ -104,7 +104,9 @@ def check_log(path: Location) -> int:
         entry = [] if is_torn else _parse(text)
         seq, before = seq_of(entry), before_of(entry)
         if seq is None or (seq_before is not None and seq != seq_before + 1):
-            raise DamagedTable(str(path), f"'seq' is {seq} at version {version} after {seq_before}")
+            raise DamagedTable(
+                str(path), f"'seq' is {seq} at version {version}, but {seq_before} in the entry before it"
+            )
         if digest is not None and before is not None and before != digest:
             raise DamagedTable(str(path), f"the entry of version {version} does not follow the one before it")
         seq_before, digest = seq, digest_of(text)
@@ -118,7 +120,7 @@ def entry_that_added(path: Location, file: str) -> tuple[int, Entry] | None:
     """
     for version in reversed(_versions(path)):
         text = _text_of(path, version)
-        if text is None or not is_whole(text):  # a cleanup has deleted it meanwhile, or it was never acknowledged
+        if text is None or not is_whole(text):  # a cleanup has since deleted it, or it was never acknowledged
             continue
         entry = _parse(text)
         if any(unquote(action["add"]["path"]) == file for action in entry if "add" in action):
@@ -133,14 +135,14 @@ def kept_entries(path: Location) -> Iterator[tuple[int, Entry]]:
     """
     for version in reversed(_tail(path, _versions(path))):
         text = _text_of(path, version)
-        if text is None:  # a cleanup has deleted it meanwhile, and every earlier one
+        if text is None:  # a cleanup has since deleted it and all earlier ones
             return
         if is_whole(text):  # if not, it was never acknowledged
             yield version, _parse(text)
 
 
 def first_entry_beyond(path: Location, name: str, value: int) -> tuple[int, Entry] | None:
-    """Return the entry that first set an application transaction to more than a value, and its version.
+    """Return the first entry that set an application transaction above a value, and its version.
 
     Returns:
         None if no entry did so, or if the log no longer shows which one was the first.
@@ -191,7 +193,7 @@ def last_checkpoint(path: Location) -> int:
 
 
 def checkpoints(path: Location) -> list[Location]:
-    """The files of the checkpoints in the log, the newest last."""
+    """The files of the checkpoints in the log, newest last."""
     return _matching(path, _CHECKPOINT, blobs.list_names(path / LOG))
 
 
@@ -256,8 +258,8 @@ def settle(path: Location, takes_over: bool = False, seen: Tip | None = None) ->
         path: the table's folder.
         takes_over: whether the log of an earlier release, which acknowledges nothing, gets markers. If not, such a log
             is read as it is.
-        seen: what the log may hold. Bytes whose SHA-256 a marker names are not read again, and the markers and the log
-            are listed together.
+        seen: an unverified copy of the log. If a marker names the SHA-256 of its bytes, they are not read again. With a
+            copy, the markers and the log are listed together.
 
     Returns:
         The newest entry; version -1 if there is none.
@@ -265,7 +267,7 @@ def settle(path: Location, takes_over: bool = False, seen: Tip | None = None) ->
     Raises:
         DamagedLog: an acknowledged entry is missing or has changed.
 
-    Cost: the markers are listed; the newest checkpoint and the entries past it are read once, or again if the log is
+    Cost: the markers are listed; the newest checkpoint and the entries past it are read once, or twice if the log looks
     damaged.
     """
     try:
@@ -332,7 +334,7 @@ def is_of_earlier_release(path: Location) -> bool:
 
 def _is_of_earlier_release(path: Location, markers: Markers, written: list[Location], versions: list[int]) -> bool:
     if markers.newest == versions[-1] and (not written or version_of(written[-1]) in markers.checkpoints):
-        return False  # the ordinary case, which needs no look at the entries
+        return False  # the ordinary case, in which the entries need not be read
     later = [_text_of(path, version) for version in versions if version > markers.newest]
     texts = [text for text in later if text is not None]  # the earlier release may be cleaning up
     if texts and not is_whole(texts[-1]):
@@ -392,7 +394,7 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
                 return settle(path)
             return replace(tip, is_newest=False)
         before = before_of(_parse(text))
-        if before is None:  # another engine or an earlier release wrote it, which `OpenTable` reports
+        if before is None:  # another engine or an earlier release wrote it; `OpenTable` reports this
             for number in versions[index:]:
                 tip = tip.followed_by(number, None, _text_of(path, number) or b"")
             return tip
@@ -530,7 +532,7 @@ def _verified_checkpoint(
         markers: its markers.
         versions: the versions of the entries in its log.
         marks: whether a checkpoint that can be trusted gets a marker.
-        seen: what the log may hold; its checkpoint is not read again if a marker names its SHA-256.
+        seen: an unverified copy of the log; its checkpoint is not read again if a marker names its SHA-256.
     """
     known = None if seen is None or seen.checkpoint is None else seen.checkpoint
     known_digest = None if known is None else digest_of(known)

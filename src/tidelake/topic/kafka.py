@@ -35,7 +35,7 @@ class KafkaTopic:
     """A topic of a cluster."""
 
     def __init__(self, cluster: KafkaCluster, topic: str, decisions: Sequence[Decision] = ()) -> None:
-        """Take the topic's name; nothing is requested yet.
+        """Set up the topic without a request to the brokers.
 
         Each decision to accept a recreated or truncated topic gives the topic a new name in the collection's tables,
         such as `orders#1`, because its offsets now identify different records.
@@ -99,7 +99,7 @@ class KafkaTopic:
         """Return the messages of a range, without those of aborted transactions.
 
         Out: the columns of `RAW_SCHEMA`; all but partition and offset may be null.
-        Raises, when it is evaluated: Spark's own error if the brokers have deleted a part of the range in the meantime.
+        Raises, when it is evaluated: Spark's own error if the brokers have deleted part of the range in the meantime.
         """
         from pyspark.sql import functions as F  # imported late: `status` reads topics without Spark
 
@@ -123,7 +123,7 @@ class KafkaTopic:
         )
 
     def batches(self, offsets: OffsetRange, columns: Sequence[str]) -> None:
-        """Return None: only Spark reads from brokers."""
+        """Return None: only Spark reads ranges from brokers."""
 
     def record_at(self, partition: int, offset: int) -> Record | None:
         """See `Topic.record_at`. An offset may have no record: see the top of this file.
@@ -157,7 +157,10 @@ class KafkaTopic:
     def _next_interval(
         self, partition: int, start: int, facts: TopicFacts, accepted_here: list[Interval]
     ) -> Interval | TopicGap:
-        """Return the readable interval of a partition that begins at `start` and may be empty, or the gap there."""
+        """Return a partition's next readable interval, or the gap there.
+
+        The interval begins at `start`, or at the end of an accepted gap, and may be empty.
+        """
         first, end = facts.offsets.get(partition, (0, 0))
         if end < start:
             why = _SHRANK if partition in facts.offsets else _REMOVED
