@@ -36,12 +36,14 @@ class Run:
         nursery: forks the processes.
         seed: the source of all randomness except the scheduler's.
         sessions: how many processes have a session; the first of them merges.
+        sweeps: whether the merger also deletes files early.
     """
 
     lake: HeldLake
     nursery: Nursery
     seed: str
     sessions: int = 0
+    sweeps: bool = False
     killed: int = 0
     stopped: int = 0
     _read: dict[Path, tuple[int, int]] = field(default_factory=dict)
@@ -93,6 +95,7 @@ class Run:
             "life": process.lives,
             "processes": PROCESSES,
             "role": roles.get(process.number, "reader"),
+            "sweeps": self.sweeps,
             "has_session": 1 <= process.number <= self.sessions,
         }
         process.pid = self.nursery.start(order)

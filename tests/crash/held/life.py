@@ -1,10 +1,12 @@
 """The work of a process in a history: random calls.
 
-Most calls need no JVM; a process with a session also reads through Spark, and merges.
+A process reads with DuckDB or, if it has a session, through Spark. The merger has a session, too; if the history
+sweeps, it also deletes every file that neither the current version nor a pin needs, and all reads are under pins.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,12 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.crash.held import truth
 from tests.crash.held.caller import Holder, Refused, asked_of, still_lives
+from tests.read.followers import sweep_unpinned
 from tidelake.compact.compaction import merge_runs
-from tidelake.errors import Conflict, UpperError
+from tidelake.errors import Conflict, DamagedTable, UpperError
+from tidelake.query.answer import Answer
 from tidelake.read.holding import ReadCapability
 from tidelake.read.subscription import Subscription
 from tidelake.storage.arrow import integers
@@ -33,13 +40,14 @@ class Follower:
 
     who: str
     held: ReadCapability
+    subscribes: bool
     through: int | None = None
     subscription: Subscription[Any] | None = None
 
 
 @dataclass
 class Process(Holder):
-    """Makes random calls; with a session, it also reads through Spark, and merges."""
+    """Makes random calls."""
 
     follower: Follower | None = None
 
@@ -68,10 +76,10 @@ class Process(Holder):
         }
         if self.order["role"] == "writer":
             actions[self.append] = 12
-        if self.spark is not None:
-            actions |= {self.snapshot: 6, self.changes_between: 4}
+        if not self.order["sweeps"]:  # a sweep deletes the files of reads that hold nothing, as if a day had passed
+            actions |= {self.snapshot: 6 if self.spark else 3, self.changes_between: 4 if self.spark else 2}
         if self.order["role"] == "merger":
-            actions[self.merge] = 6
+            actions[self.merge] = 30 if self.order["sweeps"] else 6
         return actions
 
     # --- calls that write
@@ -84,7 +92,7 @@ class Process(Holder):
 
         def do() -> dict[str, Any]:
             while True:
-                with suppress(Conflict):  # a merge came first: this is the only process that moves upper
+                with suppress(Conflict):  # a merge or a sweep came first: this is the only process that moves upper
                     self.lake.append(*((row, at, diff) for (row, at), diff in updates.items()), upper=upper)
                     return {"upper": upper}
 
@@ -105,8 +113,14 @@ class Process(Holder):
             return {}
 
         self.call("merge", {}, do)
+        if self.order["sweeps"]:
+            self.sweep()
 
-    # --- reads without a JVM, each under a capability that still lives when the read ends
+    def sweep(self) -> None:
+        """Delete the files that nobody needs, as if everything were old enough."""
+        self.call("sweep", {}, lambda: {"folders": sweep_unpinned(self.paths)})
+
+    # --- reads of stored updates, each under a capability that still lives when the read ends
 
     def observe(self) -> None:
         def do() -> dict[str, Any]:
@@ -124,11 +138,11 @@ class Process(Holder):
 
         def do() -> dict[str, Any]:
             sums: Counter[int] = Counter()
-            for row, _, diff in self._stored(held, lambda file: file.reach[0] <= as_of, lambda time: time <= as_of):
+            for row, _, diff in self._stored(held, lambda file: file.reach[0] <= as_of, lambda at: at <= as_of):
                 sums[row] += diff
             return {"rows": [[row, diff] for row, diff in sums.items() if diff], "lives": still_lives(held)}
 
-        self.holding(held, "read", asked_of(held) | {"as_of": as_of}, do)
+        self.holding(held, "read", asked_of(held) | {"as_of": as_of}, lambda: pinned(held, do))
 
     def changes(self) -> None:
         held = self.any_held()
@@ -138,16 +152,18 @@ class Process(Holder):
         after = self.rng.randint(held.since, upper - 1)
         through = self.rng.randint(after, upper - 1)
         asked = asked_of(held) | {"after": after, "through": through}
-        self.holding(
-            held, "changes", asked, lambda: {"updates": self._between(held, after, through), "lives": still_lives(held)}
-        )
+
+        def do() -> dict[str, Any]:
+            return {"updates": self._between(held, after, through), "lives": still_lives(held)}
+
+        self.holding(held, "changes", asked, lambda: pinned(held, do))
 
     def _between(self, held: ReadCapability, after: int, through: int) -> list[list[int]]:
         sums: Counter[tuple[int, int]] = Counter()
         for row, at, diff in self._stored(
             held,
             lambda file: file.reach[0] <= through and file.reach[1] > after,
-            lambda time: after < time <= through,
+            lambda at: after < at <= through,
         ):
             sums[row, at] += diff
         return [[row, at, diff] for (row, at), diff in sums.items() if diff]
@@ -158,24 +174,26 @@ class Process(Holder):
         """Pin the files, and read the stored updates from them, as any engine could."""
         held.pin(OpenTable(self.paths.updates).seq, held.since)
         table = OpenTable(self.paths.updates)
-        columns = ["id", TIME, DIFF]
-        rows = read_rows(table.path, [file for file in table.files() if wants(file)], table.schema(), columns)
+        columns, files = ["id", TIME, DIFF], [file for file in table.files() if wants(file)]
+        if self.order["sweeps"]:  # a long read: merges and sweeps come in between
+            time.sleep(self.rng.choice((0.0, 0.0, 1.5)))
+        rows = read_rows(table.path, files, table.schema(), columns)
         ids, times, diffs = (integers(rows[column]).tolist() for column in columns)
         return [each for each in zip(ids, times, diffs, strict=True) if within(each[1])]
 
     # --- followers
 
     def follow(self) -> None:
-        """Take the next batch: through Spark, if there is a session; else from the stored updates."""
+        """Take the next batch: of a subscription with the process's engine, or from the stored updates."""
         if self.follower is None:
             self._begin()
             return
         follower, held = self.follower, self.follower.held
         to = held.since if follower.through is None else follower.through
         asked = asked_of(held) | {"who": follower.who, "to": to}
-        do = self._next_stored if self.spark is None else self._next_subscribed
+        do = self._next_subscribed if follower.subscribes else self._next_stored
         try:
-            answer = self.call("batch", asked, lambda: do(follower, to))
+            answer = self.call("batch", asked, lambda: pinned(held, lambda: do(follower, to)))
         except Refused:
             self.follower = None
             raise
@@ -189,7 +207,8 @@ class Process(Holder):
         self.acquire()
         held = self.mine.pop()
         self.count += 1
-        self.follower = Follower(f"{self.name} {self.count}", held)
+        subscribes = self.spark is not None or self.rng.random() < 0.5
+        self.follower = Follower(f"{self.name} {self.count}", held, subscribes)
 
     def _next_stored(self, follower: Follower, to: int) -> dict[str, Any]:
         held, upper = follower.held, self.frontiers()[1]
@@ -199,7 +218,7 @@ class Process(Holder):
             return nothing
         if follower.through is None:
             sums: Counter[int] = Counter()
-            for row, _, diff in self._stored(held, lambda file: file.reach[0] <= to, lambda time: time <= to):
+            for row, _, diff in self._stored(held, lambda file: file.reach[0] <= to, lambda at: at <= to):
                 sums[row] += diff
             batch: dict[str, Any] = {"through": to, "rows": [[row, diff] for row, diff in sums.items() if diff]}
         else:
@@ -211,7 +230,11 @@ class Process(Holder):
         held = follower.held
         if follower.subscription is None or self.rng.random() < 0.3:  # resume from the token
             follower.subscription = self.collection.subscribe(
-                self._session, as_of=to, snapshot=follower.through is None, capability=held, rows_max=10
+                self.spark,
+                as_of=to,
+                snapshot=follower.through is None,
+                capability=held,
+                rows_max=10,
             )
         try:
             batch = follower.subscription.next()
@@ -221,27 +244,26 @@ class Process(Holder):
         answer: dict[str, Any] = {"held": held.since, "after": None, "through": None}
         if batch is None:
             return answer
-        rows = batch.updates.toArrow().to_pylist()
+        rows = table_of(batch.updates).to_pylist()
         answer |= {"after": batch.progress.after, "through": batch.progress.through}
         if batch.progress.after is None:
             return answer | {"rows": [[row["id"], row[DIFF]] for row in rows]}
         return answer | {"updates": [[row["id"], row[TIME], row[DIFF]] for row in rows]}
 
-    # --- reads through Spark, without a capability
-
-    @property
-    def _session(self) -> SparkSession:
-        assert self.spark is not None
-        return self.spark
+    # --- reads without a capability, with the process's engine
 
     def snapshot(self) -> None:
         since, upper = self.frontiers()
         as_of = self.rng.randint(max(0, since - 1), upper)
 
         def do() -> dict[str, Any]:
-            found = self.collection.snapshot(self._session, as_of)
-            rows = [[row["id"], row[DIFF]] for row in found.contents.toArrow().to_pylist()]
-            return {"rows": rows, "since": found.since, "upper": found.upper}
+            if self.spark is None:
+                contents = self.collection.rows(as_of)
+                rows, since, upper = contents.rows.table(), contents.since, contents.upper
+            else:
+                found = self.collection.snapshot(self.spark, as_of)
+                rows, since, upper = found.contents.toArrow(), found.since, found.upper
+            return {"rows": [[row["id"], row[DIFF]] for row in rows.to_pylist()], "since": since, "upper": upper}
 
         self.call("read", {"as_of": as_of}, do)
 
@@ -251,11 +273,30 @@ class Process(Holder):
         through = self.rng.randint(after, max(after, upper))
 
         def do() -> dict[str, Any]:
-            found = self.collection.changes(self._session, after, through)
-            rows = found.updates.toArrow().to_pylist()
-            return {"updates": [[row["id"], row[TIME], row[DIFF]] for row in rows], "since": found.since}
+            if self.spark is None:
+                updates = self.collection.updates(after, through)
+                rows, since = updates.rows.table(), updates.since
+            else:
+                found = self.collection.changes(self.spark, after, through)
+                rows, since = found.updates.toArrow(), found.since
+            return {"updates": [[row["id"], row[TIME], row[DIFF]] for row in rows.to_pylist()], "since": since}
 
         self.call("changes", {"after": after, "through": through}, do)
+
+
+def table_of(found: Any) -> pa.Table:
+    """The rows that an engine answered with."""
+    table: pa.Table = found.table() if isinstance(found, Answer) else found.toArrow()
+    return table
+
+
+def pinned(held: ReadCapability, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Read under a pin: only if the capability has ended, a sweep may have deleted what the read needs."""
+    try:
+        return read()
+    except (DamagedTable, PySparkException, Py4JJavaError) as error:
+        held.renew()  # if it has ended, this says why
+        raise AssertionError("a file that a living capability pins cannot be read") from error
 
 
 def live_held(order: dict[str, Any], spark: SparkSession | None) -> None:

@@ -16,8 +16,16 @@ from tests.lakes.held import HeldLake
 from tests.sweeps import seeds
 
 
-def check_history(root: Path, nursery: Nursery, seed: str, operations: int, seconds_max: float, sessions: int) -> Run:
-    run = Run(HeldLake.create(root / "lake"), nursery, seed, sessions)
+def check_history(
+    root: Path,
+    nursery: Nursery,
+    seed: str,
+    operations: int,
+    seconds_max: float,
+    sessions: int = 0,
+    sweeps: bool = False,
+) -> Run:
+    run = Run(HeldLake.create(root / "lake"), nursery, seed, sessions, sweeps)
     made = run.until(operations, seconds_max)
     calls = read_calls(run.folder)
     history = History(seed, calls)
@@ -28,27 +36,28 @@ def check_history(root: Path, nursery: Nursery, seed: str, operations: int, seco
     assert history.sums > made // 100
     wanted = {"append", "acquire", "downgrade", "compact", "read", "changes"}
     if made > 1_000:  # a short history might lack any of these
-        wanted |= {"clone", "renew", "take", "drop", "batch"}
+        wanted |= {"clone", "renew", "take", "drop", "batch"} | ({"merge", "sweep"} if sweeps else set())
     assert wanted <= answered.keys()
     return run
 
 
 def test_a_short_history_of_eight_processes_is_that_of_a_correct_collection(tmp_path: Path) -> None:
     with Nursery(None) as nursery:
-        check_history(tmp_path, nursery, "every day", operations=250, seconds_max=120, sessions=0)
+        check_history(tmp_path, nursery, "every day", operations=250, seconds_max=120)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
 def test_ten_thousand_calls_of_eight_processes_are_those_of_a_correct_collection(tmp_path: Path, seed: int) -> None:
     with Nursery(None) as nursery:
-        check_history(tmp_path, nursery, str(seed), operations=10_000, seconds_max=1_200, sessions=0)
+        check_history(tmp_path, nursery, str(seed), operations=10_000, seconds_max=1_200)
 
 
 @pytest.mark.spark
 @pytest.mark.sweep
+@pytest.mark.parametrize("sweeps", [False, True], ids=["without sweeps", "with sweeps"])
 @pytest.mark.parametrize("seed", seeds())
-def test_ten_thousand_calls_with_merges_and_engine_reads_are_those_of_a_correct_collection(
-    tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int
+def test_ten_thousand_calls_with_merges_are_those_of_a_correct_collection(
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int, sweeps: bool
 ) -> None:
-    check_history(tmp_path, nursery, str(seed), operations=10_000, seconds_max=1_200, sessions=2)
+    check_history(tmp_path, nursery, str(seed), operations=10_000, seconds_max=1_200, sessions=2, sweeps=sweeps)

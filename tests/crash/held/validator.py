@@ -386,7 +386,7 @@ class History:
 _MAKERS = ("acquire", "clone")
 _READS = ("read", "changes")
 _STEPWISE = (*_READS, "batch")
-_NEVER_REFUSED = ("append", "compact", "merge", "observe")
+_NEVER_REFUSED = ("append", "compact", "merge", "sweep", "observe")
 
 
 def _rows(call: Call) -> dict[int, int]:
