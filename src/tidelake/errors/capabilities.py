@@ -42,7 +42,7 @@ class CapabilityForeign(CapabilityError):
 
 
 class CapabilityUnknown(CapabilityError):
-    """The collection has no such capability, and none that ended recently."""
+    """The collection does not have this capability, and did not have it recently."""
 
     hint = "check that the token is whole; otherwise acquire a new capability, whose since may be later"
 

@@ -103,7 +103,7 @@ class SnapshotRepeated(TopicGap):
 
 
 class TransactionWentBack(TopicGap):
-    """An END of an unknown transaction is before one that was already read; the topic is read only up to the former."""
+    """An unknown transaction has an END before one that was already read; the topic is read only up to the new END."""
 
     transaction: str
     lsn: int
@@ -211,7 +211,7 @@ class TopicUnwritable(SourceError):
 
 
 class RegistryUnreachable(SourceError):
-    """The schema registry did not answer, or its answer is unusable; nothing was read, and nothing is lost."""
+    """The schema registry did not respond, or its response is unusable; nothing was read, and nothing is lost."""
 
     url: str
     detail: str
