@@ -22,7 +22,7 @@ class RowRetention(Frozen):
     """The rule by which retention removes rows: once the point in time that they state is older than a duration."""
 
     column: str
-    """The column that states it, or `_time`. A row without a value stays."""
+    """The column that states the point in time, or `_time`. A row without a value stays."""
     kind: Literal["timestamp", "date", "number"]
     """The contents of the column: timestamps, days, or numbers of units since 1970."""
     unit_us: int = 1
@@ -102,7 +102,7 @@ def read_row_retention(
 def _by_time(
     place: Block, unit: Block, duration: timedelta, keep: Literal["all"] | int | timedelta, mints_times: bool
 ) -> RowRetention:
-    """Return the rule for `_time`, unless compaction would move times before the rule compares them."""
+    """Return the rule for `_time`; refuse it if compaction would move a time before the rule compares that time."""
     if mints_times and unit.value is not None:
         unit.fail("is not allowed: minted times are milliseconds", "leave it out")
     if not mints_times and unit.value is None:

@@ -74,7 +74,7 @@ def read_position(place: Block, of_changes: bool, envelope: str) -> tuple[str, .
 def read_metadata(place: Block) -> dict[str, str]:
     """Read which metadata becomes columns.
 
-    It is a list, whose columns are named `kafka_offset` and so on, or a mapping from metadata to column names.
+    The setting is a list, for columns named `kafka_offset` and so on, or a mapping from metadata to column names.
     """
     if place.value is None:
         return {}
