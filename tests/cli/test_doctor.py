@@ -200,7 +200,7 @@ def test_a_collection_without_a_name_is_reported(tmp_path: Path) -> None:
     assert len(failures) == 2 and all("names/orders is damaged: it is missing" in fact for fact in failures)
     blobs.delete(catalog.store.bound_names / "orders")
     _, found, failures = checks(file)
-    assert found["names"]["fact"] == f"no name leads to 1 of its collections, such as {folders[0]}"
+    assert found["names"]["fact"] == f"no name leads to 1 of the store's collections, such as {folders[0]}"
     assert len(failures) == 1
 
 

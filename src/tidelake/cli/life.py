@@ -24,7 +24,7 @@ def rename(
 ) -> None:
     """Give a collection another name; its history, holds and id stay. Does not start a JVM.
 
-    The settings must use the new name from then on: until they do, jobs refuse the earlier one.
+    The settings must use the new name from then on: until they do, jobs refuse the old name.
     """
     lake = open_lake(config, skip_invalid=True)
     lake.rename(name, other)
@@ -47,7 +47,7 @@ def drop(
 ) -> None:
     """Drop a collection: it can no longer be read, and `tidelake gc` deletes its tables later. Does not start a JVM.
 
-    Readers may finish, and the tables stay while somebody holds a time. There is no way back.
+    Readers that have begun can finish, and the tables stay while somebody holds a time. There is no way back.
     """
     lake = open_lake(config, skip_invalid=True, read_only=not apply)
     found = lake.dropping(name)

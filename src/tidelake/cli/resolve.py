@@ -158,7 +158,7 @@ def quarantine(
 def transaction(
     name: NameArgument,
     transaction: Annotated[
-        str, typer.Option("--transaction", help="The transaction's id, as `tidelake status` shows.")
+        str, typer.Option("--transaction", help="The transaction's id, as `tidelake status` shows it.")
     ],
     reason: ReasonOption,
     config: ConfigOption = CONFIG,

@@ -90,5 +90,8 @@ def seconds_of(option: str, text: str, max_s: float = _DAY_S) -> float:
     match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s?(s|m|h|d)", text)
     seconds = float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": _DAY_S}[match[2]] if match is not None else 0.0
     if not 0 < seconds <= max_s:
-        raise OptionRefused(f"{option} is {text!r}, which is not a duration", "give one such as 90s, 4m or 1h")
+        raise OptionRefused(
+            f"{option} is {text!r}, which is not a duration of more than 0 s and at most {max_s:,.0f} s",
+            "give one such as 90s, 4m or 1h",
+        )
     return seconds

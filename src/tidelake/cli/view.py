@@ -25,8 +25,8 @@ def view(
 ) -> None:
     """Print a statement that creates a view of the newest contents in another engine. Does not start a JVM.
 
-    The view reads the files of one version, and always shows this time. For a later time, print it again. A view for
-    DuckDB can be read for at least a day, and one for Spark until the log forgets the version.
+    The view reads the files of one version, so it always shows the same time. For a later time, print the statement
+    again. A view for DuckDB can be read for at least a day, and one for Spark until the log forgets the version.
     """
     collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
     typer.echo(collection.view_sql("spark" if dialect is Dialect.SPARK else "duckdb"))

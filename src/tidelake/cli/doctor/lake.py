@@ -26,7 +26,9 @@ _WAIT_S_MAX = 10
 
 
 def lake_findings(config: Path) -> Iterator[Finding]:
-    """Check the lake of a `collections.yaml`, even if some of its settings are wrong. Nothing is changed.
+    """Check the lake of a `collections.yaml`, even if some of its settings are wrong. No table is changed.
+
+    Nothing is written except to check that the store and the reports can be written.
 
     Cost: the logs of each collection's tables, the list of each file topic's files, and a few requests to each server.
     """
@@ -154,7 +156,8 @@ def _orphans(catalog: Catalog) -> Iterator[Finding]:
         yield failed("names", error)
         return
     if orphans:
-        fact = f"no name leads to {len(orphans)} of its collections, such as {catalog.store.collections / orphans[0]}"
+        first = catalog.store.collections / orphans[0]
+        fact = f"no name leads to {len(orphans)} of the store's collections, such as {first}"
         yield Finding("names", "fail", fact, "restore the folders `names` and `catalog` of the store from a copy")
 
 
@@ -209,5 +212,5 @@ def _table(settings: Settings, collection: CollectionSettings, catalog: Catalog)
     upper = "closed" if status.upper is None else str(status.upper)
     if status.times_ahead_s:
         fact = f"its last time is {status.times_ahead_s:,} s ahead of this machine's clock"
-        return Finding(check, "warn", fact, "correct the clock, if it is wrong now; ingest continues meanwhile")
+        return Finding(check, "warn", fact, "correct the clock if it is wrong now; ingest continues in the meantime")
     return Finding(check, "ok", f"can be opened; upper is {upper}")

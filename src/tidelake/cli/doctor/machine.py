@@ -69,7 +69,7 @@ def _packages() -> Finding:
         if installed != pin[2]:
             wrong.append(f"{pin[1]} is {installed}, not {pin[2]}")
     if wrong:
-        return Finding("packages", "fail", "; ".join(wrong), f"{_SET_UP}: these versions work together")
+        return Finding("packages", "fail", "; ".join(wrong), f"{_SET_UP}, so that the versions match")
     return Finding("packages", "ok", f"tidelake {__version__}, Python {python}, {len(pins)} pinned packages")
 
 

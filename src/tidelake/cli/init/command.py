@@ -178,7 +178,7 @@ def _kafka_topic(place: Path, topic: str, block: dict[str, Any]) -> tuple[list[S
 
 
 def _registry(place: Path, block: dict[str, Any]) -> Registry:
-    """Return the registry; its answers are not cached beyond this command."""
+    """Return the registry; its responses are not cached beyond this command."""
     from tidelake.cli.init.draft import Registry
     from tidelake.settings.block import Block
     from tidelake.settings.registry import read_registry
