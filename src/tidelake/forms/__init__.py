@@ -1,1 +1,1 @@
-"""The storage forms: how rows give the contents, how a merge combines them, and how they may break the envelope."""
+"""The storage forms: how rows give the contents, how a merge combines them, and how they can break the envelope."""

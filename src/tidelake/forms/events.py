@@ -209,7 +209,7 @@ def _as_events(updates: DataFrame, event_fields: Sequence[pa.Field], row: Sequen
 
 
 def suspect_times(unsealed: DataFrame, row: Sequence[str], key: Sequence[str]) -> DataFrame:
-    """Find the times at which a key may be left with two rows, or with one row more than once.
+    """Find the times at which a key might be left with two rows, or with one row more than once.
 
     In:  the columns of an event, _time, _diff.
     Out: _time (unique). Any other time has no breach, unless two rows share a 128-bit fingerprint.

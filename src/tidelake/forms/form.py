@@ -1,4 +1,4 @@
-"""The protocol of forms: how rows give the contents, how a merge combines them, and how they may break the envelope.
+"""The protocol of forms: how rows give the contents, how a merge combines them, and how they can break the envelope.
 
 An envelope says what a statement means, and so determines the form: diffs that are summed, statements about keys, or
 change events. All code that reads, seals or merges a table asks its form; see `plugins.envelope`.
@@ -102,7 +102,7 @@ class Form(Protocol):
         return None
 
     def suspect_times(self, unsealed: DataFrame) -> DataFrame | None:
-        """Find the times (_time, unique) at which a key may break the envelope; None if there are no keys."""
+        """Find the times (_time, unique) at which a key might break the envelope; None if there are no keys."""
         return None
 
     def breaches(self, grouped: DataFrame) -> DataFrame | None:

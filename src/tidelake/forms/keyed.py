@@ -128,7 +128,7 @@ def merged_rows(sealed: DataFrame, key: Sequence[str], through: int, takes_all: 
 
 
 def suspect_times(unsealed: DataFrame, key: Sequence[str], data: Sequence[str]) -> DataFrame:
-    """Find the times at which a key may have two values, or a diff is neither +1 nor -1.
+    """Find the times at which a key might have two values, or a diff is neither +1 nor -1.
 
     In:  the data's columns, _time, _diff.
     Out: _time (unique). Any other time has no breach, unless different data shares a 128-bit fingerprint; seal compares

@@ -1,4 +1,4 @@
-"""The positioned form: statements about keys in their source's order. Only the newest of each key has an effect.
+"""The positioned form: statements about keys in their source's order. Only a key's newest statement has an effect.
 
 Statements are stored as they arrive: nothing is looked up, and no time moves. The model, with the rules, is
 `tidelake.model.positioned`; docs/decisions/positions.md gives the reasons.

@@ -36,7 +36,7 @@ class SumForm(Form):
     def contents(
         self, rows: DataFrame, columns: Sequence[str], keep: RowFilter, base: DataFrame | None = None
     ) -> DataFrame:
-        """Add up diffs; see `Form.contents`. A filter on whole rows commutes with that."""
+        """Add up diffs; see `Form.contents`. Filtering whole rows commutes with the sum."""
         selected = [*(f"`{name}`" for name in columns), DIFF]
         few = keep(rows).select(*selected)
         if base is None:
