@@ -31,7 +31,7 @@ class Cdcv2(Framing):
     def tick(
         self, spark: SparkSession, collection: Collection, settings: CollectionSettings, topics: Sequence[Topic]
     ) -> Tick:
-        """Make a tick of all topics. Their messages state the times, and seal proves that they are complete."""
+        """Make a tick of all topics. Their messages state the times, and seal proves that these times are complete."""
         return StreamTick(spark, collection, settings, topics, refusals_of(settings.envelope))
 
     def proofs(self, collection: Collection, lower: int) -> dict[int, dict[str, Any]]:
