@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LateReport:
-    """Statements about times that were sealed before they arrived."""
+    """Statements that arrived after their times were sealed."""
 
     verdicts: dict[str, int]
     """Number of late rows by verdict: `copy`, `contradiction`, `settled`, `untold`, or not compared yet (`late`)."""

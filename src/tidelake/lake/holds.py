@@ -40,9 +40,9 @@ class Holds(StoredCollection):
     def capability(self, token: str) -> ReadCapability:
         """Take over the capability of this token, which another holder has passed on.
 
-        From now on, that holder's calls are refused. The first call with the new token uses this one up. Until then,
-        the new token may be lost, for example if this process is killed: this call may then be repeated, and only the
-        token that it returns last is valid.
+        From now on, that holder's calls are refused. The first call with the new token uses this one up. If the new
+        token is lost before that, for example because this process is killed, repeat this call: only the token that it
+        returned last is valid.
 
         Raises:
             ArgumentRefused: it is not a token.
@@ -68,7 +68,7 @@ class Holds(StoredCollection):
             renew(self._catalog.store, self.name, token)
 
     def release(self, token: str) -> None:
-        """Drop the capability of this token; it may also be one that `capability` would still accept.
+        """Drop the capability of this token; any token that `capability` would still accept works.
 
         Raises:
             ArgumentRefused: it is not a token.

@@ -188,7 +188,7 @@ class Lake(OpenedStore):
         Raises:
             ConfigurationError: the file names no such collection.
 
-        Cost: for each collection, what `Catalog.find` and `read_status` cost.
+        Cost: for each collection, what `Catalog.lookup` and `read_status` cost.
         """
         refused = {name: error for name, error in self.refused.items() if not names or name in names}
         valid = tuple(name for name in names if name not in refused)

@@ -285,8 +285,8 @@ class Reads(StoredCollection):
             poll_s: how often to check for newly sealed times, in seconds.
             until: the last time to deliver.
             rows_max: how many stored rows a batch of several times may come from.
-            lease: how long the hold lives after each call; None holds nothing. If work on a batch may take longer, call
-                the subscription's `renew` meanwhile.
+            lease: how long the hold lives after each call; None holds nothing. If work on a batch can take longer, call
+                the subscription's `renew` while it runs.
             capability: a hold of the caller, which moves with the subscription and stays when it ends.
             purpose: what the hold is for.
 
