@@ -26,7 +26,7 @@ class MemoryCapability:
             reader.
         since: the frontier that the capability holds; an empty frontier holds nothing.
         token: the current holder's secret. A caller with a different token has lost the capability to another holder.
-        previous: the secret that it has replaced, until the first call with it; None afterwards.
+        previous: the secret that `token` has replaced, until the first call with `token`; None afterwards.
     """
 
     id: str

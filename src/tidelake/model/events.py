@@ -6,7 +6,7 @@ whichever events they come from, so a row that one transaction inserts and delet
 
 Without a key, the contents are the sum of all updates. With a key, the newest time at which a key's updates do not
 cancel out decides its value, and an added row wins over a removed one. So rows from before the start of the stream need
-not be known. If a history states all rows, both ways give the same contents.
+not be known. If a history states all rows, the contents are the same with and without a key.
 
 A `before` with only the key's columns cancels nothing: it only names the key that a row had before. Several events of
 the same key at the same time then have no order, and break the envelope.

@@ -46,7 +46,7 @@ class HeldCollection:
 
     Args:
         id: the collection's id, which is in each of its tokens.
-        slack_ms: the inexactness of the clock that compactions read.
+        slack_ms: the possible error of the clock that compactions read.
 
     >>> prices = HeldCollection("7f")
     >>> prices.append([("a", 1, +1), ("b", 2, +1)]); prices.seal(4)
@@ -268,7 +268,7 @@ class MemoryHold:
 
     @property
     def token(self) -> str:
-        """The token that passes it on."""
+        """The token with which another holder can take it over."""
         return f"{self.collection.id}.{self.id}.{self._secret}"
 
     @property

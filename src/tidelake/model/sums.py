@@ -42,7 +42,7 @@ class SumCollection:
 
     @property
     def upper(self) -> Antichain:
-        """The write frontier: further updates may only have times at or after it. Empty means closed forever."""
+        """The write frontier: further updates can only have times at or after it. Empty means closed forever."""
         return self._upper
 
     @property
