@@ -30,7 +30,7 @@ class Stream:
 
     Args:
         options: what happens to the records.
-        history: the updates that the messages contain. Contradictions add rows to it, which none of its updates uses.
+        history: the updates that the messages contain. Contradictions add rows to it that none of its updates uses.
         span: the times for which updates and progress are stated.
         repairs: statements that an earlier call left out.
         far_future: the first time of the updates far beyond the history.
