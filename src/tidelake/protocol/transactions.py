@@ -102,7 +102,7 @@ def read_mark(message: Any, table: str, offset: int) -> Begin | End:
         offset: the message's offset.
 
     Raises:
-        NotATransaction: the message is neither.
+        NotATransaction: the message is neither a BEGIN nor a usable END.
 
     >>> counts = [{"data_collection": "public.orders", "event_count": 2}]
     >>> end = {"status": "END", "id": "753:8040", "event_count": 2, "data_collections": counts, "ts_ms": 7}
@@ -216,8 +216,9 @@ def transaction_of(text: str | None) -> str | None:
 def is_by_signal(source: Any) -> bool:
     """Return whether a row, judging by its `source`, is part of a snapshot that a signal asked for.
 
-    Such a snapshot is taken later than the place in the log that its rows state. An incremental one says what it is; in
-    a blocking one, as the connector continues afterwards, `sequence` also has the commit position that it has reached.
+    Such a snapshot is taken later than the place in the log that its rows state. An incremental snapshot says what it
+    is. In a blocking snapshot, `sequence` also has the commit position that the connector has reached, because the
+    connector continues afterwards.
 
     >>> is_by_signal({"snapshot": "true", "sequence": '[null,"30"]'}), is_by_signal({"snapshot": "incremental"})
     (False, True)
@@ -319,7 +320,7 @@ class Snapshot:
         return self.is_first_marked and self.rows > 1
 
     def joined(self, other: Snapshot) -> Snapshot:
-        """Return the snapshot together with those of its rows that were read elsewhere.
+        """Return the snapshot with its rows that were read elsewhere added.
 
         >>> Snapshot(30, 4, False, True).joined(Snapshot(30, 2, True))
         Snapshot(lsn=30, rows=6, is_ended=True, is_first_marked=True, is_abandoned=False)
@@ -376,8 +377,8 @@ def first_uncovered(
         stated: everything before this time was stated earlier.
         last: the greatest commit position that was read; -1 if there is none.
         snapshots: the snapshots at or after `stated`, oldest first; abandoned ones do not matter.
-        blocked: the first unread event of each partition that was not read to the end that it had after `last` was
-            read. The event's transaction committed at an unknown position after `Blocked.after`.
+        blocked: the first unread event of each partition, unless the partition was read at least to the end that it had
+            once `last` had been read. The event's transaction committed at an unknown position after `Blocked.after`.
         commits: the commit positions that were read at or after `stated`: one of them may have ended a snapshot.
 
     >>> first_uncovered(0, 50, [], [])

@@ -20,7 +20,7 @@ UPDATES_PER_MESSAGE_MAX = 1000
 
 
 class ShardWriter:
-    """Writes a part of a stream's updates and counts them; it makes no statements.
+    """Writes a part of a stream's updates and counts them; it makes no progress statements.
 
     Args:
         start: the frontier at which the stream begins.
