@@ -51,7 +51,7 @@ class SparkType:
 
     Args:
         sql: Spark's name for the base type.
-        json: returns how a resolved type is read from JSON; its argument is the column's name, for errors.
+        json: returns how a resolved type is read from JSON; its second argument is the column's name, for errors.
         avro: returns how a resolved type is decoded from Avro.
         encoded: converts a decoded date or timestamp to the integer that Avro encodes; None if they are the same.
     """

@@ -56,7 +56,7 @@ def _row_columns(shape: ChangeShape) -> list[Column]:
             return F.when(whole, row_value)
         return F.when(first, F.when(kind != "barrier", row_value)).otherwise(F.col(f"{PREVIOUS_KEY}.{name}"))
 
-    # Seal counts the positions of events: the second row of an event has a longer one.
+    # Seal counts the positions of events: the second row of an event has a longer position.
     position = F.col(POSITION)
     if shape.transactions:
         position = F.when(first, position).otherwise(F.concat(position, F.array(F.lit(-1).cast("bigint"))))

@@ -11,8 +11,8 @@ from tidelake.decode.debezium.columns import BEGINS_AT, COMMITTED, END, END_ID, 
 def with_ends(events: DataFrame, ends: DataFrame) -> DataFrame:
     """Add _end, the commit position of each event's transaction (null if its END was not read), and _begins_at.
 
-    In:  events with _transaction and _committed; `ends` has id string, lower bigint, lsn bigint, as `commit_ranges`
-         returns them: at most one row fits an event. Its begins_at bigint is what the BEGIN states, or null.
+    In:  events with _transaction and _committed; `ends` has begins_at bigint (what the BEGIN states, or null), and
+         id string, lower bigint, lsn bigint, as `commit_ranges` returns them: at most one row fits an event.
     """
     names = {"id": END_ID, "lower": END_LOWER, "lsn": END, "begins_at": BEGINS_AT}
     renamed = F.broadcast(ends.select(*(F.col(name).alias(alias) for name, alias in names.items())))
