@@ -102,7 +102,7 @@ class EnvelopeBreach(Contradiction):
 
 
 class TransactionCut(Contradiction):
-    """The first change of a transaction was not sent: a connector that was restarted has skipped it."""
+    """The first change of a transaction was not sent: a restarted connector skipped it."""
 
     kind = "cut_transaction"
     transaction: str

@@ -86,7 +86,7 @@ class PublishedTopicBehind(PublishedTopicError):
 
 
 class PublishedTopicColumns(PublishedTopicError):
-    """The collection has new columns, and the topic cannot state them beside the columns that it began with."""
+    """The collection has new columns, and the topic cannot state them alongside the columns that it began with."""
 
     columns: Iterable[str]
     problem: str

@@ -76,7 +76,7 @@ class NotRewritable(DamagedTable):
 
 
 class DamagedLog(DamagedTable):
-    """A table's log differs from the acknowledged entries; their copies may restore it."""
+    """A table's log differs from the acknowledged entries; it can perhaps be restored from their copies."""
 
     hint = (
         "run nothing that writes to it; `tidelake repair COLLECTION` shows what can be restored from acknowledged "

@@ -62,7 +62,7 @@ class EventBlocked(TopicGap):
 
 
 class SnapshotBySignal(TopicGap):
-    """A signal requested a snapshot, whose rows were read later than the place that they state; nothing was skipped."""
+    """A signal requested a snapshot; its rows were read after the log position that they state. Nothing was skipped."""
 
     fact = "topic '{topic}', partition {partition}: the event at offset {from_offset} {why}"
     hint = (
