@@ -96,7 +96,7 @@ def read_collection(name: str, block: Block, sources: Sources) -> CollectionSett
 
 
 def _columns_of(settings: CollectionSettings) -> list[str]:
-    """Return the columns of the contents; empty if they are not known yet, because the source may add some."""
+    """Return the columns of the contents; empty if they are not known yet, because the source can add some."""
     record = settings.record_schema
     if not record or settings.spec().evolves:
         return []
