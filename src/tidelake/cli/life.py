@@ -64,7 +64,7 @@ def drop(
     for held in found.held_by:
         say(f"held by {held}")
     if name in lake.settings.names:
-        say(f"the settings still name it: the next ingest creates '{name}' anew, from what its topic still has")
+        say(f"the settings still name it: the next ingest creates '{name}' again, from what its topic still has")
 
 
 def gc(

@@ -40,7 +40,7 @@ def _importer() -> str:
 def run() -> None:
     """Run a command, and end the process as soon as its output is written.
 
-    Without this, a library's native thread that is still running while the interpreter shuts down may abort the process
+    Without this, a library's native thread that is still running while the interpreter shuts down can abort the process
     after everything is done and printed: 1 in 25 runs of `tidelake repair` had the exit status -6.
     """
     # Pydantic would look for plug-ins of its own in every installed package; Tidelake's models need none.
