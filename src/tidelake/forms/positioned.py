@@ -309,7 +309,7 @@ def _fillers(old: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _candidates_by_key(rows: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
-    """Collect the values that may complete the keys whose newest row lacks some.
+    """Collect, by key, the values that can complete newest rows that lack some.
 
     Out: the key's columns (unique), _top struct (the newest row's system columns), _top_rank, _stop (the rank of the
          newest delete or error; null if none), and for each fillable column `_found_<place>`: the newest value with its
