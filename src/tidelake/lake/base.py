@@ -27,7 +27,7 @@ def engine_errors() -> Iterator[None]:
 
 
 class OpenedStore:
-    """The settings of a lake and its store: what a collection needs of its lake."""
+    """The settings of a lake and its store: what a collection needs from its lake."""
 
     def __init__(
         self, settings: Settings, refused: Mapping[str, ConfigurationError] | None = None, read_only: bool = False
@@ -51,7 +51,7 @@ class OpenedStore:
 
 
 class StoredCollection:
-    """A collection by its name: its settings, and what the store has of it now."""
+    """A collection by its name: its settings, and the newest state that the store has of it."""
 
     def __init__(self, lake: OpenedStore, settings: CollectionSettings) -> None:
         """Take the collection's settings; nothing is opened yet."""

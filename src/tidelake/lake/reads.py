@@ -111,7 +111,7 @@ class Reads(StoredCollection):
 
         Returns:
             Updates: `rows` has the columns, `_time` bigint and `_diff` bigint, never 0; other fields say how many files
-            may be opened, and how many rows these have.
+            are opened at most, and how many rows these have.
 
         Raises:
             SinceError, UpperError, ArgumentRefused, KeysInError, UnknownColumn, PredicateRefused: as for `changes`.
@@ -207,7 +207,7 @@ class Reads(StoredCollection):
 
         Returns:
             Changes: `updates` has the columns, `_time` bigint and `_diff` bigint, never 0; other fields say how many
-            files may be opened, and how many rows these have.
+            files are opened at most, and how many rows these have.
 
         Raises:
             SinceError, UpperError: a time can no longer be read, or cannot be read yet.
