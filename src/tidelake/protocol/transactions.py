@@ -45,7 +45,7 @@ class End:
     def contradicts(self, events: int, events_in_all: int) -> bool:
         """Return whether this END, a repeated one, contradicts the first END of its transaction.
 
-        A connector that was killed after it had sent an END may resume within the transaction: after another BEGIN, it
+        A connector that was killed after it had sent an END can resume within the transaction: after another BEGIN, it
         sends the rest, and an END that counts only the rest. The first END counts everything.
 
         Args:
@@ -162,9 +162,9 @@ def ends_of(marks: Iterable[Begin | End], begun: Begin | None = None) -> list[En
 
 
 def is_cut(begins_at: int | None, after: int | None, first: int | None) -> bool:
-    """Return whether a connector may have skipped the first changes of a transaction.
+    """Return whether a connector might have skipped the first changes of a transaction.
 
-    A connector that was restarted after the END at `after` may skip the changes of a transaction that was open then, up
+    A connector that was restarted after the END at `after` can skip the changes of a transaction that was open then, up
     to the one that directly follows this END in the log. The transaction then begins at or before `after`, and
     everything that was sent of it comes later.
 
