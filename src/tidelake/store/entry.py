@@ -35,7 +35,7 @@ class Hold(BaseModel):
     secret_hash: str
     """The SHA-256 of the holder's secret, in hexadecimal digits."""
     previous_hash: str | None = Field(default=None, exclude_if=lambda digits: digits is None)
-    """The hash of the secret that the present one replaced; None once a call was made with the present one."""
+    """The hash of the previous secret; None once a call was made with the current secret."""
     purpose: str = ""
     lease_ms: int
     """How long the capability lives after the holder's last call, by the store's clock."""
@@ -228,7 +228,7 @@ class Entry(BaseModel):
 
     @property
     def counts_positions(self) -> bool:
-        """Whether statements are identified by their positions; the table `transactions` then has their number."""
+        """Whether statements are identified by their positions; their number is then in the table `transactions`."""
         return framing_terms(self.framing).counts_positions
 
     @property
