@@ -53,8 +53,8 @@ class ReadCapability:
     def token(self) -> str:
         """A secret: `collection.capability(token)` takes over the capability, and replaces the token.
 
-        To pass it on, or to continue in another process, keep it before the next call: the first call with a token ends
-        the validity of the token that it has replaced.
+        To pass it on, or to continue in another process, save it before the next call: the first call with a new token
+        invalidates the previous token.
         """
         return str(self._token)
 
@@ -213,7 +213,7 @@ def renew(store: Store, name: str, text: str) -> None:
 
 
 def release(store: Store, name: str, text: str) -> None:
-    """Drop a capability by its token, or by the token that it has replaced, as for `take_over`."""
+    """Drop a capability by its token; the previous token is accepted as by `take_over`."""
     token = Token.parse(text)
     _change_held(store, name, token, lambda entry: holds.release(entry, token))
 
