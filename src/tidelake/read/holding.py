@@ -97,7 +97,7 @@ class ReadCapability:
     def pin(self, seq: int, to: int) -> None:
         """Downgrade, and keep the files of all versions of `updates/` at or after a `seq` until the next pin.
 
-        Plan the reads after this call. They may then take as long as the capability lives: no sweep deletes a file that
+        Plan the reads after this call. They can then take as long as the capability lives: no sweep deletes a file that
         they need, even if merges have replaced it.
 
         Args:
@@ -146,7 +146,7 @@ class ReadCapability:
         """Check that it holds a time of this collection.
 
         Raises:
-            CapabilityForeign: it belongs to another one.
+            CapabilityForeign: it belongs to another collection.
         """
         if self._token.collection_id != collection.entry.id:
             raise CapabilityForeign(self.id, f"it belongs to a collection other than '{collection.name}'")
@@ -199,7 +199,7 @@ def acquire(
 
 
 def take_over(store: Store, name: str, text: str) -> ReadCapability:
-    """Take over a capability by its token; may be repeated until the first call with the new token."""
+    """Take over a capability by its token; can be repeated until the first call with the new token."""
     token = Token.parse(text)
     fresh = token.passed_on
     entry = _change_held(store, name, token, lambda entry: holds.take_over(entry, token, fresh, _now_ms()))
