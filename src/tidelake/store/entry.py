@@ -129,7 +129,7 @@ class PublishedTopic(BaseModel):
     id: str
     """Random: messages carry it, so that those of other writers are recognised. It is also the id of the hold."""
     identity: str | None
-    """Identifies the topic if its name may be reused; None if the cluster gives topics no identity."""
+    """Identifies the topic if its name can be reused; None if the cluster gives topics no identity."""
     published_from: int
     """The topic states the contents AS OF this time, and every later change."""
     record_schema: dict[str, Any]

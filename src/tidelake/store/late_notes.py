@@ -129,7 +129,7 @@ class LateNotes:
         return self.contradictions - settled
 
     def first(self, limit: int, undecided: bool = False) -> list[LateContradiction]:
-        """Return the first contradictions, or the first undecided ones, in the order of their notes' first times."""
+        """Return some contradictions, or undecided ones, by time: those of the notes with the earliest first times."""
         late = (
             contradiction for contradiction in self._each(self.rows) if not undecided or contradiction.decision is None
         )
