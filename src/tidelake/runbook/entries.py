@@ -55,8 +55,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.TransactionCut: Entry(
         "The connector was restarted while the transaction was open, and resumed after its first changes. In Debezium "
-        "3.3.1, this happens if the last saved offset is the END before it. Or the connector leaves out some of what "
-        "PostgreSQL publishes, such as a table or truncates, and the transaction began with such a change.",
+        "3.3.1, this happens if the last saved offset is the END before the transaction. Or the connector leaves out "
+        "some of what PostgreSQL publishes, such as a table or truncates, and the transaction began with such a "
+        "change.",
         "Let the connector take a new snapshot of all its tables: changes of any of them may be missing. Then accept "
         "the events that were sent, with the announced count. The snapshot corrects tables with a key; read others "
         "into new collections. If the connector leaves something out, write `captures_publication: false`, or let it "
@@ -176,7 +177,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.PublishedTopicCut: Entry(
         "Retention deleted messages before the next run read them back, or a file of the topic was removed.",
         "Give the topic a retention that suits its readers. Readers that had read everything before the gap can "
-        "continue: state its times again. New readers need a new topic.",
+        "continue: state the times in the gap again. New readers need a new topic.",
         ("tidelake publish NAME --to TOPIC --accept-cut", "tidelake publish NAME --to NEW_TOPIC"),
     ),
     errors.PublishedTopicRecreated: Entry(
@@ -561,4 +562,4 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake validate orders --full", _STATUS),
     ),
 }
-"""Every error that may be raised, with its entry."""
+"""Every error that can be raised, with its entry."""
