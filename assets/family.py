@@ -192,6 +192,6 @@ def _copies_text(settings: CollectionSettings) -> str:
 
 
 def _publishes(context: AssetExecutionContext, names: Names, options: RunOptions) -> Callable[[str], bool]:
-    """Return whether the run publishes a collection."""
+    """Return a function that says whether the run publishes a collection."""
     selected = context.run.asset_selection
     return lambda name: options.selects(name) and (selected is None or names.current(name) in selected)

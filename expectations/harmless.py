@@ -29,7 +29,7 @@ def make_harmless(file: Path, hides_values: bool) -> None:
 
 
 def _without_values(entry: dict[str, Any]) -> dict[str, Any]:
-    """Leave out values of the data; a part that is missing is not invented."""
+    """Leave out values of the data; missing parts are not added."""
     result = entry.get("result") or {}
     hidden: dict[str, Any] = {name: _HIDDEN for name in _VALUES if isinstance(result.get(name), str | dict)}
     hidden |= {name: [] for name in _VALUES if isinstance(result.get(name), list)}

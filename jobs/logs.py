@@ -74,7 +74,7 @@ def log_to(listener: Callable[[Event], None], debug: bool = False) -> Iterator[N
     finally:
         if is_configured:
             structlog.configure(**before)
-        else:  # `configure` would count as a choice of the defaults, which print on standard output
+        else:  # `configure` would make the defaults, which print on standard output, count as chosen
             structlog.reset_defaults()
 
 

@@ -118,7 +118,7 @@ def unreadable_errors() -> tuple[type[Exception], ...]:
 
 
 def is_about_the_table(error: BaseException) -> bool:
-    """Whether an error says that the table is damaged or cannot be read.
+    """Return whether an error says that the table is damaged or cannot be read.
 
     Lost races, a lack of memory or of disk space, a lost JVM, and whatever follows an interrupt say nothing about it.
     """

@@ -44,10 +44,10 @@ class Observer(Protocol):
     """Is notified of each step on each collection."""
 
     def begins(self, step: str, name: str) -> None:
-        """A step begins."""
+        """Called when a step begins."""
 
     def ended(self, step: str, name: str, result: Any) -> None:
-        """A step has ended with a result; a step that fails without a result is in the report's errors."""
+        """Called when a step has ended with a result; a step that fails without a result is in the report's errors."""
 
 
 def run(spark: SparkSession, settings: Settings) -> Report:

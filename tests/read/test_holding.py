@@ -115,7 +115,7 @@ def test_a_process_that_is_killed_when_it_has_taken_a_capability_over_loses_noth
     token = lake.collection.acquire(at=4).token
     with pytest.raises(Killed):
         killed_after_commit(lambda: lake.collection.capability(token))
-    with pytest.raises(CapabilityTaken, match="until the first call of its new holder this token can do so again"):
+    with pytest.raises(CapabilityTaken, match="until its new holder makes a call, this token can take it over again"):
         lake.collection.renew(token)
     taken = lake.collection.capability(token)
     taken.renew()

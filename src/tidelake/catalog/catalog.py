@@ -180,12 +180,12 @@ class Catalog:
         return [self._upgraded(entry).name for entry in self.entries()]
 
     def others(self, names: Iterable[str]) -> dict[str, Entry | TidelakeError]:
-        """Return the collections whose names are not among these, by name; for one that cannot be read, the error.
+        """Return the entry of each collection whose name is not among these, by name; the error if it cannot be read.
 
         Args:
             names: the names in the settings.
 
-        Cost: the folder of all names is listed; then what `find` costs, for each other name that was ever bound.
+        Cost: a listing of the folder of all names; then, for each other name that was ever bound, what `find` costs.
         """
         known = set(names)
         folders = set(blobs.list_names(self.store.names))
@@ -207,7 +207,7 @@ class Catalog:
         return found
 
     def name_now(self, name: str) -> str | None:
-        """Return the current name of the collection that once had this name; None if none was renamed from it.
+        """Return the current name of the collection that had this name; None if it was not renamed, or was dropped.
 
         Cost: two logs are opened.
         """

@@ -2,7 +2,7 @@
 
 The collection keeps its earlier name until the last commit, which succeeds only while the handles state the same
 intent. A process that meanwhile wants the new name for another collection finishes the renaming first, so a name that
-is bound to a collection with that intent is not free. Every step may be repeated by any process. See
+is bound to a collection with that intent is not free. Every step can be repeated by any process. See
 docs/decisions/catalog.md.
 """
 

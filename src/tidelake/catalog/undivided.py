@@ -2,7 +2,7 @@
 
 To divide a catalog, one commit first states format 4, which every earlier release refuses: from then on, nobody changes
 a row. Then each row is copied to the logs of its collection and its name, unless these exist; and a final commit
-removes all rows. A name that has a log is never looked up in the catalog, so a division may be interrupted at any
+removes all rows. A name that has a log is never looked up in the catalog, so a division can be interrupted at any
 point, and finished by another process. See docs/decisions/catalog.md.
 """
 

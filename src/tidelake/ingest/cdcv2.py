@@ -1,7 +1,7 @@
 """A tick of a CDCv2 stream: reads ranges of offsets from its topics, and commits a run together with the next offsets.
 
-Several topics state one stream: an update means the same wherever it was read, so copies are found across topics as
-they are within one, and counts cover all topics together.
+Several topics state one stream: an update means the same wherever it was read, so copies are found across topics just
+as they are within one topic, and counts cover all topics together.
 """
 
 from __future__ import annotations

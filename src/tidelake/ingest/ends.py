@@ -89,7 +89,7 @@ def read_ends(
 
 
 def contradicting_statements(collection: Collection, ends: Sorted) -> list[tuple[int, Progress]]:
-    """Return the statements of repeated ENDs that contradict the first END of their transaction, and their offsets."""
+    """Return the statements of repeated ENDs that contradict their transaction's first END, each with its offset."""
     if not ends.repeated:
         return []
     times = [end.lsn for end in ends.repeated]

@@ -44,7 +44,7 @@ def check_undivided(topic: Topic, ends: Mapping[int, int]) -> None:
     """Refuse a topic of transactions that has more than one partition.
 
     Raises:
-        TransactionTopicDivided: it has.
+        TransactionTopicDivided: the topic has more than one partition.
     """
     if sorted(ends) not in ([], [0]):
         raise TransactionTopicDivided(topic.name, len(ends))

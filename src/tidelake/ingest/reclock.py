@@ -112,7 +112,7 @@ class RecordTick(Tick):
 
         Raises:
             LostRace: another tick has moved upper.
-            Fenced: the writer's epoch has moved.
+            Fenced: the epoch was raised in the meantime.
 
         Cost: nothing if upper is recent enough; else a binding and a commit, without a Spark job.
         """

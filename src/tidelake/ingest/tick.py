@@ -33,7 +33,7 @@ def ingest_tick(
         run_ms: see `Tick.run_ms`.
 
     Raises:
-        Fenced: the writer's epoch has moved.
+        Fenced: the epoch was raised in the meantime.
         Indeterminate: it is unknown whether the commit succeeded; the next tick finds out from the offsets.
     """
     framing = framing_of(settings.framing)

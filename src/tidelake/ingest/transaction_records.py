@@ -222,7 +222,7 @@ class TransactionRecords(ChangeRecords):
         return {row[0]: Snapshot(row[0], row["rows"], row["ended"], row["first_marked"]) for row in found}
 
     def _is_cut(self) -> Column:
-        """Return whether an event is the first of a transaction at an unsealed time that is cut; null means no.
+        """Return whether an event is the first of a cut transaction at an unsealed time; null means no.
 
         See `protocol.transactions.is_cut`.
         """
@@ -249,7 +249,7 @@ class TransactionRecords(ChangeRecords):
         ]
 
     def _has_event(self, time: int, order: int) -> bool:
-        """Return whether the table has the event of the transaction at a time with this number."""
+        """Return whether the table has the event with this number, of the transaction at this time."""
         table, columns = self.batch.table, [TIME, POSITION]
         rows = (
             read_file(table.path, file, columns, pc.field(TIME) == time)

@@ -36,7 +36,7 @@ def write_containers(
     Args:
         updates: the updates.
         record_schema: the schema of `data`.
-        folder: an absent folder on this machine, on which all of Spark runs.
+        folder: a folder that does not exist yet, on this machine, on which all of Spark runs.
         shards: the shards to write.
         of: the number of shards.
 

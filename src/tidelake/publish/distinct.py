@@ -33,7 +33,7 @@ _BATCH_ROWS = 131_072
 
 @dataclass(frozen=True)
 class Updates:
-    """Consolidated updates: the columns of the contents, _time bigint, _diff bigint; unique without _diff."""
+    """Consolidated updates: the columns of the contents, _time and _diff bigint; all but _diff are unique together."""
 
     table: str
     """The table that they come from, for errors."""

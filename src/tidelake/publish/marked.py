@@ -46,10 +46,11 @@ def marked_messages(
         spark: the session; a topic in files does not need it.
         topic: the topic.
         wanted: the range to read.
-        id: the id that own messages carry.
+        id: the id that the messages of the collection's publishers carry.
 
     Returns:
-        The messages without the id, or None; and the marked messages, an empty list unless the former is None.
+        The messages without the id, or None if there are none; and the marked messages, or an empty list if some
+        messages lack the id.
 
     Cost: the headers of all messages in the range, and the values of the marked ones.
     """
@@ -106,7 +107,7 @@ def _values(topic: Topic, places: list[tuple[int, int]]) -> Iterator[tuple[tuple
 
 
 def _by_spark(messages: DataFrame, id: str) -> tuple[Foreign | None, list[Marked]]:
-    """Find the same with Spark: only its tasks read from brokers."""
+    """Find the same messages with Spark, because only its tasks read from brokers."""
     rows = messages.select(
         "partition",
         "offset",

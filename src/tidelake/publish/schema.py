@@ -108,7 +108,7 @@ def data_struct(record_schema: dict[str, Any]) -> SparkColumn:
 
 
 def _canonical(value: SparkColumn, kind: ColumnType) -> SparkColumn:
-    """Return the value that is encoded for a column; equal values become the same."""
+    """Return the value that is encoded for a column; equal values become identical."""
     if not _changes(kind):
         return value
     match kind:

@@ -121,7 +121,7 @@ class FileTarget:
             return {}
 
     def write(self, messages: DataFrame, size: int, headers: Headers, partition: int) -> None:
-        """See `Target.write`. The driver numbers the messages, a part of them at a time."""
+        """See `Target.write`. The driver numbers the messages, one part at a time."""
         from pyspark.sql import functions as F
 
         parts = max(1, -(-size // _CHUNK_BYTES))

@@ -67,7 +67,7 @@ class Parsed:
     names: frozenset[str]
     """Every part of each column's name, in lower case."""
     takes_all_columns: bool
-    """Whether it may use columns that it does not name: in a `*`, a natural join, a pivot, a row, or `t(a, b)`."""
+    """Whether the text can use columns that it does not name: in `*`, a natural join, a pivot, a row, or `t(a, b)`."""
 
 
 def parse_query(connection: duckdb.DuckDBPyConnection, query: str) -> Parsed:
@@ -131,7 +131,7 @@ def _statement(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, A
 
 
 def _checked(tree: Any, columns: frozenset[str] = frozenset()) -> Parsed:
-    """Check each part of a tree, and return what it refers to; `columns` are known only for a predicate."""
+    """Check each part of a tree, and return what the tree refers to; `columns` are known only for a predicate."""
     tables: list[str] = []
     names: set[str] = set()
     takes_all = False

@@ -237,7 +237,7 @@ def checked_where(engine: Engine, form: Form, where: str | None) -> Where | None
     """Check, before any row is read, that a predicate is a condition on the columns of the contents.
 
     Raises:
-        PredicateRefused: it is not; the error says why.
+        PredicateRefused: it is not such a condition; the error says why.
     """
     if where is None:
         return None

@@ -98,7 +98,7 @@ def once_each(rows: str, columns: Sequence[str], where: Where | None = None) -> 
 
 
 def states_by_time(rows: str, key: Sequence[str], fields: Sequence[pa.Field], after: int) -> str:
-    """Return the states of keys, given by their newest rows; of rows with equal times, a value is newer than a delete.
+    """Return the states of keys, given by their newest rows; at equal times, a value is newer than a delete.
 
     Args:
         rows: a query with the data's columns, _time and _diff: all rows of these keys until the end of the range.

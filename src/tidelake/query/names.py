@@ -109,7 +109,7 @@ def has_floats(kind: pa.DataType) -> bool:
 
 
 def order_of(column: str, kind: pa.DataType) -> list[str]:
-    """Return the expressions that sort values in Spark's order: null first, nested ones included.
+    """Return the expressions that sort values in Spark's order: nulls first, nested nulls included.
 
     >>> order_of("x", pa.struct([("a", pa.int64())]))
     ['x IS NOT NULL', 'x."a" NULLS FIRST']

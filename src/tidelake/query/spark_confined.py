@@ -44,7 +44,7 @@ _OF_EXPRESSIONS = """Alias Cube CurrentRow Exists GroupingSets InSubquery Latera
     ScalarSubquery SortOrder SpecifiedWindowFrame UnboundedFollowing UnboundedPreceding UnresolvedAlias
     UnresolvedGenerator UnresolvedStar UnspecifiedFrame WindowExpression WindowSpecDefinition"""
 _EXPRESSIONS = OPERATORS | frozenset(_OF_EXPRESSIONS.split())
-"""The classes of the expressions that it builds from accepted syntax."""
+"""The classes of the expressions that Spark's parser builds from accepted syntax."""
 _NAMED = {
     "NamedParameter": "has a parameter; write the value out",
     "PosParameter": "has a parameter; write the value out",

@@ -17,9 +17,9 @@ from tidelake.store.table_schema import data_fields
 
 _PIECE = 2**62
 _REPEATED_MAX = 16
-"""How often a value may occur in a column that tells rows apart."""
+"""Maximum number of times that a value may occur in a column that tells rows apart."""
 _TRIED_MAX = 3
-"""Number of columns that may be tried; each is grouped by its values."""
+"""Maximum number of columns to try; each is grouped by its values."""
 
 
 class SumForm(Form):

@@ -1,4 +1,4 @@
-"""Values of rows as Spark writes them in JSON, so that both engines print the same."""
+"""Values of rows as Spark writes them in JSON, so that both engines print the same text."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _query_value(kind: pa.DataType, value: Any) -> Any:
 
 
 def json_value(kind: ColumnType, value: Any) -> Any:
-    """Return one value as a JSON value; timestamps and dates are given as numbers.
+    """Return one value as a JSON value. Timestamps and dates are passed in as numbers.
 
     >>> json_value(Primitive("double"), 0.1), json_value(Primitive("int", "date"), 2**31 - 1)
     (JsonFloat('0.1'), '+5881580-07-11')

@@ -36,7 +36,7 @@ _PATTERN = frozenset("*?[{")
 
 
 class VerifiedFiles:
-    """Columns of some files of a table in a folder on this machine; each file `is_readable`.
+    """Columns of some files of a table in a folder on this machine; `is_readable` is true of each file.
 
     Args:
         table: the table's folder.
@@ -92,7 +92,7 @@ class VerifiedFiles:
 
     def _finish(self, file: RunFile, source: pa.NativeFile, chunks: Sequence[Future[bytes]]) -> None:
         """Wait for the chunks of a file, and compare the headers of its pages with the log."""
-        assert file.headers_digest is not None  # the file `may_be_read`
+        assert file.headers_digest is not None  # `may_be_read` is true of the file
         with damage_named(self.table, file):
             try:
                 digest = sha256(b"".join(chunk.result() for chunk in chunks)).hexdigest()

@@ -1,4 +1,4 @@
-"""Checks the arguments of a read: one that cannot be answered is refused before any engine starts. Needs no JVM."""
+"""Checks the arguments of a read: an impossible read is refused before any engine starts. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def check_until(until: int | None, snapshot: int) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Whether an argument is a number; True and False are none."""
+    """Return whether an argument is a number; True and False are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -46,7 +46,7 @@ class Changes:
     version: int
     updates: DataFrame
     files_read: int
-    """Number of files that may be opened."""
+    """Maximum number of files that the read opens."""
     rows_read: int
     """Number of rows in these files. Fewer may be read: row groups without a row of the range are skipped."""
 

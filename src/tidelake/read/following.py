@@ -217,7 +217,7 @@ def check_columns(published: StructType, columns: StructType, shape: Shape) -> N
     """Check that a published table has the columns of the contents in this shape.
 
     Raises:
-        CannotFollow: it has others.
+        CannotFollow: the table has other columns.
     """
     wanted = {field.name: field.dataType.simpleString() for field in columns}
     if shape == "diff":

@@ -53,8 +53,8 @@ class ReadCapability:
     def token(self) -> str:
         """A secret: `collection.capability(token)` takes over the capability, and replaces the token.
 
-        To pass it on, or to continue in another process, keep it before the next call: the first call with a token ends
-        the validity of the token that it has replaced.
+        To pass it on, or to continue in another process, save it before the next call: the first call with a new token
+        invalidates the previous token.
         """
         return str(self._token)
 
@@ -97,7 +97,7 @@ class ReadCapability:
     def pin(self, seq: int, to: int) -> None:
         """Downgrade, and keep the files of all versions of `updates/` at or after a `seq` until the next pin.
 
-        Plan the reads after this call. They may then take as long as the capability lives: no sweep deletes a file that
+        Plan the reads after this call. They can then take as long as the capability lives: no sweep deletes a file that
         they need, even if merges have replaced it.
 
         Args:
@@ -146,7 +146,7 @@ class ReadCapability:
         """Check that it holds a time of this collection.
 
         Raises:
-            CapabilityForeign: it belongs to another one.
+            CapabilityForeign: it belongs to another collection.
         """
         if self._token.collection_id != collection.entry.id:
             raise CapabilityForeign(self.id, f"it belongs to a collection other than '{collection.name}'")
@@ -199,7 +199,7 @@ def acquire(
 
 
 def take_over(store: Store, name: str, text: str) -> ReadCapability:
-    """Take over a capability by its token; may be repeated until the first call with the new token."""
+    """Take over a capability by its token; can be repeated until the first call with the new token."""
     token = Token.parse(text)
     fresh = token.passed_on
     entry = _change_held(store, name, token, lambda entry: holds.take_over(entry, token, fresh, _now_ms()))
@@ -213,7 +213,7 @@ def renew(store: Store, name: str, text: str) -> None:
 
 
 def release(store: Store, name: str, text: str) -> None:
-    """Drop a capability by its token, or by the token that it has replaced, as for `take_over`."""
+    """Drop a capability by its token; the previous token is accepted as by `take_over`."""
     token = Token.parse(text)
     _change_held(store, name, token, lambda entry: holds.release(entry, token))
 

@@ -55,7 +55,7 @@ class CollectionStatus(StatusFacts):
 
     @property
     def state(self) -> str:
-        """Its state in a few words, the worst problem first."""
+        """Its state in a few words: the worst problem, if there is one."""
         return self.verdict.state
 
     @property

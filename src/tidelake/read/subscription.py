@@ -149,7 +149,7 @@ class Subscription(Generic[T]):
         This call marks the previous batch as processed: the hold moves to its last time.
 
         Raises:
-            SubscriptionLapsed: the lease has ended, and compaction has passed the token meanwhile.
+            SubscriptionLapsed: the lease has ended, and compaction has passed the token in the meantime.
             CapabilityError: the capability that the caller gave has ended, or its token was used by another holder.
             SinceError: the subscription holds nothing, and compaction has passed the token.
             UpperError: the time of the snapshot is still not sealed.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def times_to_publish(
     settings: Settings, catalog: Catalog, is_published: Callable[[str], bool]
 ) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Choose a time for each collection that shares its timeline, and name those that are published together at it.
+    """Choose a time for each collection that shares its timeline, and name the collections published at that time.
 
     Collections that share a timeline are all collections of the settings that name the same one, and the tables of one
     database. Those that have sealed nothing yet are left out: the others do not wait for them. Reclocked collections

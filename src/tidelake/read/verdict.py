@@ -26,7 +26,7 @@ _RANK = {FINE: 0, WARNING: 1, PROBLEM: 2}
 
 
 class Verdict(NamedTuple):
-    """The state of a collection in words, the worst problem first."""
+    """One verdict on the state of a collection, in words."""
 
     kind: str
     """The kind of problem, as a name for programs."""
@@ -49,7 +49,7 @@ def verdict_of(status: StatusFacts) -> Verdict:
 
 
 def problems_of(status: StatusFacts) -> list[Verdict]:
-    """Return the verdicts that need attention, the worst first."""
+    """Return the verdicts on which an operator must act, the worst first."""
     return [verdict for verdict in _verdicts(status) if verdict.severity == PROBLEM]
 
 

@@ -118,7 +118,7 @@ def _bytes_text(data: bytes | None, shows_values: bool) -> str | None:
     part = data[:_BYTES_MAX]
     try:
         text = part.decode("utf-8", errors="strict" if len(data) <= _BYTES_MAX else "ignore")
-        # Not only a character cut off at the end is invalid.
+        # If more is invalid than a character that was cut off at the end, the bytes are not text.
         if len(data) > _BYTES_MAX and len(text.encode()) < len(part) - 3:
             text = part.hex(" ")
     except UnicodeDecodeError:

@@ -55,8 +55,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.TransactionCut: Entry(
         "The connector was restarted while the transaction was open, and resumed after its first changes. In Debezium "
-        "3.3.1, this happens if the last saved offset is the END before it. Or the connector leaves out some of what "
-        "PostgreSQL publishes, such as a table or truncates, and the transaction began with such a change.",
+        "3.3.1, this happens if the last saved offset is the END before the transaction. Or the connector leaves out "
+        "some of what PostgreSQL publishes, such as a table or truncates, and the transaction began with such a "
+        "change.",
         "Let the connector take a new snapshot of all its tables: changes of any of them may be missing. Then accept "
         "the events that were sent, with the announced count. The snapshot corrects tables with a key; read others "
         "into new collections. If the connector leaves something out, write `captures_publication: false`, or let it "
@@ -100,8 +101,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:OFFSET --reason …"),
     ),
     errors.SnapshotBySignal: Entry(
-        "A signal asked for a snapshot, incremental or blocking. Its rows have changes of transactions that come after "
-        "them in the topic, so no time has their contents.",
+        "A signal asked for a snapshot, incremental or blocking. Its rows contain changes of transactions that come "
+        "later in the topic, so no time has exactly these contents.",
         "Continue without the rows: the range of offsets leaves out all events without a transaction. If the table "
         "needs a snapshot, stop the connector, delete its offsets, and resume it: that snapshot is exact.",
         (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:FROM-TO --reason …"),
@@ -176,7 +177,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.PublishedTopicCut: Entry(
         "Retention deleted messages before the next run read them back, or a file of the topic was removed.",
         "Give the topic a retention that suits its readers. Readers that had read everything before the gap can "
-        "continue: state its times again. New readers need a new topic.",
+        "continue: state the times in the gap again. New readers need a new topic.",
         ("tidelake publish NAME --to TOPIC --accept-cut", "tidelake publish NAME --to NEW_TOPIC"),
     ),
     errors.PublishedTopicRecreated: Entry(
@@ -330,7 +331,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.LakeReadOnly: Entry(
         "A program calls something that writes, such as `acquire` or `fence`, on a lake opened with `read_only=True`.",
-        "If the change is wanted, open the lake without it, on its own store: changes to a copy are lost.",
+        "If the change is wanted, open the lake without `read_only`, on its own store: changes to a copy are lost.",
         (_STATUS,),
     ),
     errors.UpperError: Entry(
@@ -424,7 +425,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake holds NAME",),
     ),
     errors.CapabilityTaken: Entry(
-        "A token was given to two processes, or used again after `collection.capability` has replaced it.",
+        "A token was given to two processes, or used again after `collection.capability` had replaced it.",
         "Use the token that the capability has now, or acquire a capability for each reader. If the new token was lost "
         "before a call was made with it, `collection.capability` and `tidelake release` still accept the old one.",
         ("tidelake holds NAME", "tidelake hold NAME"),
@@ -440,7 +441,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake holds NAME",),
     ),
     errors.SubscriptionLapsed: Entry(
-        "The consumer was stopped, or worked on one batch for longer than its lease; compaction continued meanwhile.",
+        "The consumer was stopped, or worked on one batch for longer than its lease, and compaction went on.",
         "Subscribe again with a snapshot, and replace what was delivered so far with it. Take a longer lease, call "
         "`renew` while you work on a batch, or raise `keep`.",
         ("tidelake status NAME", "tidelake subscribe NAME --lease 1d"),
@@ -545,7 +546,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("date --utc", _STATUS),
     ),
     errors.StepFailed: Entry(
-        "Spark, its JVM or the disk failed: often memory or disk space ran out.",
+        "Spark, its JVM or the disk failed, often because memory or disk space ran out.",
         "Nothing was committed by the step. Read the log, then run the step again; it continues from the last commit.",
         ("df -h", "tail -n 100 .logs/spark.log", _STATUS),
     ),
@@ -561,4 +562,4 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake validate orders --full", _STATUS),
     ),
 }
-"""Every error that may be raised, with its entry."""
+"""Every error that can be raised, with its entry."""

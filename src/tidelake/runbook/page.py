@@ -252,7 +252,7 @@ def pages() -> list[ErrorPage]:
 
 
 def all_errors() -> Iterator[type[TidelakeError]]:
-    """Yield the classes that may be raised: all but the root and the families without fields."""
+    """Yield the classes that can be raised: all but the root and the families without fields."""
     waiting = list(reversed(FAMILIES))
     while waiting:
         error = waiting.pop()

@@ -257,7 +257,7 @@ def scalar_of(kind: Mapping[str, Any]) -> ScalarType:
 
 
 def is_promotion(written: str, read: str) -> bool:
-    """Return whether a plain type may be read as another, wider type.
+    """Return whether a plain type can be read as another, wider type.
 
     >>> is_promotion("int", "double"), is_promotion("long", "int"), is_promotion("array", "long")
     (True, False, False)

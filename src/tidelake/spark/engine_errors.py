@@ -7,18 +7,18 @@ import re
 from py4j.protocol import Py4JJavaError
 
 _ANSWER = re.compile(r"<\?xml.*?<Code>(\w+)</Code>(?:.*?<Message>([^<]*)</Message>)?.*?</Error>", re.DOTALL)
-"""The answer of an object store to a request that it refuses; it may repeat the request with its signature."""
+"""The response of an object store to a request that it refuses; it may repeat the request, signature included."""
 _OF_OBJECT_STORE = re.compile(r"(software\.amazon\.awssdk\.[\w.]+|fs\.s3a\.AWS\w+|java\.net\.\w+)Exception\b")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether an error is a panic of an engine written in Rust, which `except Exception` does not catch."""
+    """Return whether an error is a panic of an engine written in Rust, which `except Exception` does not catch."""
     return type(error).__name__ == "PanicException"
 
 
 def is_of_object_store(error: BaseException) -> bool:
-    """Whether Spark failed because an object store refused a request or did not answer, not because of its data.
+    """Return whether Spark failed because an object store refused a request or did not answer, not because of the data.
 
     >>> is_of_object_store(OSError("Caused by: java.net.ConnectException: Connection refused"))
     True

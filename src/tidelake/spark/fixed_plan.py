@@ -21,7 +21,7 @@ def with_fixed_plans(spark: SparkSession) -> SparkSession:
     """Return a session of the same application, with the same settings, that plans each query once.
 
     It is the same session each time, or `spark` itself if its plans are already fixed. Settings that `spark` receives
-    later do not reach it.
+    later do not reach that session.
     """
     if spark.conf.get(_ADAPTIVE) == "false":
         return spark

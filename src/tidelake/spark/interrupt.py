@@ -1,7 +1,7 @@
 """Ctrl-C: a command ends within two seconds, with exit status 130 and one line, whatever it is doing.
 
-PySpark's own handler cancels its jobs over the connection that the interrupted call is using, which garbles the answer
-of that call: the interrupt then looks like a Spark failure.
+PySpark's own handler cancels its jobs over the connection that the interrupted call is using, which garbles the
+response to that call: the interrupt then looks like a Spark failure.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _State:
 
 
 def is_interrupted() -> bool:
-    """Whether Ctrl-C was pressed: errors that are raised from then on are its consequences."""
+    """Return whether Ctrl-C was pressed: errors that are raised from then on are its consequences."""
     return _State.is_interrupted
 
 

@@ -79,7 +79,7 @@ def weighted_sums(value: Column, weight: Column, name: str = "_weighted") -> lis
 
 
 def weighted_names(name: str) -> tuple[str, str]:
-    """Return the names of the aggregates of `weighted_sums`; each may be added up further."""
+    """Return the names of the aggregates of `weighted_sums`; each can be added up further."""
     return name + _FIRST, name + _SECOND
 
 

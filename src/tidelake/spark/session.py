@@ -180,7 +180,7 @@ def _local_paths(jars: Iterable[str]) -> list[Path]:
 
 
 def _jvm_runs() -> bool:
-    """Whether a JVM has already been started, by spark-submit or by this process."""
+    """Return whether a JVM has already been started, by spark-submit or by this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None
 
 

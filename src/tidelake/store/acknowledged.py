@@ -73,12 +73,12 @@ def entry_markers(path: Location) -> dict[int, set[str]]:
 
 
 def entry_marker(path: Location, version: int, digest: str) -> Location:
-    """The location of the marker of an entry."""
+    """Return the location of the marker of an entry."""
     return path / ACKED / f"{version:020d}-{digest}.json"
 
 
 def checkpoint_marker(path: Location, version: int, digest: str) -> Location:
-    """The location of the marker of a checkpoint."""
+    """Return the location of the marker of a checkpoint."""
     return path / ACKED / f"{version:020d}-{digest}.checkpoint"
 
 
@@ -102,7 +102,7 @@ def forget_before(path: Location, version: int) -> None:
 
 
 def digest_of(data: bytes) -> str:
-    """The SHA-256 of a blob, in hexadecimal digits."""
+    """Return the SHA-256 of a blob, in hexadecimal digits."""
     return sha256(data).hexdigest()
 
 

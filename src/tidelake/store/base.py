@@ -1,7 +1,7 @@
 """The base of a table: the rows left after merging everything up to some time; see docs/decisions/base.md.
 
 No two of its rows have the same key (or the same data, if diffs are summed), and it holds no deletes. Which files form
-the base depends only on their descriptions in the log, so every engine comes to the same answer.
+the base depends only on their descriptions in the log, so every engine finds the same base.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BASE = "_base"
 """A merge splits its rows by this boolean; the files of the base are in the folder for `true`."""
 _FOLDER = f"/{BASE}=true/"
 LATER_ROWS_MAX = 1_000_000
-"""Maximum number of rows outside the base: every task holds them, or in keyed forms their keys, in memory."""
+"""Maximum number of rows outside the base: every task holds them (in keyed forms, only their keys) in memory."""
 _LATER_BYTES_MAX = 64 << 20
 """Maximum size of these rows on disk; in memory, they may take ten times as much, or more."""
 
@@ -22,8 +22,8 @@ _LATER_BYTES_MAX = 64 << 20
 def split_base(files: Sequence[RunFile]) -> tuple[list[RunFile], list[RunFile]]:
     """Split files into those of the base and all others.
 
-    The first list is empty unless the base files belong to one run, all other files are later, and those are few and
-    small enough for every task to hold.
+    The first list is empty unless the base files belong to one run, all other files are later, and these others
+    are few and small enough for every task to hold.
     """
     base = [file for file in files if _FOLDER in f"/{file.path}"]
     later = [file for file in files if _FOLDER not in f"/{file.path}"]

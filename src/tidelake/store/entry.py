@@ -35,7 +35,7 @@ class Hold(BaseModel):
     secret_hash: str
     """The SHA-256 of the holder's secret, in hexadecimal digits."""
     previous_hash: str | None = Field(default=None, exclude_if=lambda digits: digits is None)
-    """The hash of the secret that the present one replaced; None once a call was made with the present one."""
+    """The hash of the previous secret; None once a call was made with the current secret."""
     purpose: str = ""
     lease_ms: int
     """How long the capability lives after the holder's last call, by the store's clock."""
@@ -129,7 +129,7 @@ class PublishedTopic(BaseModel):
     id: str
     """Random: messages carry it, so that those of other writers are recognised. It is also the id of the hold."""
     identity: str | None
-    """Identifies the topic if its name may be reused; None if the cluster gives topics no identity."""
+    """Identifies the topic if its name can be reused; None if the cluster gives topics no identity."""
     published_from: int
     """The topic states the contents AS OF this time, and every later change."""
     record_schema: dict[str, Any]
@@ -228,7 +228,7 @@ class Entry(BaseModel):
 
     @property
     def counts_positions(self) -> bool:
-        """Whether statements are identified by their positions; the table `transactions` then has their number."""
+        """Whether statements are identified by their positions; their number is then in the table `transactions`."""
         return framing_terms(self.framing).counts_positions
 
     @property

@@ -79,5 +79,5 @@ def entry_of_files(stated: Stated, adds: Sequence[RunFile], removes: Sequence[Ru
 
 
 def _name_of(file: RunFile) -> dict[str, Any]:
-    """The fields that name a file. Delta encodes paths as in URLs."""
+    """Return the fields that name a file. Delta encodes paths as in URLs."""
     return {"path": quote(file.path, safe=_SAFE), "partitionValues": {RUN: file.run}, "size": file.bytes}

@@ -94,7 +94,7 @@ class _Kept:
 
 _kept = _Kept()
 _suggested, _suggested_to_show = _Kept(), _Kept()
-"""Unverified logs, which the markers have to prove. Those in the second are followed at once: they are only shown."""
+"""Unverified logs, which the markers have to prove. Those in `_suggested_to_show` are followed at once."""
 
 
 def newest(path: Location) -> Followed:

@@ -37,7 +37,7 @@ _BYTES_MAX = 4 << 20
 _FILE_BYTES_MAX = 64 << 10
 """Maximum size of a small file."""
 _PACKED_BYTES_MAX = 2 * _BYTES_MAX
-"""The size of the largest blob that is read. Those that are written are smaller, as they are compressed."""
+"""Maximum size of a blob that is read. The blobs that are written are smaller, because they are compressed."""
 _COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """The compression methods that are read; `zipfile` unpacks others without a size limit."""
 _NOT_A_HEAD_START = (

@@ -124,7 +124,7 @@ def find(entry: Entry, token: Token, for_bearer: bool = False) -> tuple[Capabili
     Args:
         entry: the entry.
         token: the token of the holder.
-        for_bearer: also accept the token that the holder's has replaced, if the holder has made no call with it yet.
+        for_bearer: also accept the previous token, if the holder has made no call with the current token yet.
 
     Raises:
         CapabilityForeign: it belongs to another collection.
@@ -140,7 +140,7 @@ def find(entry: Entry, token: Token, for_bearer: bool = False) -> tuple[Capabili
             if _is_hash_of(token, hold.secret_hash) or (for_bearer and is_previous):
                 return capability, hold
             if is_previous:
-                detail = "it was taken over, and until the first call of its new holder this token can do so again"
+                detail = "it was taken over; until its new holder makes a call, this token can take it over again"
                 raise CapabilityTaken(token.id, detail)
             raise CapabilityTaken(token.id, "another holder has taken it over, so this token is used up")
     how = {ended.id: ended.how for ended in entry.ended}.get(token.id)
@@ -197,10 +197,10 @@ def clone(entry: Entry, token: Token, copy: Token, lease_ms: int | None, purpose
 
 
 def take_over(entry: Entry, token: Token, fresh: Token, now_ms: int) -> Entry:
-    """Give a hold to the bearer of its token, who gets a fresh one: the earlier holder's calls are refused from now on.
+    """Give a hold to the bearer of its token, with a fresh token: the earlier holder's calls are refused from now on.
 
     The fresh token may be lost before its bearer has it, for example if the process is killed. So until the first call
-    with the fresh token, the bearer of the old one may take the hold over again, and then the lost one is used up.
+    with the fresh token, the bearer of the old token may take the hold over again, which invalidates the lost token.
     """
     found = find(entry, token, for_bearer=True)
     return _called(entry, found, now_ms, secret_hash=fresh.secret_hash, previous_hash=token.secret_hash)
@@ -254,7 +254,7 @@ def observe(entry: Entry, seen: Mapping[str, int], now_ms: int, slack_ms: int = 
     ended: dict[str, Literal["dropped", "expired"]] = {}
     for capability in entry.capabilities:
         hold = capability.hold
-        if hold is None or seen.get(capability.id) != hold.beat:  # it has been called since: it lives
+        if hold is None or seen.get(capability.id) != hold.beat:  # a call was made in the meantime: it lives
             capabilities.append(capability)
             continue
         first = hold.sighting

@@ -32,7 +32,7 @@ _TIMES_LISTED_MAX = 20
 _NOTES_PARSED_AT_ONCE = 100
 
 NOT_COMPARED, COPY, CONTRADICTION, SETTLED, UNTOLD = "late", "copy", "contradiction", "settled", "untold"
-"""The kinds of runs in `late/`. Of an `untold` statement, nobody can tell any more whether it is a copy."""
+"""The kinds of runs in `late/`. For an `untold` statement, nobody can tell any more whether it is a copy."""
 VERDICTS = (COPY, CONTRADICTION, SETTLED, UNTOLD, NOT_COMPARED)
 CONTRADICTED_RUN = "contradicted"
 """The kind of the runs in `proofs/` that hold evidence."""
@@ -129,7 +129,7 @@ class LateNotes:
         return self.contradictions - settled
 
     def first(self, limit: int, undecided: bool = False) -> list[LateContradiction]:
-        """Return the first contradictions, or the first undecided ones, in the order of their notes' first times."""
+        """Return some contradictions, or undecided ones, by time: those of the notes with the earliest first times."""
         late = (
             contradiction for contradiction in self._each(self.rows) if not undecided or contradiction.decision is None
         )

@@ -193,7 +193,7 @@ class CollectionPaths:
 
     @property
     def handles(self) -> Location:
-        """The collection's entry: what may change about it, such as `since`, capabilities, epoch and decisions."""
+        """The collection's entry: what can change about it, such as `since`, capabilities, epoch and decisions."""
         return self.root / "handles"
 
     @property

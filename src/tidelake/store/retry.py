@@ -23,7 +23,7 @@ from tidelake.store.followed import refresh
 ATTEMPTS_MAX = 64
 _PAUSE_S_MAX = 1.0
 _TURN_S_MAX = 2.0
-"""How long callers that have lost wait for one of them, which may be suspended. Turns are not needed for safety."""
+"""Maximum wait for a turn: the process that has the turn may be suspended. Turns are not needed for safety."""
 _turns: ContextVar[frozenset[Location]] = ContextVar("turns", default=frozenset())
 """The tables for which this thread has the turn."""
 

@@ -13,7 +13,7 @@ from tidelake.store.layout import BINDINGS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIM
 
 
 def last_sealed_by(collection: Collection, after: int, moment_ms: int) -> int | None:
-    """Return the last time that had been sealed by a given moment, as had every time before it.
+    """Return the last time that was sealed by a given moment, together with every time before it.
 
     A proof has the moment just before the commit of its seal: the contents AS OF the returned time are those that could
     be read at `moment_ms`. A binding has the moment when its tick began, from which its time is minted: the contents at

@@ -96,7 +96,7 @@ def _missing(status: CollectionStatus) -> int:
 
 
 def is_waiting(status: CollectionStatus) -> bool:
-    """Whether something at or after upper is waiting for a statement or an announcement."""
+    """Return whether something at or after upper is waiting for a statement or an announcement."""
     return not status.closed and (status.pending > 0 or status.statements_pending > 0)
 
 

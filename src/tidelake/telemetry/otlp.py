@@ -74,6 +74,6 @@ class Otlp:
 
 
 def has_endpoint(variables: Mapping[str, str], signal: str) -> bool:
-    """Whether a signal, `METRICS` or `TRACES`, has an endpoint."""
+    """Return whether a signal, `METRICS` or `TRACES`, has an endpoint."""
     names = ("OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
     return any(variables.get(name) for name in names)

@@ -17,7 +17,7 @@ _REQUEST_TIMEOUT_S = 10.0
 
 
 class MetricsServer(ThreadingHTTPServer):
-    """Serves metrics. The lake is read by one request at a time; requests that wait meanwhile share the next answer."""
+    """Serves metrics. The lake is read by one request at a time; requests that wait share the next reading."""
 
     daemon_threads = True
 
@@ -26,7 +26,7 @@ class MetricsServer(ThreadingHTTPServer):
 
         Args:
             address: the address of an interface of this machine.
-            port: the port; 0 picks a free one; `server_port` has its number.
+            port: the port; 0 picks a free one, whose number is then in `server_port`.
             read: returns the metrics as text.
 
         Raises:

@@ -122,7 +122,7 @@ def listen(listener: Listener) -> None:
 
 
 def has_listeners() -> bool:
-    """Whether there are listeners."""
+    """Return whether there are listeners."""
     return bool(_listeners)
 
 

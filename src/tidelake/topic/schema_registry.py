@@ -110,11 +110,11 @@ class SchemaRegistry:
         return self.settings.cache / name[:32]
 
     def _get(self, path: str) -> Any:
-        """Return the registry's answer; None if it is 'not found'."""
+        """Return the registry's response; None if it is 'not found'."""
         return self._ask(path)
 
     def _ask(self, path: str, document: dict[str, Any] | None = None) -> Any:
-        """Return the registry's answer to a query, or to a posted document; None if it is 'not found'."""
+        """Return the registry's response to a query, or to a posted document; None if it is 'not found'."""
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         data = None if document is None else json.dumps(document).encode()
         if data is not None:

@@ -30,7 +30,7 @@ class OffsetRange:
     parquet: tuple[Location, ...] = ()
     json_lines: tuple[Location, ...] = ()
     identity: int | None = None
-    """Identifies the topic if its name may be reused. Never 0."""
+    """Identifies the topic if its name can be reused. Never 0."""
     whole_files: bool = False
     """Whether the Parquet files hold nothing but this range, so that their messages need no filter."""
 
