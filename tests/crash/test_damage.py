@@ -62,7 +62,7 @@ class Undamaged:
         return self._stages
 
     def without_clock(self, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """The same answers, with `later` in place of any time that was minted later."""
+        """The answers that do not depend on a clock: `later` stands for every time minted since the first answers."""
         upper = self.answers["status upper"]
 
         def shown(answer: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Random histories of arrivals, ticks, merges, kills, races and sleepers end as if nothing had happened to a process.
+"""Random histories of arrivals, ticks, merges, kills, races and sleepers end as if no process had been disturbed.
 
 At each readable time, the contents are those of the in-memory model, or follow from the records in the topic.
 """
