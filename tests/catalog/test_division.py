@@ -1,4 +1,4 @@
-"""A catalog of an earlier format is divided into names and handles once, even if processes die or read meanwhile."""
+"""A catalog of an earlier format is divided into names and handles once, even if processes die or read during it."""
 
 from __future__ import annotations
 
