@@ -95,7 +95,7 @@ class Capture:
                     yield after
 
     def note(self, tables: tuple[str, ...]) -> None:
-        """Note what the tables hold now and where the topics end; nothing may change the tables meanwhile."""
+        """Note what the tables hold now and where the topics end; nothing may change the tables during the call."""
         self.catch_up()
         offsets = {
             self.topic(table): {
@@ -308,7 +308,7 @@ def capture_bank(running: Services, name: str, **settings: object) -> Capture:
 
 
 def note_bank(recording: Capture) -> None:
-    """Commit a marker, and note its transaction and what the tables hold; no other session may write meanwhile."""
+    """Commit a marker, and note its transaction and the tables' contents; no other session may write now."""
     postgres, database = recording.services.postgres, recording.database
     with postgres.connect(database) as session:
         session.autocommit = False
