@@ -77,7 +77,7 @@ class Capture:
         )
 
     def _situation(self) -> str:
-        """The logs that an engineer would read if events stopped arriving."""
+        """What an engineer would look at if events stopped arriving."""
         with self.services.postgres.connect(self.database) as session:
             slots = session.execute(
                 "select slot_name, active, confirmed_flush_lsn::text, pg_current_wal_lsn()::text"
