@@ -149,7 +149,7 @@ def _upserts(root: Path, spark: SparkSession) -> RawLake:
 
 
 def growing_lake(root: Path, spark: SparkSession) -> RawLake:
-    """A lake of upserts that may get new columns."""
+    """A lake of upserts that can get new columns."""
     return RawLake(root, spark, envelope="upsert", key="id", schema=ITEM, evolution="additive")
 
 
