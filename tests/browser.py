@@ -63,7 +63,7 @@ class Browser:
         self.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True)
 
     def open(self, address: str, width: int = 1500, height: int = 950) -> None:
-        """Navigate to a page; it may still be loading when this returns."""
+        """Navigate to a page, which can still be loading when this returns."""
         self.problems = []
         self.resize(width, height)
         self.call("Page.navigate", url=address)

@@ -109,7 +109,7 @@ def _with_bytes(value: Any, kind: Any) -> Any:
 
 
 def change_collection(topic: str, record: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """The settings for a collection of raw change events."""
+    """The settings for a collection of reclocked change events."""
     block = {"topic": topic, "framing": "reclock", "format": "json", "envelope": "debezium", "key": ["id"]}
     return {**block, "schema": dict(record), **more}
 
@@ -124,7 +124,7 @@ def shown_rows(spark: SparkSession, collection: Collection, as_of: int | None = 
 
 
 class ChangeLake:
-    """A collection of raw change events on its own file topic."""
+    """A collection of reclocked change events on its own file topic."""
 
     def __init__(self, root: Path, spark: SparkSession, topic: str, record: Mapping[str, Any], **more: Any) -> None:
         self.spark, self.topic = spark, root / "topics" / topic

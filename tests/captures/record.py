@@ -77,7 +77,7 @@ class Capture:
         )
 
     def _situation(self) -> str:
-        """The logs that an engineer would read if events stopped arriving."""
+        """What an engineer would look at if events stopped arriving."""
         with self.services.postgres.connect(self.database) as session:
             slots = session.execute(
                 "select slot_name, active, confirmed_flush_lsn::text, pg_current_wal_lsn()::text"
@@ -95,7 +95,7 @@ class Capture:
                     yield after
 
     def note(self, tables: tuple[str, ...]) -> None:
-        """Note what the tables hold now and where the topics end; nothing may change the tables meanwhile."""
+        """Note what the tables hold now and where the topics end; nothing may change the tables during the call."""
         self.catch_up()
         offsets = {
             self.topic(table): {
@@ -308,7 +308,7 @@ def capture_bank(running: Services, name: str, **settings: object) -> Capture:
 
 
 def note_bank(recording: Capture) -> None:
-    """Commit a marker, and note its transaction and what the tables hold; no other session may write meanwhile."""
+    """Commit a marker, and note its transaction and the tables' contents; no other session may write now."""
     postgres, database = recording.services.postgres, recording.database
     with postgres.connect(database) as session:
         session.autocommit = False

@@ -1,4 +1,4 @@
-"""A catalog of an earlier format is divided into names and handles once, even if processes die or read meanwhile."""
+"""An earlier format's catalog is divided into names and handles once, even if processes die or read in the meantime."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_changes_to_different_collections_do_not_conflict(tmp_path: Path) -> Non
     for name in names:
         table = OpenTable(catalog.find(name).paths.handles)
         assert table.version == 2 + CHANGES  # the first entry, `tables_made`, and each decision: none was tried again
-        assert len(blobs.list_names(table.path)) == 2 + 2 + CHANGES  # a run that lost would have been discarded
+        assert len(blobs.list_names(table.path)) == 2 + 2 + CHANGES  # the run of a lost attempt would be deleted
     assert OpenTable(catalog.store.catalog).version == 0
 
 

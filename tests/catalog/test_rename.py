@@ -42,7 +42,7 @@ def catalog(any_store: Path) -> Catalog:
 
 
 def names_of(catalog: Catalog) -> dict[str, str]:
-    """The id of each collection, by name; both lookups must agree, and no log may have a gap."""
+    """The id of each collection, by name. Checks that both lookups agree, and that no log has a gap."""
     found = {entry.name: entry.id for entry in catalog.entries()}
     assert {name: catalog.find(name).entry.id for name in found} == found
     assert catalog.orphans() == []

@@ -133,7 +133,7 @@ def test_gc_shows_what_it_deletes_and_why_the_rest_stays(config: str) -> None:
 
 
 def times_of(folder: Path) -> dict[Path, int]:
-    """When each file and folder was changed last; a folder changes with each name that appears or disappears in it."""
+    """When each file and folder was last changed; a folder changes whenever a name appears or disappears in it."""
     return {path: path.stat().st_mtime_ns for path in (folder, *folder.rglob("*"))}
 
 

@@ -1,4 +1,4 @@
-"""What the log shows to be wrong is refused before Spark starts, in the words that DuckDB is refused with."""
+"""Reads that the log shows to be impossible are refused before Spark starts, with the same errors as in DuckDB."""
 
 from __future__ import annotations
 

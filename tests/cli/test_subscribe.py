@@ -34,7 +34,7 @@ TIMES = 40
 
 
 def replayed(lines: Sequence[str]) -> tuple[Counter[str], list[Any]]:
-    """The sum of a stream, and its last frontier. No line may be an error, and no update may come twice."""
+    """The sum of a stream, and its last frontier; fails if a line causes an error."""
     rows: Counter[str] = Counter()
     frontier: list[Any] = [0]
     for output in replay_file([line.encode() for line in lines], "stream"):
@@ -236,4 +236,4 @@ def stop_after(process: subprocess.Popen[bytes], file: Path, lines: int, number:
             process.send_signal(number)
             return
         time.sleep(0.005)
-    raise AssertionError("nothing was printed")
+    raise AssertionError(f"fewer than {lines} lines were printed")

@@ -40,7 +40,7 @@ def standalone(folder: Path, workers: int, memory: str, hidden: Path | None = No
         folder: the folder for logs and for the folders of the workers.
         workers: the number of workers.
         memory: how much memory each worker offers to executors.
-        hidden: a folder that appears empty to the workers, as on separate machines, if this process may hide folders.
+        hidden: a folder that appears empty to the workers, as on separate machines, if this process can hide folders.
     """
     with ExitStack() as running:
         log = folder / "master.log"
@@ -78,7 +78,7 @@ def _process(log: Path, java_class: str, *options: str, hidden: Path | None = No
 
 
 def can_hide_folders() -> bool:
-    """Whether this process may give other processes their own mounts; on Linux, this requires root."""
+    """Whether this process can give other processes their own mounts; on Linux, this requires root."""
     if shutil.which("unshare") is None:
         return False
     with TemporaryDirectory() as folder:

@@ -166,7 +166,7 @@ def consolidated(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def text_of(row: dict[str, Any]) -> str:
-    """A row as text; equal rows have equal texts."""
+    """A row as text, which is equal for equal rows."""
     return json.dumps(row, default=repr, sort_keys=True)
 
 

@@ -33,7 +33,7 @@ WAIT_MAX_S = 300.0
 
 
 class Nursery:
-    """A nursery, which ends with the `with` block; its victims may use the JVM of the session, if one is given."""
+    """A nursery, which ends with the `with` block; its victims can use the session's JVM, if there is a session."""
 
     def __init__(self, spark: SparkSession | None) -> None:
         # A child of a process with threads may inherit their locks.

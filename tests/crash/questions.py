@@ -129,7 +129,7 @@ def asked(ask: Callable[[], Any]) -> Any:
 
 
 def _bytes_of(file: Location) -> bytes | None:
-    """The bytes of a file; None if it is lost. A read AS OF an earlier time may not need it."""
+    """The bytes of a file; None, not an error, if it is lost: a read AS OF an earlier time might not need the file."""
     return file.local.read_bytes() if file.local.exists() else None
 
 

@@ -62,7 +62,7 @@ class Undamaged:
         return self._stages
 
     def without_clock(self, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """The same answers, with `later` in place of any time that was minted later."""
+        """Comparable answers: those in `_GROWING` are left out, and `later` stands for each time minted since."""
         upper = self.answers["status upper"]
 
         def shown(answer: Any) -> Any:
@@ -119,7 +119,7 @@ class Cases:
         return earlier
 
     def _verify(self, lake: WholeStore, done: Damaged, label: str) -> str:
-        """`verify --deep` names a damaged data file, no matter which engine reads it."""
+        """Check that `verify --deep` names a damaged data file, whichever engine reads it; return its outcome."""
         damages = lake.collection(self.name).verify(deep=True).damages
         is_own = done.table != CURRENT and lake.folder(self.neighbour) not in done.files[0].parents
         if is_own and done.what == "data":

@@ -1,4 +1,4 @@
-"""Random histories of arrivals, ticks, merges, kills, races and sleepers end as if nothing had happened to a process.
+"""Random histories of arrivals, ticks, merges, kills, races and sleepers end as if no process had been disturbed.
 
 At each readable time, the contents are those of the in-memory model, or follow from the records in the topic.
 """
@@ -86,7 +86,7 @@ class History:
         assert self.nursery.wait(sleeper) == 0, self._said(who)
 
     def check(self) -> None:
-        """The logs have no gaps, and contain everything that was acknowledged."""
+        """Check that the logs have no gaps, and contain everything that was acknowledged."""
         check_acknowledged(self.lake, [message for who in range(self.processes) for message in self._said(who)])
 
     def _start(self, steps: tuple[str, ...], **more: Any) -> tuple[int, int]:

@@ -99,7 +99,7 @@ def _asked(ask: Callable[[], Any]) -> Any:
 
 
 def _sums(rows: DataFrame) -> tuple[Any, ...]:
-    """The number of rows, and a hash that does not depend on their order."""
+    """The number of rows, the sum of their diffs, and a hash that does not depend on their order."""
     columns = [name for name in rows.columns if name != "_diff"]
     hashed = F.xxhash64(*columns).cast("decimal(38,0)") * F.col("_diff")
     return tuple(rows.agg(F.count("*"), F.sum("_diff"), F.sum(hashed)).collect()[0])

@@ -32,7 +32,7 @@ STEPS = 3
 
 
 def live(root: str, place: str | None, passing: int) -> None:
-    """Rename, drop and delete a collection; die when a failpoint is passed for the n-th time."""
+    """Rename, drop and delete a collection; die at a failpoint that was passed `passing` times before."""
     left = [passing]
 
     def kill(name: str) -> None:

@@ -40,7 +40,7 @@ def lint(*command: str | Path) -> None:
 
 
 def here(text: str) -> str:
-    """A text with this checkout in place of the installed one."""
+    """The text, with the path of this checkout in place of the installed one's."""
     return text.replace(INSTALLED, str(PROJECT))
 
 

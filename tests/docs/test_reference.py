@@ -33,7 +33,7 @@ def page(name: str) -> str:
 
 
 def rows_of(table: str) -> dict[str, list[str]]:
-    """The other cells of each row, by its first cell without backticks."""
+    """The cells of each row after the first, by the first cell without its backticks."""
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table.splitlines()[2:]]
     return {row[0].strip("`"): row[1:] for row in rows}
 

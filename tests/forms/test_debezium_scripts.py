@@ -1,4 +1,4 @@
-"""The Debezium scripts: what CDCv2 messages and raw records do to the contents, command by command."""
+"""The Debezium scripts: what CDCv2 messages and reclocked records do to the contents, command by command."""
 
 from __future__ import annotations
 

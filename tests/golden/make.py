@@ -418,7 +418,7 @@ def closed(collection: Collection) -> None:
     collection.run("ingest", "seal", "validate", "compact", "current")
 
 
-# Raw topics, whose times are minted.
+# Reclocked topics, whose times are minted.
 
 CLICK = record("click", page="string", seconds=["null", "double"])
 WIDER_CLICK = record("click", page="string", seconds=["null", "double"], price=["null", PRICE], seen=["null", MOMENT])

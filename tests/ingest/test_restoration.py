@@ -210,7 +210,7 @@ def test_a_tick_whose_entry_is_gone_cannot_be_repeated(
 
 
 def why_not_at_all(lake: Lake, file: RunFile) -> bool:
-    """Delete a file; return whether it is reported with a remedy other than a repair."""
+    """Delete a file; return whether it is reported as restorable only from a copy of the store."""
     path_of(lake, file).unlink()
     restored, (damage,) = door(lake).repair_files(lake.spark)
     return not restored and not damage.is_restorable and "from a copy of the store" in damage.remedy

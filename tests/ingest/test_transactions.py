@@ -157,7 +157,7 @@ def test_an_end_that_never_arrives_is_reported_and_its_transaction_can_be_parked
     lake.events(event("9", 2, None, (4, 40), 60), partition=1)
     lake.marks(end("7", 50, 1))
     assert lake.run().upper == 51
-    # The END of transaction 8 is lost: anything committed after 50 may be in its events.
+    # The END of transaction 8 is lost: it can have committed at any position after 50.
     lake.marks(end("9", 70, 2))
     assert (lake.run().upper, lake.pairs()) == (51, [(1, 10)])
     waiting = "the event is waiting for the END of transaction 8"
@@ -203,7 +203,7 @@ def test_an_event_without_a_transaction_stops_only_its_partition(lake: Transacti
 def test_the_rows_of_a_snapshot_by_signal_stop_their_partition_until_a_decision_leaves_them_out(
     lake: TransactionLake, marks: tuple[str, str]
 ) -> None:
-    """The rows are read later than their place in the log says, and include the row of 8, which commits later."""
+    """The rows are read later than their place in the log says, and one is of transaction 8, which commits later."""
     first, last = (
         event(None, 0, None, pair, 0, op="r", source={"snapshot": mark, "lsn": 55, "sequence": '["50","55"]'})
         for mark, pair in zip(marks, ((1, 10), (3, 30)), strict=True)
@@ -350,7 +350,7 @@ def test_a_cut_transaction_is_noticed_if_its_end_was_read_before_its_events(lake
 
 @pytest.mark.sweep
 def test_a_copy_that_is_numbered_from_1_does_not_cut_its_transaction(lake: TransactionLake) -> None:
-    """The connector was killed after sending all of 8, whose first event is of another table, and resumed within it."""
+    """Transaction 8 begins in another table. The connector was killed after sending it all, and resumed within it."""
     whole = event("8", 1, None, (2, 20), 50)
     whole["transaction"]["total_order"] = 2
     lake.events(event("7", 1, None, (1, 10), 40), whole)

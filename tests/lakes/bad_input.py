@@ -70,7 +70,7 @@ def check_refused(
     text: str,
     message: str,
 ) -> None:
-    """Check that the ingest job, called as from a shell, names the error and a fix, and writes nothing."""
+    """Check that the ingest job, called as a shell would call it, names the error and a fix, and writes nothing."""
     (tmp_path / "topics" / NAME).mkdir(parents=True, exist_ok=True)
     file = tmp_path / "collections.yaml"
     file.write_text(text, encoding="utf-8")

@@ -30,7 +30,7 @@ class Changes(RawLake):
     def event(
         self, op: str, row: tuple[Any, ...] | None = None, before: tuple[Any, ...] | None = None, **more: Any
     ) -> dict[str, Any]:
-        """A record with one event in a transaction of its own; `more` may set `key`, `lsn` and fields of `source`."""
+        """A record with one event in a transaction of its own; `more` can set `key`, `lsn` and fields of `source`."""
         self.lsn += 10
         lsn = more.pop("lsn", self.lsn)
         rows = {
@@ -53,7 +53,7 @@ class Changes(RawLake):
         return {row["id"]: (row["a"], row["b"]) for row in self.rows(as_of, **more)}
 
     def errors(self, as_of: int | None = None) -> dict[Any, str]:
-        """The first ten keys in error, with their errors; if `as_of` is given, the errors are empty texts."""
+        """The first ten keys in error, with their errors; if `as_of` is given, each error is an empty string."""
         try:
             self.rows(as_of)
         except KeysInError as refused:

@@ -11,7 +11,7 @@ CATALOG, CURRENT, NAMES = "catalog", "current", "names"
 _STALE = "a stale copy"
 _WEIGHTS = {"data": 4, "entry": 2}
 _LENDERS = 4
-"""Maximum number of files of other collections that may lend their bytes, or be swapped, in each case."""
+"""Maximum number of files of other collections whose bytes are used, or that are swapped, in each case."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Damaged:
 
 @dataclass
 class Damager:
-    """Damages files in folders. The files may be links, so they are replaced, never written to.
+    """Damages files in folders. Files can be links, so they are replaced, never written to.
 
     Args:
         random: the source of all randomness.
-        elsewhere: by kind, files of other collections, which may lend their bytes.
+        elsewhere: by kind, files of other collections, whose bytes can replace those of a damaged file.
         earlier: for a path, the same file in an earlier copy of the store, or None.
     """
 
@@ -51,7 +51,7 @@ class Damager:
 
         Args:
             own: the folders of the collection, of its name and of the catalog.
-            others: folders of another collection, whose files may be swapped with the damaged file.
+            others: folders of another collection, whose files can be swapped with the damaged file.
         """
         by_kind: dict[tuple[str, str], list[Path]] = {}
         for file in files_of(own):
@@ -63,7 +63,7 @@ class Damager:
         return self.change(file, by_kind[table, what], neighbours)
 
     def change(self, file: Path, of_table: Sequence[Path], neighbours: Sequence[Path] = ()) -> Damaged:
-        """Damage this file; it may be swapped with a file of the same kind in its table or in a neighbour."""
+        """Damage this file, perhaps by swapping it with another file of its table or with one of `neighbours`."""
         table, what = kind_of(file)
         data = file.read_bytes()
         siblings = _alike(file, data, of_table)
@@ -99,7 +99,7 @@ class Damager:
         return Damaged(table, what, change, files)
 
     def _stale(self, file: Path, siblings: Sequence[Path]) -> bytes | None:
-        """Earlier bytes of the file; if the file never changed, the bytes of the file before it."""
+        """Earlier bytes of the file; if the file never changed, the bytes of the file just before it by name."""
         earlier = self.earlier(file)
         if earlier is not None and earlier.read_bytes() != file.read_bytes():
             return earlier.read_bytes()
@@ -155,6 +155,6 @@ def _alike(file: Path, data: bytes, others: Sequence[Path]) -> list[Path]:
 
 
 def replace_file(file: Path, data: bytes) -> None:
-    """Put bytes in the place of a file, which may be a link to one that others read."""
+    """Replace a file by these bytes, without writing to it: it can be a link to a file that others read."""
     file.unlink()
     file.write_bytes(data)

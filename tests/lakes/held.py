@@ -22,7 +22,7 @@ from tidelake.store.state import CLOSED, UPPER
 
 
 class HeldLake:
-    """One collection, in its own folder; `create` makes it, and other processes may open it."""
+    """One collection, in its own folder; `create` makes it, and other processes can open it."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.file = root, root / "collections.yaml"
@@ -78,7 +78,7 @@ class HeldLake:
         table.commit({} if upper is None else {UPPER: upper}, write_run(table.path, run, rows))
 
     def seal(self, upper: int, closed: bool = False) -> None:
-        """Move upper, or close the stream: then upper is one more than the time of the last update."""
+        """Move upper. If `closed`, also close the stream; `upper` must then be one more than the last update's time."""
         OpenTable(self.stored.paths.updates).commit({UPPER: upper, CLOSED: int(closed)})
 
     def compact(self, keep: str | int = 0) -> int | None:

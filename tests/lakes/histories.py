@@ -31,7 +31,7 @@ class History(Protocol):
 
     @property
     def more(self) -> bool:
-        """Whether the history goes on."""
+        """Whether there is more to read."""
 
     def tick(self) -> None:
         """Read the next piece."""
@@ -70,7 +70,7 @@ class History(Protocol):
 
 
 class StreamHistory:
-    """A generated topic, with all that a topic may repeat, reorder and damage, that arrives in pieces."""
+    """A generated topic, mangled in every way, that arrives in pieces."""
 
     few, where = ["customer"], "id % 2 = 0"
 
@@ -175,7 +175,7 @@ class SourceHistory:
 
 
 class TickHistory:
-    """Records whose times are minted, or are those of transactions, with idle ticks among the others."""
+    """Records whose times are minted or are commits of transactions; some of the ticks are idle."""
 
     few, where = ["id"], "id % 2 = 0"
 

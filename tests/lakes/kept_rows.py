@@ -30,7 +30,7 @@ def events(*rows: tuple[int, int | None, int, int]) -> bytes:
 
 @contextmanager
 def clocks_at(now_ms: int, store_ms: int | None = None) -> Iterator[None]:
-    """Set this machine's clock and the store's to other times; they stand still."""
+    """Stop this machine's clock and the store's at the given times."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clock, "time", lambda: now_ms / 1000)
         patch.setattr(blobs, "now_s", lambda folder: (now_ms if store_ms is None else store_ms) / 1000)

@@ -46,7 +46,7 @@ def writing_session(spark: SparkSession) -> SparkSession:
 
 
 def linked_copy(lake: Lake, root: Path) -> Lake:
-    """Copy a lake; its files are links, so they may be replaced, but not written to."""
+    """Copy a lake. The copied files are links: tests can replace them, but must not write to them."""
     shutil.copytree(lake.root, root, copy_function=os.link)
     linked = copy(lake)
     linked.root, linked.topic, linked.file = root, root / lake.topic.relative_to(lake.root), root / lake.file.name

@@ -51,7 +51,7 @@ def splice(random: Random, value: bytes, other: bytes) -> bytes:
 
 
 def make_huge(random: Random, value: bytes, _: bytes) -> bytes:
-    """Replace a byte with a number near the limit of its type, or beyond it."""
+    """Replace a byte with a number near the limit of an integer type, or beyond it."""
     at = random.randrange(len(value))
     return value[:at] + random.choice(HUGE) + value[at + 1 :]
 

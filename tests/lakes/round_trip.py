@@ -39,7 +39,7 @@ def target_of(lake: Lake, name: str = OUT) -> FileTarget:
 
 
 def published_of(lake: Lake) -> PublishedTopic:
-    """The part of the entry about a lake's only published topic."""
+    """What the collection's entry says about its only published topic."""
     (found,) = lake.collection.entry.published_topics
     return found
 
@@ -59,7 +59,7 @@ class Schemas:
 
 
 def framed_codec(published: PublishedTopic) -> ConfluentCodec:
-    """The codec of a topic with schema ids; data have the columns of the last version."""
+    """The codec of a topic with schema ids; data has the columns of the last version."""
     schemas = {version.schema_id: version.record_schema for version in published.versions if version.schema_id}
     return ConfluentCodec(lambda schema_id: schemas.get(schema_id), column_names(published.versions[-1].record_schema))
 

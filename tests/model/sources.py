@@ -71,7 +71,7 @@ class Ticks:
             ]
             if again and self.rng.random() < 0.3:
                 self.next[partition] = self.rng.choice(again)
-            # A partition that is sent again is read at least to where it had been read before: nothing is left out.
+            # A partition that is sent again is read at least as far as before, so nothing is left out.
             end = max(self.next[partition] + self.rng.randint(0, 3), len(self.first_read[partition]))
             end = min(end, len(log))
             read += [statement._replace(time=self.time) for statement in log[self.next[partition] : end]]

@@ -59,7 +59,7 @@ class DagsterUi:
         return document["data"]
 
     def asset(self, *path: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The newest numbers and texts of an asset, by name, and the evaluations of its checks, by check name."""
+        """The newest metadata of an asset, by label, and the evaluations of its checks, by check name."""
         node = self.ask(_ASSET, path=path)["assetNodeOrError"]
         newest = node["assetMaterializations"][0]["metadataEntries"] if node["assetMaterializations"] else []
         numbers = {entry["label"]: entry.get("intValue", entry.get("text")) for entry in newest}

@@ -119,7 +119,7 @@ def _grow(lake: Lake, history: str, rng: Random, tick: int, values: dict[int, in
 
 
 def add_column(lake: Lake) -> None:
-    """Add the next of `COLUMNS` to the schema of a collection; if it has them all, do nothing."""
+    """Add the next of `COLUMNS` to the schema of a collection; do nothing if the schema has them all."""
     assert isinstance(lake, RawLake)
     schema = lake.document["collections"][NAME]["schema"]
     known = column_names(schema)
@@ -149,7 +149,7 @@ def _upserts(root: Path, spark: SparkSession) -> RawLake:
 
 
 def growing_lake(root: Path, spark: SparkSession) -> RawLake:
-    """A lake of upserts that may get new columns."""
+    """A lake of upserts that can get new columns."""
     return RawLake(root, spark, envelope="upsert", key="id", schema=ITEM, evolution="additive")
 
 

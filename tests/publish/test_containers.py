@@ -24,7 +24,7 @@ statements = st.lists(st.tuples(int64, prices, st.integers(0, 2**63 - 1), int64.
 
 
 def container(updates: list[Update], block_bytes: int) -> memoryview:
-    """The bytes of an Avro file, as Arrow maps a file."""
+    """The bytes of an Avro file, in the form in which Arrow gives those of a mapped file."""
     out = io.BytesIO()
     records = [{"data": data, "time": time, "diff": diff} for data, time, diff in updates]
     schema = fastavro.parse_schema(json.loads(json.dumps(update_schema(RECORD))))

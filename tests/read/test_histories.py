@@ -45,7 +45,7 @@ def publish(spark: SparkSession, history: History, rng: Random, shown: int, skip
 
 
 def check_history(spark: SparkSession, history: History, rng: Random) -> None:
-    """Feed a history to its end, follow and publish it meanwhile, and then compare all ways to read it."""
+    """Feed a history to its end while following and publishing it, and then compare all ways to read it."""
 
     def begin(token: int | None) -> Subscription[Any]:
         engine, rows_max = rng.choice((spark, None)), rng.choice((1, 1_000_000))

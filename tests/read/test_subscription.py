@@ -1,4 +1,4 @@
-"""A subscription delivers complete times, each once, whatever is merged, swept or killed meanwhile."""
+"""A subscription delivers complete times, each once, whatever is merged, swept or killed in the meantime."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Page(HTMLParser):
 
 
 def check_harmless(text: str) -> Page:
-    """A page loads nothing, runs nothing, and links only to its own folder."""
+    """Check that a page loads nothing, runs nothing, and links only to pages and JSON of the report."""
     page = Page(text)
     assert not {"script", "link", "img", "iframe", "object", "embed", "form", "base", "image", "use"} & set(page.tags)
     for tag, name, value in page.attributes:

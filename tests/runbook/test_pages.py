@@ -30,7 +30,7 @@ def below(error: type[TidelakeError]) -> set[type[TidelakeError]]:
 
 
 def created_in_the_code() -> set[str]:
-    """The names of the errors that some module imports from `tidelake.errors` and calls."""
+    """The names of the errors that a module imports from `tidelake.errors` and creates."""
     found: set[str] = set()
     for folder in ("src", "jobs", "assets", "expectations", "orchestration"):
         for path in (PROJECT / folder).rglob("*.py"):

@@ -79,7 +79,7 @@ class History:
             self.enter(departure, upper)
 
     def seal(self, lake: Lake, upper: int) -> None:
-        """Seal; the seal may stop at a random failpoint."""
+        """Seal; half of the seals stop at a random failpoint, if they reach it."""
         place = self.rng.choice(PLACES) if self.rng.random() < 0.5 else None
 
         def kill(name: str) -> None:

@@ -1,4 +1,4 @@
-"""A proxy in front of an object store: counts requests, and loses or changes answers, as instructed or at random."""
+"""A proxy in front of an object store: counts requests, and loses or changes responses, as instructed or at random."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Fault:
         method: `PUT`, `GET`, …
         path: a regular expression for the path and the query.
         forwards: whether the store carries out the request.
-        answer: the answer's status and body; None ends the connection without an answer.
-        passes: whether the client gets the store's own answer instead.
-        is_cut: whether the connection ends in the middle of the store's answer.
-        hang_s: how long to wait before the answer.
+        answer: the status and body of the response; None ends the connection without a response.
+        passes: whether the client gets the store's own response instead of `answer`.
+        is_cut: whether the connection ends in the middle of the store's response.
+        hang_s: how long to wait before the response.
         times: how many requests the fault happens to.
         before: what else happens before the request is carried out.
     """
@@ -120,7 +120,7 @@ class FaultyProxy:
     requests: Counter[str] = field(default_factory=Counter)
     """How many requests there were, by method."""
     served: list[Request] = field(default_factory=list)
-    """All requests, in the order of their answers."""
+    """All requests that got a response, in the order of the responses."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, method: str, path: str) -> Fault | None:

@@ -21,7 +21,7 @@ from tidelake.store.layout import Store
 
 
 class Pipeline:
-    """A database, its connector, and a collection for each table; leaving the `with` block removes the first two."""
+    """A database, its connector, and a collection for each table; the first two are removed after the `with` block."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Pipeline:
         services.postgres.drop_database(self.source.database)
 
     def start_job(self, *steps: str) -> int:
-        """Start jobs in a process of their own, which may be killed."""
+        """Start jobs in a process of their own, which a test can kill."""
         self.jobs += 1
         order = {"config": str(self.file), "said": str(self._words(self.jobs)), "compiled": self.compiled}
         return self.nursery.start({**order, "steps": steps})

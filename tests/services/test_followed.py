@@ -163,7 +163,7 @@ def test_a_file_that_this_process_did_not_put_is_checked_before_the_commit(table
         OpenTable(table).commit({}, wrong)
 
 
-def test_kept_bytes_are_used_only_with_the_committed_digest(table: Location) -> None:
+def test_cached_bytes_are_used_only_with_the_committed_digest(table: Location) -> None:
     files = write_run(table, "r1", pa.table({"_time": [1], "a": [2]}))
     location = table / files[0].path
     assert put_files.bytes_of(location, files[0].digest) == blobs.read(location)

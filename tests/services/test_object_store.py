@@ -129,7 +129,7 @@ def test_racing_processes_lose_no_commit(direct: Location) -> None:
     check_race(direct, rounds=4)
 
 
-# --- unknown outcomes: the put of an entry happened or not, and its answer arrived or not
+# --- unknown outcomes: whether the put of an entry happened, and whether its response arrived
 
 
 def test_a_put_that_happened_without_an_answer_is_a_commit(table: Location, proxy: FaultyProxy) -> None:

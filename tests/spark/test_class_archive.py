@@ -21,7 +21,7 @@ print("rows", spark.range(3).count())
 
 
 def started(*options: str) -> subprocess.CompletedProcess[str]:
-    """A process with a session whose JVM has these options."""
+    """Start a session whose JVM has these options, in a process of its own, and return its result."""
     command = [sys.executable, "-c", STARTS, " ".join(options)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

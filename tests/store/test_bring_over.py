@@ -288,7 +288,7 @@ def test_an_earlier_release_continues_after_an_upgrade_that_was_killed(
 
 
 def tables_of(settings: Settings, name: str) -> list[Location]:
-    """The tables that are older than format 4, the catalog first."""
+    """The catalog, followed by the tables of a collection."""
     catalog = Catalog(Store(settings.store))
     return [catalog.store.catalog, *catalog.find(name).tables]
 

@@ -74,7 +74,7 @@ LAKE_READERS: dict[str, Callable[[Lake], object]] = {
     "open": lambda lake: Lake.open(lake.settings.file, read_only=True),
 }
 BY_SPARK = {"snapshot", "diff", "changes", "sql"}
-"""Reads that need a session; they find their files as those by DuckDB do."""
+"""Reads that need a session; they find their files as reads by DuckDB do."""
 ORPHAN = "visits"
 """A collection that the settings do not name."""
 
@@ -93,27 +93,27 @@ def everything_in(folder: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 def forbid_writing(root: Path) -> None:
-    """Take the permission to write to a folder and to everything below it. It does not stop the superuser."""
+    """Remove the permission to write to a folder and everything below it. This does not stop the superuser."""
     for folder, _, files in os.walk(root):
         for name in (*files, "."):
             os.chmod(os.path.join(folder, name), 0o555)
 
 
 def leave_unfinished(table: Location) -> None:
-    """Remove the marker of a log's newest entry, and put a torn entry behind it."""
+    """Remove the marker of a log's newest entry, and write a torn entry after it."""
     for marker in (table.local / ACKED).glob(f"{newest_version(table):020d}-*"):
         marker.unlink()
     tear(table)
 
 
 def tear(table: Location) -> None:
-    """Put an entry behind the newest one of a log that a power loss has torn."""
+    """Write a torn entry, such as a power loss leaves, after the newest entry of a log."""
     entry_path(table, newest_version(table) + 1).local.write_text('{"commitInfo": {')
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> HeldLake:
-    """A collection whose newest commit has no marker, followed by an entry that a power loss has torn."""
+    """A collection whose newest commit has no marker and is followed by a torn entry, as after a power loss."""
     lake = HeldLake.create(tmp_path / "lake", upper=5)
     lake.collection.acquire(at=2)
     lake.seal(7)
@@ -180,7 +180,7 @@ def test_a_copy_without_permission_to_write_can_be_read_and_every_change_is_refu
 
 @pytest.fixture
 def orphaned(tmp_path: Path) -> HeldLake:
-    """A lake and a collection that its settings do not name, both left as a power loss leaves them."""
+    """A lake with two collections, of which its settings name one; a power loss has torn the logs of both."""
     lake = HeldLake.create(tmp_path / "lake")
     lake.append((1, 3, 1), upper=5)
     lake.seal(7)
@@ -218,7 +218,7 @@ def test_commands_that_only_look_leave_every_byte_as_it_is(orphaned: HeldLake, m
         assert everything_in(orphaned.root) == before, words
     found = {finding.check: finding.level for finding in lake_findings(orphaned.file)}
     assert found[f"collection {NAME}"] == "ok" and "names" not in found
-    # The file that tests the disk has no name; where a file system has no such files, the folder has a new time.
+    # The doctor tests the disk with a nameless file; if the file system has no such files, the folder's time changes.
     assert everything_in(orphaned.root) | {"store": before["store"]} == before
     if may_write:
         assert [each.error for each in open_lake(orphaned.file).orphaned()] == [None]
@@ -310,7 +310,7 @@ def test_every_call_that_writes_is_refused_by_a_read_only_lake(held_lake: HeldLa
 
 
 def test_every_public_method_is_known_to_read_or_to_write() -> None:
-    """A new one belongs into a list above, which says how it is called."""
+    """A new method belongs in one of the lists above, which say how to call it."""
     lake, collection = ({name for name in dir(each) if not name.startswith("_")} for each in (Lake, LakeCollection))
     assert lake - BY_SPARK == LAKE_READERS.keys() | LAKE_WRITERS.keys()
     assert collection - BY_SPARK == READERS.keys() | OTHER_READERS.keys() | WRITERS.keys()

@@ -18,7 +18,7 @@ _POLL_S = 0.02
 
 
 def forms(secret: str, user: str) -> list[re.Pattern[bytes]]:
-    """A secret as text, escaped any number of times, in a URL, in base64, and in a header for basic authentication."""
+    """Patterns for a secret, escaped any number of times, in a URL, in base64, or in a header for basic auth."""
     escaped = r"\\*".join(re.escape(character) for character in re.sub(r"\\+", "", secret))
     encoded = [quote(secret), json.dumps(secret)[1:-1]]
     encoded += [base64.b64encode(text.encode()).decode() for text in (secret, f"{user}:{secret}")]

@@ -52,7 +52,7 @@ def framed(schema_id: int, schema: dict[str, Any], row: dict[str, Any]) -> dict[
 
 
 class RegistryLake(RawLake):
-    """A raw collection whose schema ids are looked up."""
+    """A reclocked collection whose schema ids are looked up."""
 
     def __init__(self, root: Path, spark: SparkSession, registry: Registry) -> None:
         super().__init__(root, spark, format="avro", schema=COLUMNS)

@@ -54,7 +54,7 @@ def writers(lake: Lake) -> list[Callable[[], object]]:
 
 
 def check_read_only(lake: Lake, name: str) -> None:
-    """Every job that writes is refused, and the status names the file."""
+    """Check that every job that writes is refused, and that the status names the file."""
     versions = [OpenTable(table).version for table in lake.collection.tables]
     for write in writers(lake):
         with pytest.raises(DamagedFiles, match=name):

@@ -1,4 +1,4 @@
-"""Errors that a recount detects, and states that it must not report; the small tables keep few files."""
+"""Errors that a recount detects, and conditions that it must not report; the small tables keep few files."""
 
 from __future__ import annotations
 
