@@ -34,7 +34,9 @@ TIMES = 40
 
 
 def replayed(lines: Sequence[str]) -> tuple[Counter[str], list[Any]]:
-    """The sum of a stream, and its last frontier; fails if a line causes an error."""
+    """The sum of a stream, and its last frontier; fails if a line causes an error, or if an update comes twice."""
+    stated = [json.dumps(update[:2]) for line in lines for update in json.loads(line).get("updates", ())]
+    assert len(stated) == len(set(stated)), "the lines state the same data at the same time twice"
     rows: Counter[str] = Counter()
     frontier: list[Any] = [0]
     for output in replay_file([line.encode() for line in lines], "stream"):
