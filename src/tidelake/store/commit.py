@@ -35,6 +35,7 @@ from tidelake.errors import (
 from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Location
+from tidelake.storage.notices import warn
 from tidelake.store.acknowledged import (
     Markers,
     acknowledge_checkpoint,
@@ -51,7 +52,6 @@ from tidelake.store.format import FORMAT, FORMAT_VERSION, NEWEST_VERSION, REFUSE
 from tidelake.store.layout import RUN, TIME, begun_at
 from tidelake.store.log_copy import new_checkpoint, next_entry
 from tidelake.store.log_state import LogState
-from tidelake.store.notices import warn
 from tidelake.store.table_log import (
     HINT,
     LOG,

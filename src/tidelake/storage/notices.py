@@ -1,4 +1,4 @@
-"""Logs events about tables. The logging library is loaded on first use."""
+"""Logs events about tables and blobs. The logging library is loaded on first use."""
 
 from __future__ import annotations
 
