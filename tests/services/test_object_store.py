@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
 from tests.services.faulty_proxy import Fault, FaultyProxy, faulty_proxy, refusal
 from tests.services.object_store import ENVIRONMENT, ObjectStore
@@ -83,8 +84,9 @@ def direct(object_store: ObjectStore) -> Location:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give up a creation of unknown outcome after two attempts, which saves eight seconds of waiting."""
+    """Give up a creation of unknown outcome after two requests, which saves ten seconds of waiting."""
     monkeypatch.setattr("tidelake.storage.objects._CREATE_WAITS_S", (0.0, 0.1))
+    monkeypatch.setattr("tidelake.storage.s3._RETRIES_MAX", 0)
 
 
 def made(table: Location) -> Location:
@@ -146,10 +148,46 @@ def test_a_put_that_happened_with_an_error_as_its_answer_is_a_commit(table: Loca
 
 
 @pytest.mark.usefixtures("hasty")
+def test_a_put_that_the_store_refuses_three_times_is_tried_again_with_a_warning(
+    table: Location, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelake.storage.objects._CREATE_WAITS_S", (0.0, 0.1, 0.1, 0.1, 0.1))
+    monkeypatch.setattr("tidelake.storage.notices._WAITING_EVERY_S", 0.0)
+    proxy.faults = [Fault("PUT", ENTRY_1, answer=refusal(503, "SlowDown"), times=3)]
+    with capture_logs() as logged:
+        assert OpenTable(table).commit({"upper": 8}).version == 1
+    assert [(event["log_level"], event["attempt"]) for event in logged] == [
+        ("warning", 2),
+        ("warning", 3),
+        ("warning", 4),
+    ]
+    assert {event["location"] for event in logged} == {str(entry_path(table, 1))}
+    assert logged[0]["seconds"] <= logged[2]["seconds"] < 60
+    assert all("SlowDown" in event["reason"] and "do-not-show" not in event["reason"] for event in logged)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_however_many_puts_a_store_refuses_there_is_only_one_warning_at_a_time(
+    root: Location, proxy: FaultyProxy
+) -> None:
+    blobs.check_conditional_writes(root)
+    proxy.faults = [Fault("PUT", "", answer=refusal(503, "SlowDown"))]
+    with capture_logs() as logged:
+        for name in "abc":
+            with pytest.raises(StoreUnreachable):
+                blobs.create(root / name, b"1")
+    assert [event["location"] for event in logged] == [str(root / "a")]
+
+
+@pytest.mark.usefixtures("hasty")
 def test_a_put_that_never_happens_is_indeterminate_and_can_be_repeated(table: Location, proxy: FaultyProxy) -> None:
     proxy.faults = [Fault("PUT", ENTRY_1, answer=refusal(503, "SlowDown"))]
-    with pytest.raises(Indeterminate):
+    with capture_logs() as logged, pytest.raises(Indeterminate):
         OpenTable(table).commit({"upper": 8})
+    assert [(event.get("location"), event.get("table"), event["attempt"]) for event in logged] == [
+        (str(entry_path(table, 1)), None, 2),
+        (None, str(table), 2),
+    ]
     assert OpenTable(table).value("upper") == 5
     proxy.faults = []
     assert OpenTable(table).commit({"upper": 8}).version == 1

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from typing import Any
+
+_WAITING_EVERY_S = 10.0
+"""The minimum time between two warnings about waiting for the same store, however many requests fail."""
+_warned_at_s: dict[tuple[str, str], float] = {}
+"""When this process last warned about a store, by the store and the event."""
 
 
 def inform(event: str, **values: Any) -> None:
@@ -14,6 +21,14 @@ def inform(event: str, **values: Any) -> None:
 def warn(event: str, **values: Any) -> None:
     """Log something that a person should know: damage that was repaired or set aside, or a new format."""
     _log().warning(event, **values)
+
+
+def warn_of_waiting(store: str, event: str, **values: Any) -> None:
+    """Log that an attempt failed and is repeated, unless there was such a warning about this store just before."""
+    now_s = time.monotonic()
+    if now_s - _warned_at_s.get((store, event), -math.inf) >= _WAITING_EVERY_S:
+        _warned_at_s[store, event] = now_s
+        warn(event, **values)
 
 
 def _log() -> Any:

@@ -35,7 +35,7 @@ from tidelake.errors import (
 from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Location
-from tidelake.storage.notices import warn
+from tidelake.storage.notices import warn, warn_of_waiting
 from tidelake.store.acknowledged import (
     Markers,
     acknowledge_checkpoint,
@@ -467,10 +467,24 @@ class OpenTable:
             self._settle(nonce, error)
 
     def _settle(self, nonce: str, error: Exception) -> None:
-        """Find out from the log whether the entry was created despite the error; return only if it was."""
+        """Find out from the log whether the entry was created despite the error; return only if it was.
+
+        A warning says that the log is read again, and for how long the outcome has been unknown.
+        """
         version = self.version + 1
         fact = "another commit came first" if isinstance(error, FileExistsError) else engine_fact(error)
-        for wait_s in (0.0, 0.05, 0.2, 1.0):
+        begun_s = time.monotonic()
+        for attempt, wait_s in enumerate((0.0, 0.05, 0.2, 1.0), start=1):
+            if attempt > 1:
+                warn_of_waiting(
+                    self.path.root,
+                    "it is unknown whether a commit was written; its log is read again",
+                    table=str(self.path),
+                    version=version,
+                    attempt=attempt,
+                    seconds=round(time.monotonic() - begun_s, 1),
+                    reason=fact,
+                )
             time.sleep(wait_s)
             entry = None
             with suppress(StoreUnreachable):
