@@ -21,6 +21,7 @@ from tidelake.errors import (
     ConditionalWritesMissing,
     Conflict,
     DamagedLog,
+    DamagedTable,
     Indeterminate,
     StoreAccessDenied,
     StoreUnreachable,
@@ -37,10 +38,11 @@ from tidelake.storage.objects import PROBE
 from tidelake.store import commit
 from tidelake.store.acknowledged import ACKED, read_markers
 from tidelake.store.commit import OpenTable, create_table, maintain
+from tidelake.store.failpoints import on_reach
 from tidelake.store.files import read_rows, write_run
 from tidelake.store.followed import forget_all
 from tidelake.store.layout import Store
-from tidelake.store.table_log import checkpoints, entry_path, nonce_of, read_entry
+from tidelake.store.table_log import LOG, checkpoints, entry_path, nonce_of, read_entry
 
 pytestmark = pytest.mark.services
 
@@ -231,6 +233,46 @@ def test_a_checkpoint_that_cannot_be_written_does_not_stop_commits_and_is_writte
     proxy.faults = []
     assert maintain(table)
     assert len(checkpoints(table)) == 1
+
+
+NOTHING = 200, "<ListBucketResult><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>"
+"""The answer of a store that lists no object."""
+
+
+@pytest.mark.parametrize("lists", ["list-type=2.*start-after=", "list-type=2"], ids=["later markers", "all markers"])
+def test_an_entry_stays_if_listings_leave_out_markers_because_another_process_may_have_acknowledged_it(
+    table: Location, proxy: FaultyProxy, lists: str
+) -> None:
+    OpenTable(table).commit({"upper": 6})
+    opened = OpenTable(table)
+
+    def acknowledge(name: str) -> None:
+        if name == f"commit.after_sync.{table.name}":
+            on_reach(None)
+            forget_all()  # like another process
+            assert OpenTable(table).value("upper") == 8
+            proxy.faults = [Fault("GET", lists, answer=NOTHING)]
+
+    on_reach(acknowledge)
+    try:
+        with pytest.raises(Indeterminate, match="version 1 was acknowledged, but its marker is gone") as unknown:
+            opened.commit({"upper": 8})
+    finally:
+        on_reach(None)
+    assert proxy.met[lists] == 2
+    proxy.faults = []
+    forget_all()
+    assert OpenTable(table).value("upper") == 8
+    assert nonce_of(read_entry(table, 2) or []) == unknown.value.nonce
+
+
+def test_an_entry_in_a_table_that_was_deleted_meanwhile_is_deleted(table: Location) -> None:
+    OpenTable(table).commit({"upper": 6})
+    opened = OpenTable(table)
+    blobs.delete_folder(table)
+    with pytest.raises(DamagedTable, match="there is no table"):
+        opened.commit({"upper": 8})
+    assert blobs.list_names(table / LOG) == []
 
 
 @pytest.mark.parametrize("answer", [None, refusal(500, "InternalError")], ids=["no answer", "an error"])

@@ -410,7 +410,7 @@ class OpenTable:
             markers = read_markers(self.path, self.version)
             if markers.newest >= self.version:
                 return markers
-        if not blobs.is_folder(self.path / LOG) or not read_markers(self.path).entries:
+        if not blobs.exists(entry_path(self.path, self.version)) and not read_markers(self.path).entries:
             raise DamagedTable(str(self.path), "there is no table")
         raise DamagedLog(str(self.path), f"version {self.version} was acknowledged, but its marker is gone")
 
@@ -422,7 +422,8 @@ class OpenTable:
 
         Raises:
             Conflict: the entry was created where another one had been cleaned up. It is not part of the log.
-            Indeterminate: later entries were cleaned up, so it is unknown whether this one was ever in the log.
+            Indeterminate: later entries were cleaned up, or markers are missing, so it is unknown whether this entry
+                was ever in the log.
             DamagedLog: the version was acknowledged before, but its entry was lost.
             DamagedTable: the table was deleted.
         """
@@ -430,6 +431,9 @@ class OpenTable:
         entry = entry_path(self.path, version)
         try:
             markers = self._markers_from_here()
+        except DamagedLog as error:
+            # Perhaps only the listings are wrong, and another process has acknowledged the entry: so it stays.
+            raise Indeterminate(str(self.path), version, nonce, error.fact) from error
         except DamagedTable:
             blobs.delete(entry)
             raise
