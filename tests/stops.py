@@ -13,11 +13,14 @@ class Killed(BaseException):
     """Stands for the end of a process."""
 
 
-def stop_at(place: str, work: Callable[[], object]) -> None:
-    """Start work that reaches a failpoint, and check that it goes no further."""
+def stop_at(place: str, work: Callable[[], object], visits: int = 1) -> None:
+    """Start work that reaches a failpoint this many times, and check that it goes no further."""
+    left = visits
 
     def kill(name: str) -> None:
-        if name == place:
+        nonlocal left
+        left -= name == place
+        if name == place and left == 0:
             raise Killed
 
     on_reach(kill)

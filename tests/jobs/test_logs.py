@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from jobs.logs import Event, log_to
-from tidelake.store.notices import warn
+from tidelake.storage.notices import warn
 
 
 def test_once_a_listener_is_gone_a_warning_does_not_go_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
 from tests.services.faulty_proxy import Fault, FaultyProxy, faulty_proxy, refusal
 from tests.services.object_store import ENVIRONMENT, ObjectStore
@@ -20,6 +21,7 @@ from tidelake.errors import (
     ConditionalWritesMissing,
     Conflict,
     DamagedLog,
+    DamagedTable,
     Indeterminate,
     StoreAccessDenied,
     StoreUnreachable,
@@ -36,10 +38,11 @@ from tidelake.storage.objects import PROBE
 from tidelake.store import commit
 from tidelake.store.acknowledged import ACKED, read_markers
 from tidelake.store.commit import OpenTable, create_table, maintain
+from tidelake.store.failpoints import on_reach
 from tidelake.store.files import read_rows, write_run
 from tidelake.store.followed import forget_all
 from tidelake.store.layout import Store
-from tidelake.store.table_log import checkpoints, entry_path, nonce_of, read_entry
+from tidelake.store.table_log import LOG, checkpoints, entry_path, nonce_of, read_entry
 
 pytestmark = pytest.mark.services
 
@@ -83,8 +86,9 @@ def direct(object_store: ObjectStore) -> Location:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give up a creation of unknown outcome after two attempts, which saves eight seconds of waiting."""
+    """Give up a creation of unknown outcome after two requests, which saves ten seconds of waiting."""
     monkeypatch.setattr("tidelake.storage.objects._CREATE_WAITS_S", (0.0, 0.1))
+    monkeypatch.setattr("tidelake.storage.s3._RETRIES_MAX", 0)
 
 
 def made(table: Location) -> Location:
@@ -146,10 +150,46 @@ def test_a_put_that_happened_with_an_error_as_its_answer_is_a_commit(table: Loca
 
 
 @pytest.mark.usefixtures("hasty")
+def test_a_put_that_the_store_refuses_three_times_is_tried_again_with_a_warning(
+    table: Location, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelake.storage.objects._CREATE_WAITS_S", (0.0, 0.1, 0.1, 0.1, 0.1))
+    monkeypatch.setattr("tidelake.storage.notices._WAITING_EVERY_S", 0.0)
+    proxy.faults = [Fault("PUT", ENTRY_1, answer=refusal(503, "SlowDown"), times=3)]
+    with capture_logs() as logged:
+        assert OpenTable(table).commit({"upper": 8}).version == 1
+    assert [(event["log_level"], event["attempt"]) for event in logged] == [
+        ("warning", 2),
+        ("warning", 3),
+        ("warning", 4),
+    ]
+    assert {event["location"] for event in logged} == {str(entry_path(table, 1))}
+    assert logged[0]["seconds"] <= logged[2]["seconds"] < 60
+    assert all("SlowDown" in event["reason"] and "do-not-show" not in event["reason"] for event in logged)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_however_many_puts_a_store_refuses_there_is_only_one_warning_at_a_time(
+    root: Location, proxy: FaultyProxy
+) -> None:
+    blobs.check_conditional_writes(root)
+    proxy.faults = [Fault("PUT", "", answer=refusal(503, "SlowDown"))]
+    with capture_logs() as logged:
+        for name in "abc":
+            with pytest.raises(StoreUnreachable):
+                blobs.create(root / name, b"1")
+    assert [event["location"] for event in logged] == [str(root / "a")]
+
+
+@pytest.mark.usefixtures("hasty")
 def test_a_put_that_never_happens_is_indeterminate_and_can_be_repeated(table: Location, proxy: FaultyProxy) -> None:
     proxy.faults = [Fault("PUT", ENTRY_1, answer=refusal(503, "SlowDown"))]
-    with pytest.raises(Indeterminate):
+    with capture_logs() as logged, pytest.raises(Indeterminate):
         OpenTable(table).commit({"upper": 8})
+    assert [(event.get("location"), event.get("table"), event["attempt"]) for event in logged] == [
+        (str(entry_path(table, 1)), None, 2),
+        (None, str(table), 2),
+    ]
     assert OpenTable(table).value("upper") == 5
     proxy.faults = []
     assert OpenTable(table).commit({"upper": 8}).version == 1
@@ -193,6 +233,46 @@ def test_a_checkpoint_that_cannot_be_written_does_not_stop_commits_and_is_writte
     proxy.faults = []
     assert maintain(table)
     assert len(checkpoints(table)) == 1
+
+
+NOTHING = 200, "<ListBucketResult><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>"
+"""The answer of a store that lists no object."""
+
+
+@pytest.mark.parametrize("lists", ["list-type=2.*start-after=", "list-type=2"], ids=["later markers", "all markers"])
+def test_an_entry_stays_if_listings_leave_out_markers_because_another_process_may_have_acknowledged_it(
+    table: Location, proxy: FaultyProxy, lists: str
+) -> None:
+    OpenTable(table).commit({"upper": 6})
+    opened = OpenTable(table)
+
+    def acknowledge(name: str) -> None:
+        if name == f"commit.after_sync.{table.name}":
+            on_reach(None)
+            forget_all()  # like another process
+            assert OpenTable(table).value("upper") == 8
+            proxy.faults = [Fault("GET", lists, answer=NOTHING)]
+
+    on_reach(acknowledge)
+    try:
+        with pytest.raises(Indeterminate, match="version 1 was acknowledged, but its marker is gone") as unknown:
+            opened.commit({"upper": 8})
+    finally:
+        on_reach(None)
+    assert proxy.met[lists] == 2
+    proxy.faults = []
+    forget_all()
+    assert OpenTable(table).value("upper") == 8
+    assert nonce_of(read_entry(table, 2) or []) == unknown.value.nonce
+
+
+def test_an_entry_in_a_table_that_was_deleted_meanwhile_is_deleted(table: Location) -> None:
+    OpenTable(table).commit({"upper": 6})
+    opened = OpenTable(table)
+    blobs.delete_folder(table)
+    with pytest.raises(DamagedTable, match="there is no table"):
+        opened.commit({"upper": 8})
+    assert blobs.list_names(table / LOG) == []
 
 
 @pytest.mark.parametrize("answer", [None, refusal(500, "InternalError")], ids=["no answer", "an error"])

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from tests.lakes.places import store_root
 from tests.store.racing import check_race
 from tests.store.small_tables import damages
 from tidelake.errors import (
@@ -36,6 +37,7 @@ from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.dead_notes import DEAD
 from tidelake.store.failpoints import on_reach
 from tidelake.store.files import DIGEST, RunFile, describe_run, read_rows, write_run
+from tidelake.store.followed import forget_all
 from tidelake.store.layout import RUN
 from tidelake.store.sweep import sweep
 from tidelake.store.table_log import LOG, check_log, entry_path, read_entry
@@ -163,43 +165,34 @@ def test_a_name_in_use_by_our_own_entry_is_a_commit(table: Location, monkeypatch
     assert OpenTable(table).value("upper") == 8
 
 
-def commit_many(table: Location, commits: int) -> None:
-    """Commit often enough that the log forgets its first versions."""
+MANY = 6
+"""How many commits it takes for a log to forget its first versions, if `hurried`."""
+
+
+@pytest.fixture
+def any_table(any_store: Path) -> Location:
+    """An empty table with an epoch and an upper, on a disk or in an object store."""
+    path = store_root(any_store) / "t"
+    create_table(path, SCHEMA, {"epoch": 3, "upper": 5})
+    return path
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write a checkpoint after every second commit, and let the log forget what is not younger than this moment."""
+    monkeypatch.setattr(commit, "_CHECKPOINT_EVERY_COMMITS", 2)
+    monkeypatch.setattr(table_log, "_CROWDED_S", -1.0)
+
+
+def commit_many(table: Location, commits: int = MANY) -> None:
+    """Commit often enough that the log forgets its first versions, as another process would."""
+    forget_all()
     for _ in range(commits):
         OpenTable(table).commit({})
         maintain(table, entries_max=2)
 
 
-def test_an_entry_that_is_created_in_a_gap_is_not_a_commit(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process is stopped just before it creates its entry; when it continues, the log no longer has that version."""
-    monkeypatch.setattr(table_log, "_CROWDED_S", -1.0)
-    opened = OpenTable(table)
-
-    wrap_next_write(monkeypatch, late_by(table, 70))
-    with pytest.raises(Conflict, match="other commits came first, and were cleaned up"):
-        opened.commit({"upper": 8})
-    assert (OpenTable(table).version, OpenTable(table).value("upper")) == (70, 5)
-    check_log(table)
-
-
-def test_an_entry_that_was_cleaned_up_before_its_writer_continued_may_be_a_commit(
-    table: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(table_log, "_CROWDED_S", -1.0)
-    opened = OpenTable(table)
-
-    def slept(create: Callable[[], object]) -> None:
-        create()
-        commit_many(table, 70)
-
-    wrap_next_write(monkeypatch, slept)
-    with pytest.raises(Indeterminate, match="later entries were cleaned up"):
-        opened.commit({"upper": 8})
-    assert (OpenTable(table).version, OpenTable(table).value("upper")) == (71, 8)
-    check_log(table)
-
-
-def late_by(table: Location, commits: int) -> Callable[[Callable[[], object]], None]:
+def late_by(table: Location, commits: int = MANY) -> Callable[[Callable[[], object]], None]:
     """Create an entry only after so many other commits that the log has forgotten its version."""
 
     def late(create: Callable[[], object]) -> None:
@@ -209,43 +202,82 @@ def late_by(table: Location, commits: int) -> Callable[[Callable[[], object]], N
     return late
 
 
-def test_a_kill_after_an_entry_was_created_in_a_gap_damages_nothing(
-    table: Location, monkeypatch: pytest.MonkeyPatch
+def too_late(table: Location) -> Any:
+    """What a writer raises if its entry came too late: only on a disk does it know that the entry never counted."""
+    if table.is_local:
+        return pytest.raises(Conflict, match="other commits came first, and were cleaned up")
+    return pytest.raises(Indeterminate, match="later entries were cleaned up")
+
+
+@pytest.mark.everywhere
+@pytest.mark.usefixtures("hurried")
+def test_an_entry_that_is_created_in_a_gap_is_not_a_commit(
+    any_table: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_log, "_CROWDED_S", -1.0)
-    opened = OpenTable(table)
-    wrap_next_write(monkeypatch, late_by(table, 70))
+    """A process is stopped just before it creates its entry; when it continues, the log no longer has that version."""
+    opened = OpenTable(any_table)
+    wrap_next_write(monkeypatch, late_by(any_table))
+    with too_late(any_table):
+        opened.commit({"upper": 8})
+    assert not blobs.exists(entry_path(any_table, 1))
+    assert (OpenTable(any_table).version, OpenTable(any_table).value("upper")) == (MANY, 5)
+    check_log(any_table)
+
+
+@pytest.mark.everywhere
+@pytest.mark.usefixtures("hurried")
+def test_an_entry_that_was_cleaned_up_before_its_writer_continued_may_be_a_commit(
+    any_table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = OpenTable(any_table)
+
+    def slept(create: Callable[[], object]) -> None:
+        create()
+        commit_many(any_table)
+
+    wrap_next_write(monkeypatch, slept)
+    with pytest.raises(Indeterminate, match="later entries were cleaned up"):
+        opened.commit({"upper": 8})
+    assert (OpenTable(any_table).version, OpenTable(any_table).value("upper")) == (MANY + 1, 8)
+    check_log(any_table)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_kill_after_an_entry_was_created_in_a_gap_damages_nothing(
+    any_table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = OpenTable(any_table)
+    wrap_next_write(monkeypatch, late_by(any_table))
+    late_entry = entry_path(any_table, 1)
 
     def stop(name: str) -> None:
-        if name == f"commit.after_sync.{table.name}" and entry_path(table, 1).local.exists():
+        if name == f"commit.after_sync.{any_table.name}" and blobs.exists(late_entry):
             raise KeyboardInterrupt
 
-    late_entry = entry_path(table, 1)
-    assert not late_entry.local.exists()
-    on_reach(lambda name: stop(name) if OpenTable(table).version >= 70 else None)
+    on_reach(lambda name: stop(name) if OpenTable(any_table).version >= MANY else None)
     try:
         with pytest.raises(KeyboardInterrupt):
             opened.commit({"upper": 8})
     finally:
         on_reach(None)
-    assert late_entry.local.exists()
-    assert (OpenTable(table).version, OpenTable(table).value("upper")) == (70, 5)
-    assert damages(table) == []
-    assert min(version for version, _ in table_log.kept_entries(table)) > 1
-    commit_many(table, 32)
-    assert not late_entry.local.exists()
+    assert blobs.exists(late_entry)
+    assert (OpenTable(any_table).version, OpenTable(any_table).value("upper")) == (MANY, 5)
+    assert damages(any_table) == []
+    assert min(version for version, _ in table_log.kept_entries(any_table)) > 1
+    commit_many(any_table, 2)
+    assert not blobs.exists(late_entry)
 
 
 def test_an_entry_that_is_cleaned_up_while_its_writer_looks_for_it_is_a_commit(
-    table: Location, monkeypatch: pytest.MonkeyPatch
+    any_table: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = OpenTable(table)
+    opened = OpenTable(any_table)
     reads: list[str] = []
 
     def slept(create: Callable[[], object]) -> None:
         create()
-        commit_many(table, 3)
-        forget_before(table, 2)  # the cleanup deletes the markers first
+        commit_many(any_table, 3)
+        forget_before(any_table, 2)  # the cleanup deletes the markers first
         monkeypatch.setattr(commit, "read_or_none", read_then_clean_up)
 
     def read_then_clean_up(location: Location) -> bytes | None:
@@ -253,84 +285,90 @@ def test_an_entry_that_is_cleaned_up_while_its_writer_looks_for_it_is_a_commit(
         if location.parent.name == LOG:
             reads.append(location.name)
             for version in (1, 2):
-                entry_path(table, version).local.unlink(missing_ok=True)
+                blobs.delete(entry_path(any_table, version))
         return text
 
     wrap_next_write(monkeypatch, slept)
     assert opened.commit({"upper": 8}).version == 1
-    assert reads == [entry_path(table, 2).name]
+    assert reads == [entry_path(any_table, 2).name]
 
 
-def test_two_writers_that_come_too_late_both_lose(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_log, "_CROWDED_S", -1.0)
-    OpenTable(table).commit({})
-    first = OpenTable(table)
-    OpenTable(table).commit({})
-    second = OpenTable(table)
+@pytest.mark.usefixtures("hurried")
+def test_two_writers_that_come_too_late_both_lose(any_table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    OpenTable(any_table).commit({})
+    first = OpenTable(any_table)
+    OpenTable(any_table).commit({})
+    second = OpenTable(any_table)
 
     def stop(name: str) -> None:
-        if name == f"commit.after_sync.{table.name}":
+        if name == f"commit.after_sync.{any_table.name}":
             raise KeyboardInterrupt
 
-    commit_many(table, 70)
-    entry = entry_path(table, 3)
-    monkeypatch.setattr(second, "_check_newest", lambda: on_reach(stop))  # it was suspended after this check
-    with pytest.raises(KeyboardInterrupt):
-        second.commit({"upper": 8})
-    on_reach(None)
-    assert entry.local.exists()
-    monkeypatch.setattr(first, "_check_newest", lambda: None)
+    commit_many(any_table)
+    entry = entry_path(any_table, 3)
+    monkeypatch.setattr(OpenTable, "_check_newest", lambda _: None)  # both were suspended after this check
+    on_reach(stop)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            second.commit({"upper": 8})
+    finally:
+        on_reach(None)
+    assert blobs.exists(entry)
     with pytest.raises(Conflict, match="other commits came first, and were cleaned up"):
         first.commit({"upper": 9})
-    assert not entry_path(table, 2).local.exists()
-    assert damages(table) == []
+    assert not blobs.exists(entry_path(any_table, 2))
+    assert damages(any_table) == []
 
 
-def test_a_marker_that_comes_after_its_entry_was_cleaned_up_is_deleted(
-    table: Location, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("hurried")
+def test_a_marker_that_comes_after_its_entry_was_cleaned_up_damages_nothing(
+    any_table: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_log, "_CROWDED_S", -1.0)
-    opened = OpenTable(table)
+    opened = OpenTable(any_table)
 
     def slept(path: Location, version: int, text: bytes) -> str:
         monkeypatch.setattr(commit, "acknowledge_entry", acknowledge_entry)
-        commit_many(table, 70)
+        commit_many(any_table)
         return acknowledge_entry(path, version, text)
 
     monkeypatch.setattr(commit, "acknowledge_entry", slept)
     assert opened.commit({"upper": 8}).version == 1
-    assert (OpenTable(table).version, OpenTable(table).value("upper")) == (71, 8)
-    assert 1 not in entry_markers(table)
-    assert damages(table) == []
+    assert (OpenTable(any_table).version, OpenTable(any_table).value("upper")) == (MANY + 1, 8)
+    assert damages(any_table) == []
+    if not any_table.is_local:  # its writer has not looked at the log again, which would take a request
+        assert 1 in entry_markers(any_table)
+        commit_many(any_table, 2)
+    assert 1 not in entry_markers(any_table)
+    assert damages(any_table) == []
 
 
 def test_an_entry_in_a_table_that_was_deleted_meanwhile_is_not_a_commit(
-    table: Location, monkeypatch: pytest.MonkeyPatch
+    any_table: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = OpenTable(table)
+    opened = OpenTable(any_table)
 
     def deleted(create: Callable[[], object]) -> None:
-        shutil.rmtree(table.local)
+        blobs.delete_folder(any_table)
         create()
 
     wrap_next_write(monkeypatch, deleted)
     with pytest.raises(DamagedTable, match="there is no table"):
         opened.commit({"upper": 8})
-    assert not entry_path(table, 1).local.exists()
+    assert not blobs.exists(entry_path(any_table, 1))
 
 
 def test_a_writer_that_continues_late_finds_its_commit_in_the_log(
-    table: Location, monkeypatch: pytest.MonkeyPatch
+    any_table: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = OpenTable(table)
+    opened = OpenTable(any_table)
 
     def slept(create: Callable[[], object]) -> None:
         create()
-        commit_many(table, 3)
+        commit_many(any_table, 3)
 
     wrap_next_write(monkeypatch, slept)
     assert opened.commit({"upper": 8}).version == 1
-    assert (OpenTable(table).version, OpenTable(table).value("upper")) == (4, 8)
+    assert (OpenTable(any_table).version, OpenTable(any_table).value("upper")) == (4, 8)
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 1.5])

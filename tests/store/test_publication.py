@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.expectations.reports import settings
+from tests.lakes.places import store_root
 from tests.stops import stop_at
 from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.name_log import NameLog
@@ -15,14 +16,15 @@ from tidelake.integrity.verification import Verification, verify_name
 from tidelake.store import commit
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
+from tidelake.store.followed import known, remember
 from tidelake.store.format import CATALOG_VERSION, FORMAT_VERSION
 from tidelake.store.layout import Store
 from tidelake.store.publication import Publication, folder_of_name
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return Catalog(Store(tmp_path))
+def catalog(any_store: Path) -> Catalog:
+    return Catalog(Store(store_root(any_store)))
 
 
 @pytest.fixture
@@ -76,6 +78,7 @@ def test_a_fenced_process_publishes_nothing(catalog: Catalog, prices: Collection
     assert catalog.publication("prices") is None
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize("place", ["names.after_entry", "names.after_marker"])
 def test_a_binding_that_was_interrupted_is_not_repeated(catalog: Catalog, prices: Collection, place: str) -> None:
     stop_at(place, lambda: catalog.publish(prices))
@@ -84,6 +87,19 @@ def test_a_binding_that_was_interrupted_is_not_repeated(catalog: Catalog, prices
     assert before == publication
     assert isinstance(publication, Publication)
     assert catalog.find("prices").entry == prices.entry
+
+
+@pytest.mark.everywhere
+def test_a_binding_of_a_process_that_died_is_finished_by_one_that_already_follows_the_name(
+    catalog: Catalog, prices: Collection
+) -> None:
+    log = NameLog.of(catalog.store, "prices")
+    seen = known(log.path)
+    stop_at("names.after_entry", lambda: catalog.publish(prices))
+    remember(log.path, seen)  # the process that died was another one
+    publication = catalog.publish(prices)
+    assert NameLog.of(catalog.store, "prices").version == log.version + 1
+    assert catalog.publication("prices") == publication
 
 
 def test_earlier_versions_refuse_a_catalog_whose_names_have_logs(

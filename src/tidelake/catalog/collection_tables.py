@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidelake.storage.location import Location
+from tidelake.storage.notices import warn
 from tidelake.store.bring_over import bring_over
 from tidelake.store.commit import EPOCH, FLAGGED, OpenTable, create_table, is_table
 from tidelake.store.entry import Collection
@@ -14,7 +15,6 @@ from tidelake.store.layout import (
     QUARANTINE_SCHEMA,
     TRANSACTIONS_SCHEMA,
 )
-from tidelake.store.notices import warn
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 
 

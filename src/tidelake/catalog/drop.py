@@ -14,6 +14,7 @@ from tidelake.catalog.handles import change_handles, read_handles
 from tidelake.catalog.name_log import NameLog
 from tidelake.errors import DamagedTable, UnknownCollection
 from tidelake.storage import blobs
+from tidelake.storage.notices import warn
 from tidelake.store.bring_over import bring_over
 from tidelake.store.entry import Collection, Dropped, Entry
 from tidelake.store.failpoints import reach
@@ -21,7 +22,6 @@ from tidelake.store.format import FORMAT_VERSION
 from tidelake.store.head_start import drop_head_start
 from tidelake.store.holds import beats_of, clock_slack_ms, observe
 from tidelake.store.layout import CollectionPaths, Store
-from tidelake.store.notices import warn
 
 
 def drop(store: Store, name: str) -> Entry:

@@ -23,7 +23,7 @@ from tidelake.storage.location import HIDDEN, Location
 from tidelake.store.acknowledged import acknowledge_entry, read_markers
 from tidelake.store.entry import Entry
 from tidelake.store.failpoints import reach
-from tidelake.store.followed import known, newest
+from tidelake.store.followed import forget, known, newest
 from tidelake.store.layout import Store
 from tidelake.store.publication import Publication, folder_of_name
 from tidelake.store.table_log import BEFORE, LAST, LOG, SEQ, entry_path, read_or_none, seq_of, settle
@@ -125,6 +125,15 @@ class NameLog:
             Conflict: another process bound the name first; nothing was written.
             DamagedLog: the version was acknowledged before, but its entry was lost.
         """
+        try:
+            self._put(binding)
+        except BaseException:
+            forget(self.path)  # the log may have an entry that was not acknowledged
+            raise
+        self._note_bound(binding.name)
+
+    def _put(self, binding: Binding) -> None:
+        """Put an entry into the log, and acknowledge it; raises what `commit` raises."""
         version, nonce = self.version + 1, secrets.token_hex(16)
         if read_markers(self.path).newest > self.version:
             raise Conflict(str(self.path), version, "another commit was already acknowledged")
@@ -142,7 +151,6 @@ class NameLog:
         if read_markers(self.path).entries.get(version) != digest:
             raise DamagedLog(str(self.path), f"version {version} was acknowledged before, but its entry was lost")
         reach("names.after_marker")
-        self._note_bound(binding.name)
 
     def finish(self) -> None:
         """Note elsewhere that the name was bound, if the process that bound it died before doing so."""

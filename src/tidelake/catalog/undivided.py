@@ -15,6 +15,7 @@ from contextlib import suppress
 from tidelake.catalog.handles import ENTRIES_SCHEMA, create_handles
 from tidelake.catalog.name_log import Binding, NameLog
 from tidelake.errors import Conflict
+from tidelake.storage.notices import warn
 from tidelake.store.bring_over import bring_over
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Entry
@@ -22,7 +23,6 @@ from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, read_rows
 from tidelake.store.format import CATALOG_VERSION, DIVIDED, FORMAT, FORMAT_VERSION
 from tidelake.store.layout import Store
-from tidelake.store.notices import warn
 from tidelake.store.publication import Publication, holds_publication
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 

@@ -23,13 +23,13 @@ from tidelake.plugins.tick import PastTick, Tick, TickReport
 from tidelake.protocol.binding import Binding, Place, is_ahead, is_idle_due, mint_time
 from tidelake.settings.reclock import ReclockSettings
 from tidelake.spark.observation import Observed
+from tidelake.storage.notices import warn
 from tidelake.store.bindings import append_binding, known_offsets, minted_time
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_runs, read_rows
 from tidelake.store.layout import QUARANTINE_SCHEMA
-from tidelake.store.notices import warn
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import append_run, write_frame
 from tidelake.store.state import CLOSED, HAS_QUARANTINE, IDLE_LOWER, IDLE_UPPER, SEALED_AT_MS, UPPER, idle_lower

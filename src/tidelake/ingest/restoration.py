@@ -23,10 +23,10 @@ from tidelake.settings.collection import CollectionSettings
 from tidelake.spark.engine_errors import engine_fact
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
+from tidelake.storage.notices import warn
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, are_same_bytes, check_whole, discard_runs, open_verified
-from tidelake.store.notices import warn
 from tidelake.store.table_log import entry_that_added, values_of
 from tidelake.topic.topic import Topic
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from tidelake.errors import DamagedLog
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
+from tidelake.storage.notices import warn
 from tidelake.store.acknowledged import acknowledge_checkpoint, acknowledge_entry, digest_of, entry_markers
 from tidelake.store.layout import RUN, begun_at
 from tidelake.store.log_state import LogState, entry_steps
-from tidelake.store.notices import warn
 from tidelake.store.table_log import (
     checkpoints,
     entry_path,

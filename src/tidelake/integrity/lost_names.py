@@ -12,8 +12,8 @@ from tidelake.catalog.name_log import Binding, NameLog
 from tidelake.errors import TidelakeError
 from tidelake.storage import blobs
 from tidelake.storage.location import HIDDEN
+from tidelake.storage.notices import warn
 from tidelake.store.layout import Store
-from tidelake.store.notices import warn
 from tidelake.store.publication import folder_of_name
 
 

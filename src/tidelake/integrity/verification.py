@@ -19,6 +19,7 @@ from tidelake.integrity.lost_markers import has_lost_markers, mark_again, proven
 from tidelake.integrity.lost_names import bind_again, owner_of
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
+from tidelake.storage.notices import warn
 from tidelake.store.acknowledged import ACKED, digest_of, entry_marker, entry_markers
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
@@ -26,7 +27,6 @@ from tidelake.store.files import RunFile, check_whole, damage_named, open_parque
 from tidelake.store.followed import forget
 from tidelake.store.format import DIVIDED
 from tidelake.store.layout import RUN, Store
-from tidelake.store.notices import warn
 from tidelake.store.proof_log import notes_damaged_files, read_proof_log
 from tidelake.store.table_log import (
     check_log,

@@ -10,8 +10,8 @@ from tidelake.catalog.catalog import Catalog
 from tidelake.errors import CollectionForgot, CollectionLags, UnknownCollection
 from tidelake.read.moment import moment
 from tidelake.settings.collection import WALL_CLOCK, CollectionSettings
+from tidelake.storage.notices import warn
 from tidelake.store.commit import OpenTable
-from tidelake.store.notices import warn
 from tidelake.store.state import CLOSED, UPPER
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from tidelake.protocol.binding import Binding, is_ahead, mint_time
 from tidelake.seal.report import SealReport
 from tidelake.seal.retention import Written, due_cutoff, note_departure, write_departures
 from tidelake.settings.row_retention import RowRetention
+from tidelake.storage.notices import warn
 from tidelake.store.bindings import append_binding, minted_time, read_bindings
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.files import discard_runs
-from tidelake.store.notices import warn
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit, retry_work
 from tidelake.store.state import CLOSED, SEALED_AT_MS, UPPER
 

@@ -19,6 +19,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from tidelake.errors import ConditionalWritesMissing, StoreUnreachable
 from tidelake.storage.location import HIDDEN, UNFINISHED, Blob, Listing, Location
+from tidelake.storage.notices import warn_of_waiting
 from tidelake.storage.store_errors import is_bucket_missing, store_error
 
 if TYPE_CHECKING:
@@ -137,6 +138,8 @@ class Objects:
     ) -> bool:
         """Try to put an object, if its name is free, until the outcome is known; return whether it is this caller's.
 
+        A warning says that another attempt begins, and for how long the outcome has been unknown.
+
         Args:
             location: the object.
             nonce: marks the attempts of this call.
@@ -148,7 +151,17 @@ class Objects:
             StoreUnreachable: the outcome is still unknown after all attempts.
         """
         lost: StoreUnreachable | None = None
-        for wait_s in _CREATE_WAITS_S:
+        begun_s = time.monotonic()
+        for attempt, wait_s in enumerate(_CREATE_WAITS_S, start=1):
+            if attempt > 1:
+                warn_of_waiting(
+                    location.root,
+                    "an object store has not confirmed a write, which is tried again",
+                    location=str(location),
+                    attempt=attempt,
+                    seconds=round(time.monotonic() - begun_s, 1),
+                    reason="the object appears and disappears" if lost is None else lost.fact,
+                )
             time.sleep(wait_s)
             is_taken = False
             try:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidelake.storage.location import Location
+from tidelake.storage.notices import inform
 from tidelake.store.commit import OpenTable
 from tidelake.store.failpoints import reach
-from tidelake.store.notices import inform
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 
 

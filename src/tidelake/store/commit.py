@@ -35,6 +35,7 @@ from tidelake.errors import (
 from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Location
+from tidelake.storage.notices import warn, warn_of_waiting
 from tidelake.store.acknowledged import (
     Markers,
     acknowledge_checkpoint,
@@ -51,7 +52,6 @@ from tidelake.store.format import FORMAT, FORMAT_VERSION, NEWEST_VERSION, REFUSE
 from tidelake.store.layout import RUN, TIME, begun_at
 from tidelake.store.log_copy import new_checkpoint, next_entry
 from tidelake.store.log_state import LogState
-from tidelake.store.notices import warn
 from tidelake.store.table_log import (
     HINT,
     LOG,
@@ -410,7 +410,7 @@ class OpenTable:
             markers = read_markers(self.path, self.version)
             if markers.newest >= self.version:
                 return markers
-        if not blobs.is_folder(self.path / LOG) or not read_markers(self.path).entries:
+        if not blobs.exists(entry_path(self.path, self.version)) and not read_markers(self.path).entries:
             raise DamagedTable(str(self.path), "there is no table")
         raise DamagedLog(str(self.path), f"version {self.version} was acknowledged, but its marker is gone")
 
@@ -422,7 +422,8 @@ class OpenTable:
 
         Raises:
             Conflict: the entry was created where another one had been cleaned up. It is not part of the log.
-            Indeterminate: later entries were cleaned up, so it is unknown whether this one was ever in the log.
+            Indeterminate: later entries were cleaned up, or markers are missing, so it is unknown whether this entry
+                was ever in the log.
             DamagedLog: the version was acknowledged before, but its entry was lost.
             DamagedTable: the table was deleted.
         """
@@ -430,6 +431,9 @@ class OpenTable:
         entry = entry_path(self.path, version)
         try:
             markers = self._markers_from_here()
+        except DamagedLog as error:
+            # Perhaps only the listings are wrong, and another process has acknowledged the entry: so it stays.
+            raise Indeterminate(str(self.path), version, nonce, error.fact) from error
         except DamagedTable:
             blobs.delete(entry)
             raise
@@ -467,10 +471,24 @@ class OpenTable:
             self._settle(nonce, error)
 
     def _settle(self, nonce: str, error: Exception) -> None:
-        """Find out from the log whether the entry was created despite the error; return only if it was."""
+        """Find out from the log whether the entry was created despite the error; return only if it was.
+
+        A warning says that the log is read again, and for how long the outcome has been unknown.
+        """
         version = self.version + 1
         fact = "another commit came first" if isinstance(error, FileExistsError) else engine_fact(error)
-        for wait_s in (0.0, 0.05, 0.2, 1.0):
+        begun_s = time.monotonic()
+        for attempt, wait_s in enumerate((0.0, 0.05, 0.2, 1.0), start=1):
+            if attempt > 1:
+                warn_of_waiting(
+                    self.path.root,
+                    "it is unknown whether a commit was written; its log is read again",
+                    table=str(self.path),
+                    version=version,
+                    attempt=attempt,
+                    seconds=round(time.monotonic() - begun_s, 1),
+                    reason=fact,
+                )
             time.sleep(wait_s)
             entry = None
             with suppress(StoreUnreachable):

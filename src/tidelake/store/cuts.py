@@ -16,9 +16,9 @@ from hashlib import sha256
 from tidelake.errors import name_in_kafka
 from tidelake.protocol.transactions import Cut
 from tidelake.storage import blobs
+from tidelake.storage.notices import warn
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
-from tidelake.store.notices import warn
 from tidelake.store.state import read_topics, topic_identity_value
 from tidelake.store.sweep import delete_unfinished
 

@@ -23,12 +23,12 @@ import pyarrow as pa
 from tidelake.errors import StoreUnreadable, TidelakeError
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
+from tidelake.storage.notices import warn
 from tidelake.store.acknowledged import digest_of
 from tidelake.store.entry import Collection
 from tidelake.store.files import DIGEST
 from tidelake.store.followed import Followed, is_followed, last_seen, suggest
 from tidelake.store.layout import Store
-from tidelake.store.notices import warn
 from tidelake.store.put_files import bytes_of, note_bytes
 from tidelake.store.table_log import LOG, Tip, checkpoint_path, entry_path, version_of
 

@@ -20,10 +20,10 @@ from tidelake.errors import Conflict, DamagedPublication, DamagedTable
 from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
+from tidelake.storage.notices import warn
 from tidelake.store.dead_notes import long_dead
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
-from tidelake.store.notices import warn
 from tidelake.store.publication import Publication
 from tidelake.store.table_log import Entry, checkpoints, entry_path, load_table, newest_version, read_entry
 

@@ -27,6 +27,7 @@ from tidelake.errors import DamagedLog, DamagedTable, LakeReadOnly, StoreAccessD
 from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
+from tidelake.storage.notices import warn
 from tidelake.store.acknowledged import (
     ACKED,
     Markers,
@@ -40,7 +41,6 @@ from tidelake.store.acknowledged import (
 )
 from tidelake.store.failpoints import reach
 from tidelake.store.log_state import LogState, checkpoint_state, entry_steps, parsed_entry
-from tidelake.store.notices import warn
 
 LOG = "_delta_log"
 SEQ = "seq"
