@@ -228,3 +228,22 @@ def test_the_environment_says_what_the_settings_leave_out(tmp_path: Path, monkey
     )
     assert s3.hadoop_options(access)["fs.s3a.bucket.lake.endpoint"] == "https://s3.example"
     assert "aws_access_key_id" not in s3.delta_options(access)
+
+
+def test_spark_looks_for_credentials_where_obstore_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sources(**block: Any) -> list[str]:
+        place = place_in(tmp_path, store="s3://lake/shop", **block)
+        names = s3.hadoop_options(s3.access_of(place))["fs.s3a.bucket.lake.aws.credentials.provider"].split(",")
+        return [name.rpartition(".")[2].removesuffix("CredentialsProvider") for name in names]
+
+    for name in ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"):
+        monkeypatch.delenv(name, raising=False)
+    environment = ["TemporaryAWS", "SimpleAWS", "EnvironmentVariable", "WebIdentityTokenFile"]
+    assert sources() == [*environment, "IAMInstance"]
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/lake")
+    assert sources() == environment, "the role of the machine must not stand in for an identity that is refused"
+    monkeypatch.setenv("KEY", "id")
+    (tmp_path / "secret").write_text("hidden", encoding="utf-8")
+    assert sources(s3=KEYS) == ["SimpleAWS"]
+    assert sources(s3={**KEYS, "session_token": {"env": "KEY"}}) == ["TemporaryAWS"]

@@ -28,6 +28,8 @@ _SOCKET_TIMEOUT_S_MIN = 15
 """The shortest timeout that S3A accepts without a warning."""
 _RETRIES_MAX = 5
 _REGION = "us-east-1"
+PROVIDERS = "aws.credentials.provider"
+"""S3A's option for the sources of credentials, in order."""
 _CREDENTIALS = ("access_key_id", "secret_access_key", "session_token")
 
 
@@ -44,6 +46,8 @@ class Access:
     timeout_s: int
     credentials: dict[str, str] = field(repr=False)
     """By the names in `S3Settings`; empty if the settings give none: then each engine looks in its environment."""
+    has_web_identity: bool = False
+    """Whether the environment names a role for a web identity."""
     ca_file: Path | None = None
 
     @property
@@ -77,6 +81,7 @@ def access_of(place: ObjectStorePlace) -> Access:
         allow_http=settings.allow_http or _is_of_this_machine(endpoint) or environment.get("AWS_ALLOW_HTTP") == "true",
         timeout_s=settings.request_timeout_s,
         credentials={name: read_secret(secret, f"s3.{name}") for name, secret in credentials.items()},
+        has_web_identity=all(environment.get(name) for name in ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")),
         ca_file=settings.ca_file,
     )
 
@@ -150,11 +155,22 @@ def hadoop_options(access: Access) -> dict[str, str]:
     for name, value in access.credentials.items():
         options[_HADOOP_NAMES[name]] = value
     if access.credentials:
-        kind = "Temporary" if "session_token" in access.credentials else "Simple"
-        options["aws.credentials.provider"] = f"org.apache.hadoop.fs.s3a.{kind}AWSCredentialsProvider"
+        providers = [_TEMPORARY if "session_token" in access.credentials else _SIMPLE]
+    else:
+        providers = [_TEMPORARY, _SIMPLE, _OF_ENVIRONMENT, _OF_WEB_IDENTITY]
+        if not access.has_web_identity:  # otherwise S3A would use the machine's role if that identity is refused
+            providers.append(_OF_MACHINE)
+    options[PROVIDERS] = ",".join(providers)
     return {f"fs.s3a.bucket.{access.bucket}.{name}": value for name, value in options.items()}
 
 
+# S3A's own list has no web identity. The order is that of obstore. Spark copies the driver's environment into the
+# options, from which executors get it.
+_TEMPORARY = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
+_SIMPLE = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+_OF_ENVIRONMENT = "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
+_OF_WEB_IDENTITY = "software.amazon.awssdk.auth.credentials.WebIdentityTokenFileCredentialsProvider"
+_OF_MACHINE = "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider"
 _HADOOP_NAMES = {"access_key_id": "access.key", "secret_access_key": "secret.key", "session_token": "session.token"}
 
 

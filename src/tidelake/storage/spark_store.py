@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tidelake.errors import SparkLacksStore
 from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.storage.location import Location
-from tidelake.storage.s3 import access_of, hadoop_options
+from tidelake.storage.s3 import PROVIDERS, Access, access_of, hadoop_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,13 +46,26 @@ def prepare(spark: SparkSession, place: ObjectStorePlace) -> None:
         if hadoop.getClassByNameOrNull(name) is None:
             raise SparkLacksStore(place.uri, f"it has no class {name.rpartition('.')[2]}")
     access = access_of(place)
-    for name, value in _ALL_BUCKETS.items():
-        hadoop.setIfUnset(name, value)  # a platform may have a file system of its own for S3
-    for name, value in hadoop_options(access).items():
-        hadoop.set(name, value)
+    configure(hadoop, access)
     if access.ca_file is not None:
         _trust(context._gateway, str(access.ca_file))
     _prepared[place.uri] = context, place
+
+
+def configure(hadoop: Any, access: Access) -> None:
+    """Add the options for a bucket to Hadoop's configuration, which keeps what a platform has chosen for all buckets.
+
+    Args:
+        hadoop: an `org.apache.hadoop.conf.Configuration`.
+        access: how to reach the bucket.
+    """
+    for name, value in _ALL_BUCKETS.items():
+        hadoop.setIfUnset(name, value)  # a platform may have a file system of its own for S3
+    sources = list(hadoop.getPropertySources(f"fs.s3a.{PROVIDERS}") or ())
+    has_own_providers = bool(sources) and sources[-1] != "core-default.xml"
+    for name, value in hadoop_options(access).items():
+        if access.credentials or not has_own_providers or not name.endswith(PROVIDERS):
+            hadoop.set(name, value)
 
 
 def delete(spark: SparkSession, folder: Location) -> None:
