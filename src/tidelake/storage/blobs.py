@@ -486,7 +486,7 @@ def _connect(root: str) -> Objects:
     if root.startswith(_S3):
         from tidelake.storage import s3
 
-        return Objects(s3.open_store(s3.access_of(place or ObjectStorePlace(uri=canonical_uri(root)))), is_remote=True)
+        return Objects(s3.open_store(place or ObjectStorePlace(uri=canonical_uri(root))), is_remote=True)
     if place is None:
         raise ValueError(f"no store is mounted at {root}")
     from obstore.exceptions import BaseError

@@ -11,17 +11,18 @@ import os
 import ssl
 import tempfile
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import ConfigurationError
 from tidelake.settings.loopback import is_loopback
-from tidelake.settings.object_store import ObjectStorePlace
+from tidelake.settings.object_store import ObjectStorePlace, S3Settings
 from tidelake.settings.secret import read_secret
 
 if TYPE_CHECKING:
-    from obstore.store import S3Store
+    from obstore.store import S3Credential, S3Store
 
 _CONNECT_TIMEOUT_S = 5
 _SOCKET_TIMEOUT_S_MIN = 15
@@ -65,13 +66,10 @@ def access_of(place: ObjectStorePlace) -> Access:
     Raises:
         ConfigurationError: a secret or the file with the certificate authorities cannot be read.
     """
-    settings, environment = place.s3, os.environ
-    endpoint = settings.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
-    endpoint = endpoint.rstrip("/") if endpoint else None
+    settings, environment, endpoint = place.s3, os.environ, endpoint_of(place)
     path_style = settings.path_style
     if path_style is None:  # if the bucket's name has a dot, the host would not match its certificate
         path_style = endpoint is not None or "." in place.bucket
-    credentials = {name: secret for name in _CREDENTIALS if (secret := getattr(settings, name)) is not None}
     return Access(
         bucket=place.bucket,
         prefix=place.prefix,
@@ -80,21 +78,36 @@ def access_of(place: ObjectStorePlace) -> Access:
         path_style=path_style,
         allow_http=settings.allow_http or _is_of_this_machine(endpoint) or environment.get("AWS_ALLOW_HTTP") == "true",
         timeout_s=settings.request_timeout_s,
-        credentials={name: read_secret(secret, f"s3.{name}") for name, secret in credentials.items()},
+        credentials=_read_credentials(settings),
         has_web_identity=all(environment.get(name) for name in ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")),
         ca_file=settings.ca_file,
     )
 
 
-def open_store(access: Access) -> S3Store:
-    """Open the bucket for obstore; nothing is sent yet."""
+def endpoint_of(place: ObjectStorePlace) -> str | None:
+    """Return the URL of the service, from the settings or the environment; None for Amazon S3."""
+    endpoint = place.s3.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    return endpoint.rstrip("/") if endpoint else None
+
+
+def _read_credentials(settings: S3Settings) -> dict[str, str]:
+    secrets = {name: secret for name in _CREDENTIALS if (secret := getattr(settings, name)) is not None}
+    return {name: read_secret(secret, f"s3.{name}") for name, secret in secrets.items()}
+
+
+def open_store(place: ObjectStorePlace) -> S3Store:
+    """Open the bucket for obstore; nothing is sent yet.
+
+    Raises:
+        ConfigurationError: see `access_of`.
+    """
     from obstore.store import S3Store
 
+    access = access_of(place)
     config: dict[str, Any] = {
         "region": access.region,
         "virtual_hosted_style_request": not access.path_style,
         "conditional_put": "etag",
-        **access.credentials,
     }
     if access.host_endpoint is not None:
         config["endpoint"] = access.host_endpoint
@@ -110,12 +123,24 @@ def open_store(access: Access) -> S3Store:
         prefix=access.prefix or None,
         config=config,  # type: ignore[arg-type]
         client_options=options,  # type: ignore[arg-type]
+        credential_provider=partial(_present_credentials, place.s3) if access.credentials else None,
         retry_config={
             "max_retries": _RETRIES_MAX,
             "retry_timeout": timedelta(seconds=access.timeout_s),
             "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 2},
         },
     )
+
+
+def _present_credentials(settings: S3Settings) -> S3Credential:
+    """Return the credentials for one request. Secrets are renewed in their files while a process runs."""
+    present = _read_credentials(settings)
+    return {
+        "access_key_id": present["access_key_id"],
+        "secret_access_key": present["secret_access_key"],
+        "token": present.get("session_token"),
+        "expires_at": datetime.now(UTC),  # the next request asks again
+    }
 
 
 def delta_options(access: Access) -> dict[str, str]:
@@ -172,6 +197,8 @@ _OF_ENVIRONMENT = "software.amazon.awssdk.auth.credentials.EnvironmentVariableCr
 _OF_WEB_IDENTITY = "software.amazon.awssdk.auth.credentials.WebIdentityTokenFileCredentialsProvider"
 _OF_MACHINE = "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider"
 _HADOOP_NAMES = {"access_key_id": "access.key", "secret_access_key": "secret.key", "session_token": "session.token"}
+SECRETS = frozenset(_HADOOP_NAMES.values())
+"""S3A's options that hold secrets."""
 
 
 def _is_of_this_machine(endpoint: str | None) -> bool:
