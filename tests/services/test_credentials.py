@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 
 from tests.services.faulty_proxy import FaultyProxy, faulty_proxy
 from tests.services.object_store import ObjectStore
-from tidelake.errors import StoreAccessDenied
+from tidelake.errors import ConfigurationError, StoreAccessDenied
 from tidelake.settings.object_store import ObjectStorePlace, S3Settings
 from tidelake.settings.secret import Secret
 from tidelake.spark.jars import resolve_sets
@@ -147,3 +147,19 @@ def test_spark_uses_renewed_credentials_and_what_runs_is_not_disturbed(gateway: 
     assert opened().getFileStatus(path).getLen() == 1
     with pytest.raises(Py4JJavaError, match="is closed"):
         first.getFileStatus(path)
+
+
+# --- two lakes in one process
+
+
+def test_one_uri_at_two_endpoints_is_refused(gateway: JavaGateway) -> None:
+    here, there = (S3Settings(endpoint=f"https://{host}.example") for host in ("staging", "production"))
+    blobs.remember(ObjectStorePlace(uri="s3://two-endpoints/shop", s3=here))
+    with pytest.raises(
+        ConfigurationError, match=r"is https://production.example, but s3://two-endpoints/shop is reached"
+    ):
+        blobs.remember(ObjectStorePlace(uri="s3://two-endpoints/shop", s3=there))
+    hadoop, context = gateway.jvm.org.apache.hadoop.conf.Configuration(), object()
+    prepare_jvm(gateway, lambda: hadoop, ObjectStorePlace(uri="s3://two-endpoints/shop", s3=here), context)
+    with pytest.raises(ConfigurationError, match=r"but Spark reaches s3://two-endpoints at https://staging.example"):
+        prepare_jvm(gateway, lambda: hadoop, ObjectStorePlace(uri="s3://two-endpoints/web", s3=there), context)

@@ -90,6 +90,26 @@ def endpoint_of(place: ObjectStorePlace) -> str | None:
     return endpoint.rstrip("/") if endpoint else None
 
 
+def check_endpoint(place: ObjectStorePlace, used: str, endpoint: str | None) -> None:
+    """Refuse to reach a place at another endpoint: with one URI, two lakes would be taken for each other.
+
+    Args:
+        place: the place.
+        used: what already uses an endpoint: `Spark reaches s3://lake`.
+        endpoint: that endpoint.
+
+    Raises:
+        ConfigurationError: the place has another endpoint.
+    """
+    if (asked := endpoint_of(place)) != endpoint:
+        raise ConfigurationError(
+            place.uri,
+            "s3.endpoint",
+            f"is {asked or 'that of Amazon S3'}, but {used} at {endpoint or 'that of Amazon S3'} in this process",
+            "open the other lake in a process of its own; if the endpoint has changed, restart this one",
+        )
+
+
 def _read_credentials(settings: S3Settings) -> dict[str, str]:
     secrets = {name: secret for name in _CREDENTIALS if (secret := getattr(settings, name)) is not None}
     return {name: read_secret(secret, f"s3.{name}") for name, secret in secrets.items()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidelake.errors import SparkLacksStore
 from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.storage.location import Location
-from tidelake.storage.s3 import PROVIDERS, SECRETS, Access, access_of, hadoop_options
+from tidelake.storage.s3 import PROVIDERS, SECRETS, Access, access_of, check_endpoint, hadoop_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ def prepare(spark: SparkSession, place: ObjectStorePlace) -> None:
     """Give a session the options for a store. They are not part of Spark's own configuration, which its UI shows.
 
     Raises:
-        ConfigurationError: a secret cannot be read.
+        ConfigurationError: a secret cannot be read, or the session already reaches the bucket at another endpoint.
         SparkLacksStore: the session was started without the jars.
 
     Cost: reads the secrets; the first time, and whenever they have changed, a few calls of the JVM.
@@ -75,8 +75,10 @@ def prepare_jvm(gateway: Any, configuration: Callable[[], Any], place: ObjectSto
     access = replace(access_of(place), prefix="")
     with _lock:
         known = _prepared.get(access.bucket)
-        if known is not None and known.context is context and known.access == access:
-            return
+        if known is not None and known.context is context:
+            if known.access == access:
+                return
+            check_endpoint(place, f"Spark reaches s3://{access.bucket}", known.access.endpoint)
         hadoop = configuration()
         for name in (_FILE_SYSTEM, _COMMITTER):
             if hadoop.getClassByNameOrNull(name) is None:
