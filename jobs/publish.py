@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark.sql import SparkSession
 
@@ -116,7 +116,7 @@ def check_target(settings: Settings, name: str, asked: Asked) -> None:
     """Refuse a topic that the collection reads, even if it is given as a path.
 
     Raises:
-        ArgumentRefused: the collection reads it.
+        ArgumentRefused: the collection reads it, or see `target_of`.
         ConfigurationError: see `target_of`.
     """
     own, target = settings.collection(name), target_of(settings, asked)
@@ -148,8 +148,13 @@ def target_of(settings: Settings, asked: Asked) -> Target:
     """Return the topic to publish to; nothing is read yet.
 
     Raises:
+        ArgumentRefused: it is an invalid URI, or of an object store that is not supported.
         ConfigurationError: it is a Kafka topic, but there is no `kafka` block.
     """
+
+    def fail(problem: str, fix: str) -> NoReturn:
+        raise ArgumentRefused("to", asked.to, f"which {problem}", fix)
+
     if asked.kafka:
         if settings.kafka is None:
             raise ConfigurationError(str(settings.file), "kafka", "is missing", "add a `kafka:` block")
@@ -158,8 +163,7 @@ def target_of(settings: Settings, asked: Asked) -> Target:
         return KafkaTarget(KafkaCluster(settings.kafka), asked.to)
     if "/" not in asked.to:
         return FileTarget(blobs.root_of(settings.topics) / asked.to, asked.to)
-    place = asked.to if "://" in asked.to else Path(asked.to).absolute()
-    folder = blobs.root_of(place)
+    folder = blobs.root_of(settings.object_stores.place(asked.to, Path.cwd(), fail))
     return FileTarget(folder, str(folder))
 
 

@@ -58,6 +58,11 @@ def test_a_machine_that_is_ready_passes_every_check(tmp_path: Path) -> None:
     assert not (tmp_path / "store").exists()
 
 
+def test_a_block_for_s3_that_only_commands_use_is_mentioned(tmp_path: Path) -> None:
+    _, found, failures = checks(written(tmp_path, s3={"region": "eu-west-1"}))
+    assert (found["s3"]["fact"].partition(";")[0], failures) == ("no folder of the lake is in S3", [])
+
+
 def test_all_problems_of_the_settings_are_listed(tmp_path: Path) -> None:
     (tmp_path / "topics" / "orders").mkdir(parents=True)
     good = {"family": "plain", "topic": "orders", "schema": RECORD}

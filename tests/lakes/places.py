@@ -19,10 +19,10 @@ import obstore
 from obstore.store import S3Store
 
 from tests.services.object_store import ObjectStore
-from tidelake.settings.object_store import ObjectStorePlace, S3Settings
+from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
-from tidelake.storage.s3 import access_of, open_store
+from tidelake.storage.s3 import open_store
 
 KINDS = ("file", "s3")
 """Where a store can be."""
@@ -57,7 +57,7 @@ class Bucket:
 
     @cached_property
     def _objects(self) -> S3Store:
-        return open_store(access_of(ObjectStorePlace(uri=f"s3://{self.name}", s3=S3Settings())))
+        return open_store(ObjectStorePlace(uri=f"s3://{self.name}"))
 
     @staticmethod
     def _prefix(folder: Path) -> str:

@@ -115,6 +115,8 @@ class FaultyProxy:
     faults: list[Fault] = field(default_factory=list)
     at_random: RandomFaults | None = None
     """The treatment of requests that no fault matches."""
+    key_id: str | None = None
+    """The id of the only access key that has not expired; None if the store decides."""
     met: Counter[str] = field(default_factory=Counter)
     """How many requests each fault has happened to: by its path or, if it was random, by its kind."""
     requests: Counter[str] = field(default_factory=Counter)
@@ -150,6 +152,8 @@ def faulty_proxy(target: str) -> Iterator[FaultyProxy]:
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             fault = proxy.take(self.command, self.path)
+            if proxy.key_id is not None and f"Credential={proxy.key_id}/" not in self.headers.get("Authorization", ""):
+                fault = Fault(self.command, "", answer=refusal(400, "ExpiredToken", "The token has expired."))
             if fault is not None:
                 fault.before()
             if fault is None or fault.forwards:

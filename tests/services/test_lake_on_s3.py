@@ -34,7 +34,7 @@ from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
 from tidelake.storage.objects import PROBE
 from tidelake.storage.page_headers import chunks_of
-from tidelake.storage.s3 import access_of, open_store
+from tidelake.storage.s3 import open_store
 from tidelake.topic.files import FileTopic
 from tidelake.topic.lines import parse_lines
 from tidelake.topic.shape import TOPIC_SCHEMA
@@ -127,7 +127,7 @@ def test_a_flipped_bit_in_an_object_is_an_error_and_never_another_value(on_s3: L
     whole[first + column.total_compressed_size - 1] ^= 1
     place = on_s3.settings.store
     assert isinstance(place, ObjectStorePlace)
-    obstore.put(open_store(access_of(place)), location.path, bytes(whole))
+    obstore.put(open_store(place), location.path, bytes(whole))
     frame = on_s3.spark.read.parquet(str(location))
     with pytest.raises(Exception, match=r"CRC|checksum|could not verify|corrupt"):
         frame.select("_time").collect()
@@ -142,7 +142,7 @@ def flip_first_header(lake: Lake, location: Location) -> None:
     data = bytearray(blobs.read(location))
     position = chunks_of(pa.BufferReader(bytes(data)))[0].start
     data[position + 1] ^= 1
-    obstore.put(open_store(access_of(place)), location.path, bytes(data))
+    obstore.put(open_store(place), location.path, bytes(data))
 
 
 def test_large_runs_are_written_in_several_files_without_a_rename(on_s3: Lake) -> None:

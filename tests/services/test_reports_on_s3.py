@@ -31,7 +31,7 @@ from tidelake.settings.lake import load_settings
 from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
-from tidelake.storage.s3 import access_of, open_store
+from tidelake.storage.s3 import open_store
 
 pytestmark = pytest.mark.services
 
@@ -55,7 +55,7 @@ def place(tmp_path: Path, object_store: ObjectStore, proxy: FaultyProxy) -> Obje
 
 def media_types(place: ObjectStorePlace) -> dict[str, str]:
     """The media type of each file below a folder, by its path."""
-    store = open_store(access_of(place))
+    store = open_store(place)
     paths = [blob.location.path for blob in blobs.list_blobs(blobs.root_of(place))]
     found = {path: obstore.get(store, path, options={"head": True}).attributes for path in paths}
     return {path: str(attributes["Content-Type"]) for path, attributes in found.items() if "Content-Type" in attributes}

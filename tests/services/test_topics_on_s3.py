@@ -171,6 +171,29 @@ def test_a_process_reads_each_file_once(settings: Settings, proxy: FaultyProxy) 
     assert topic_of(settings).end_offsets() == {0: 65}
 
 
+def test_a_topic_of_any_size_is_read_once_and_small_topics_share_the_cache(
+    settings: Settings, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelake.topic.files._REMOTE_MAX", 5)
+    monkeypatch.setattr("tidelake.topic.files._remote", {})
+
+    def requests(name: str, files: int) -> int:
+        before = proxy.requests.total()
+        assert FileTopic(blobs.root_of(settings.topics) / name).end_offsets() == {0: files}
+        return proxy.requests.total() - before
+
+    sizes = {"visits": 8, "small": 2, "other": 2, "third": 2}
+    for name, files in sizes.items():
+        for number in range(files):
+            blobs.write(blobs.root_of(settings.topics) / name / f"{number}.parquet", parquet(range(number, number + 1)))
+    assert [requests("visits", 8) for _ in range(3)] == [9, 1, 1], "although it exceeds the limit"
+    assert [requests("small", 2), requests("other", 2), requests("small", 2)] == [3, 3, 1]
+    assert requests("visits", 8) == 8, "as many files as the limit leaves room for were kept: one"
+    assert [requests("small", 2), requests("other", 2), requests("third", 2)] == [3, 3, 3]
+    assert [requests("other", 2), requests("third", 2)] == [1, 1]
+    assert requests("small", 2) == 2, "only the file that was in excess was forgotten"
+
+
 # --- failures
 
 

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
-from tidelake.errors import ConfigurationError, StoreUnreachable
+from jobs.publish import Asked, target_of
+from tidelake.cli.places import place_of
+from tidelake.errors import ArgumentRefused, ConfigurationError, StoreUnreachable
+from tidelake.publish.target import FileTarget
 from tidelake.settings.lake import load_settings
 from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.settings.problems import find_problems
 from tidelake.settings.secret import Secret
-from tidelake.storage import s3
+from tidelake.storage import blobs, s3
 from tidelake.storage.location import locate
 from tidelake.store.commit import OpenTable, create_table
 from tidelake.store.layout import Store
@@ -78,7 +81,6 @@ def test_a_folder_under_two_paths_is_one_store(tmp_path: Path) -> None:
         ({"store": "gs://lake"}, "store", "the scheme 'gs', and Tidelake has never been tested on such stores"),
         ({"store": "az://lake"}, "store", "the scheme 'az', and Tidelake has never been tested on such stores"),
         ({"store": "gs://lake", "untested_stores": True}, "untested_stores", "is not `allow`"),
-        ({"s3": {"region": "eu-central-1"}}, "s3", "none of `store`, `topics` and `data_docs` is an s3: URI"),
         ({"store": "s3://lake", "s3": {"bucket": "a"}}, "s3.bucket", "is not a known key"),
         ({"store": "s3://lake", "s3": []}, "s3", "is not a mapping"),
         ({"store": "s3://lake", "s3": {"endpoint": "minio:9000"}}, "s3.endpoint", "string should match"),
@@ -120,6 +122,22 @@ def test_topics_and_reports_have_uris_too(tmp_path: Path) -> None:
         "Spark neither reads nor writes reports"
     )
     assert load_settings(written(tmp_path, data_docs=(tmp_path / "a b").as_uri())).data_docs == tmp_path / "a b"
+
+
+def test_the_block_is_used_for_uris_in_commands_if_the_lake_is_on_a_disk(tmp_path: Path) -> None:
+    block = {"endpoint": "https://minio:9000", "region": "eu-west-1"}
+    settings = load_settings(written(tmp_path, s3=block, kafka={"bootstrap_servers": "kafka:9092"}))
+    assert (settings.store, settings.jar_sets) == (tmp_path / "data" / "store", ())
+    place = place_of("s3://lake//recorded/", settings.object_stores)
+    assert isinstance(place, ObjectStorePlace)
+    assert (str(place), place.s3.endpoint) == ("s3://lake/recorded", "https://minio:9000")
+    assert find_problems(tmp_path / "collections.yaml")[1] == []
+    target = target_of(settings, Asked("s3://lake//published/"))
+    assert isinstance(target, FileTarget)
+    assert (str(target.folder), target.name) == ("s3://lake/published",) * 2
+    assert (blobs.delta_options(target.folder) or {})["aws_endpoint_url"] == "https://minio:9000"
+    with pytest.raises(ArgumentRefused, match="to is 'gs://lake/x', which is a URI with the scheme 'gs'"):
+        target_of(settings, Asked("gs://lake/x"))
 
 
 @pytest.mark.parametrize("field", ["topics", "data_docs"])
@@ -210,3 +228,22 @@ def test_the_environment_says_what_the_settings_leave_out(tmp_path: Path, monkey
     )
     assert s3.hadoop_options(access)["fs.s3a.bucket.lake.endpoint"] == "https://s3.example"
     assert "aws_access_key_id" not in s3.delta_options(access)
+
+
+def test_spark_looks_for_credentials_where_obstore_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sources(**block: Any) -> list[str]:
+        place = place_in(tmp_path, store="s3://lake/shop", **block)
+        names = s3.hadoop_options(s3.access_of(place))["fs.s3a.bucket.lake.aws.credentials.provider"].split(",")
+        return [name.rpartition(".")[2].removesuffix("CredentialsProvider") for name in names]
+
+    for name in ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"):
+        monkeypatch.delenv(name, raising=False)
+    environment = ["TemporaryAWS", "SimpleAWS", "EnvironmentVariable", "WebIdentityTokenFile"]
+    assert sources() == [*environment, "IAMInstance"]
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/lake")
+    assert sources() == environment, "the role of the machine must not stand in for an identity that is refused"
+    monkeypatch.setenv("KEY", "id")
+    (tmp_path / "secret").write_text("hidden", encoding="utf-8")
+    assert sources(s3=KEYS) == ["SimpleAWS"]
+    assert sources(s3={**KEYS, "session_token": {"env": "KEY"}}) == ["TemporaryAWS"]

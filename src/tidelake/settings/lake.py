@@ -137,7 +137,7 @@ def load_valid_settings(file: Path) -> LoadedSettings:
 
 def _read_valid_settings(document: Block) -> LoadedSettings:
     document.check_keys(KEYS)
-    object_stores = read_object_stores(document, map(document.get, PLACES))
+    object_stores = read_object_stores(document)
     store, topics, data_docs = (
         object_stores.place(_read_text(document, name), document.folder, document.child(name).fail) for name in PLACES
     )

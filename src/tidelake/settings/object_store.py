@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -153,24 +153,17 @@ class ObjectStores(Frozen):
             fail(str(error), f"write it as `{scheme}://bucket/folder`")
 
 
-def read_object_stores(document: Block, texts: Iterable[object]) -> ObjectStores:
+def read_object_stores(document: Block) -> ObjectStores:
     """Read how object stores are reached: the keys `s3` and `untested_stores`.
 
-    Args:
-        document: all settings.
-        texts: the places that the settings name.
+    The block is valid even if no setting is an s3: URI: commands such as `topic record` accept URIs, too.
 
     Raises:
-        ConfigurationError: a key is invalid, or has no effect.
+        ConfigurationError: a key is invalid.
     """
     allows_untested = _read_untested(document.child("untested_stores")) if "untested_stores" in document else False
     if "s3" not in document:
         return ObjectStores(allows_untested=allows_untested)
-    if not any(isinstance(text, str) and scheme_of(text) == "s3" for text in texts):
-        document.child("s3").fail(
-            "has no effect: none of `store`, `topics` and `data_docs` is an s3: URI",
-            "remove it, or write `store: s3://…`",
-        )
     return ObjectStores(s3=_read_s3(document.child("s3")), allows_untested=allows_untested)
 
 

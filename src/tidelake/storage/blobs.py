@@ -357,8 +357,16 @@ def remember(place: ObjectStorePlace) -> Location:
     """Configure how this process reaches a store, and return its root; nothing is opened yet.
 
     A process that knows only the root takes everything else from its environment.
+
+    Raises:
+        ConfigurationError: this process already reaches the URI at another endpoint.
     """
-    if _places.get(place.uri) != place:
+    known = _places.get(place.uri)
+    if known != place:
+        if known is not None and place.uri.startswith(_S3):
+            from tidelake.storage import s3
+
+            s3.check_endpoint(place, f"{place.uri} is reached", s3.endpoint_of(known))
         _places[place.uri] = place
         _mounted.pop(place.uri, None)
     return Location(place.uri)
@@ -486,7 +494,7 @@ def _connect(root: str) -> Objects:
     if root.startswith(_S3):
         from tidelake.storage import s3
 
-        return Objects(s3.open_store(s3.access_of(place or ObjectStorePlace(uri=canonical_uri(root)))), is_remote=True)
+        return Objects(s3.open_store(place or ObjectStorePlace(uri=canonical_uri(root))), is_remote=True)
     if place is None:
         raise ValueError(f"no store is mounted at {root}")
     from obstore.exceptions import BaseError

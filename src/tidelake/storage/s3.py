@@ -11,23 +11,26 @@ import os
 import ssl
 import tempfile
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import ConfigurationError
 from tidelake.settings.loopback import is_loopback
-from tidelake.settings.object_store import ObjectStorePlace
+from tidelake.settings.object_store import ObjectStorePlace, S3Settings
 from tidelake.settings.secret import read_secret
 
 if TYPE_CHECKING:
-    from obstore.store import S3Store
+    from obstore.store import S3Credential, S3Store
 
 _CONNECT_TIMEOUT_S = 5
 _SOCKET_TIMEOUT_S_MIN = 15
 """The shortest timeout that S3A accepts without a warning."""
 _RETRIES_MAX = 5
 _REGION = "us-east-1"
+PROVIDERS = "aws.credentials.provider"
+"""S3A's option for the sources of credentials, in order."""
 _CREDENTIALS = ("access_key_id", "secret_access_key", "session_token")
 
 
@@ -44,6 +47,8 @@ class Access:
     timeout_s: int
     credentials: dict[str, str] = field(repr=False)
     """By the names in `S3Settings`; empty if the settings give none: then each engine looks in its environment."""
+    has_web_identity: bool = False
+    """Whether the environment names a role for a web identity."""
     ca_file: Path | None = None
 
     @property
@@ -61,13 +66,10 @@ def access_of(place: ObjectStorePlace) -> Access:
     Raises:
         ConfigurationError: a secret or the file with the certificate authorities cannot be read.
     """
-    settings, environment = place.s3, os.environ
-    endpoint = settings.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
-    endpoint = endpoint.rstrip("/") if endpoint else None
+    settings, environment, endpoint = place.s3, os.environ, endpoint_of(place)
     path_style = settings.path_style
     if path_style is None:  # if the bucket's name has a dot, the host would not match its certificate
         path_style = endpoint is not None or "." in place.bucket
-    credentials = {name: secret for name in _CREDENTIALS if (secret := getattr(settings, name)) is not None}
     return Access(
         bucket=place.bucket,
         prefix=place.prefix,
@@ -76,20 +78,56 @@ def access_of(place: ObjectStorePlace) -> Access:
         path_style=path_style,
         allow_http=settings.allow_http or _is_of_this_machine(endpoint) or environment.get("AWS_ALLOW_HTTP") == "true",
         timeout_s=settings.request_timeout_s,
-        credentials={name: read_secret(secret, f"s3.{name}") for name, secret in credentials.items()},
+        credentials=_read_credentials(settings),
+        has_web_identity=all(environment.get(name) for name in ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")),
         ca_file=settings.ca_file,
     )
 
 
-def open_store(access: Access) -> S3Store:
-    """Open the bucket for obstore; nothing is sent yet."""
+def endpoint_of(place: ObjectStorePlace) -> str | None:
+    """Return the URL of the service, from the settings or the environment; None for Amazon S3."""
+    endpoint = place.s3.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    return endpoint.rstrip("/") if endpoint else None
+
+
+def check_endpoint(place: ObjectStorePlace, used: str, endpoint: str | None) -> None:
+    """Refuse to reach a place at another endpoint: with one URI, two lakes would be taken for each other.
+
+    Args:
+        place: the place.
+        used: what already uses an endpoint: `Spark reaches s3://lake`.
+        endpoint: that endpoint.
+
+    Raises:
+        ConfigurationError: the place has another endpoint.
+    """
+    if (asked := endpoint_of(place)) != endpoint:
+        raise ConfigurationError(
+            place.uri,
+            "s3.endpoint",
+            f"is {asked or 'that of Amazon S3'}, but {used} at {endpoint or 'that of Amazon S3'} in this process",
+            "open the other lake in a process of its own; if the endpoint has changed, restart this one",
+        )
+
+
+def _read_credentials(settings: S3Settings) -> dict[str, str]:
+    secrets = {name: secret for name in _CREDENTIALS if (secret := getattr(settings, name)) is not None}
+    return {name: read_secret(secret, f"s3.{name}") for name, secret in secrets.items()}
+
+
+def open_store(place: ObjectStorePlace) -> S3Store:
+    """Open the bucket for obstore; nothing is sent yet.
+
+    Raises:
+        ConfigurationError: see `access_of`.
+    """
     from obstore.store import S3Store
 
+    access = access_of(place)
     config: dict[str, Any] = {
         "region": access.region,
         "virtual_hosted_style_request": not access.path_style,
         "conditional_put": "etag",
-        **access.credentials,
     }
     if access.host_endpoint is not None:
         config["endpoint"] = access.host_endpoint
@@ -105,12 +143,24 @@ def open_store(access: Access) -> S3Store:
         prefix=access.prefix or None,
         config=config,  # type: ignore[arg-type]
         client_options=options,  # type: ignore[arg-type]
+        credential_provider=partial(_present_credentials, place.s3) if access.credentials else None,
         retry_config={
             "max_retries": _RETRIES_MAX,
             "retry_timeout": timedelta(seconds=access.timeout_s),
             "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 2},
         },
     )
+
+
+def _present_credentials(settings: S3Settings) -> S3Credential:
+    """Return the credentials for one request. Secrets are renewed in their files while a process runs."""
+    present = _read_credentials(settings)
+    return {
+        "access_key_id": present["access_key_id"],
+        "secret_access_key": present["secret_access_key"],
+        "token": present.get("session_token"),
+        "expires_at": datetime.now(UTC),  # the next request asks again
+    }
 
 
 def delta_options(access: Access) -> dict[str, str]:
@@ -150,12 +200,25 @@ def hadoop_options(access: Access) -> dict[str, str]:
     for name, value in access.credentials.items():
         options[_HADOOP_NAMES[name]] = value
     if access.credentials:
-        kind = "Temporary" if "session_token" in access.credentials else "Simple"
-        options["aws.credentials.provider"] = f"org.apache.hadoop.fs.s3a.{kind}AWSCredentialsProvider"
+        providers = [_TEMPORARY if "session_token" in access.credentials else _SIMPLE]
+    else:
+        providers = [_TEMPORARY, _SIMPLE, _OF_ENVIRONMENT, _OF_WEB_IDENTITY]
+        if not access.has_web_identity:  # otherwise S3A would use the machine's role if that identity is refused
+            providers.append(_OF_MACHINE)
+    options[PROVIDERS] = ",".join(providers)
     return {f"fs.s3a.bucket.{access.bucket}.{name}": value for name, value in options.items()}
 
 
+# S3A's own list has no web identity. The order is that of obstore. Spark copies the driver's environment into the
+# options, from which executors get it.
+_TEMPORARY = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
+_SIMPLE = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+_OF_ENVIRONMENT = "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
+_OF_WEB_IDENTITY = "software.amazon.awssdk.auth.credentials.WebIdentityTokenFileCredentialsProvider"
+_OF_MACHINE = "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider"
 _HADOOP_NAMES = {"access_key_id": "access.key", "secret_access_key": "secret.key", "session_token": "session.token"}
+SECRETS = frozenset(_HADOOP_NAMES.values())
+"""S3A's options that hold secrets."""
 
 
 def _is_of_this_machine(endpoint: str | None) -> bool:

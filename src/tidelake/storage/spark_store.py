@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import SparkLacksStore
 from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.storage.location import Location
-from tidelake.storage.s3 import access_of, hadoop_options
+from tidelake.storage.s3 import PROVIDERS, SECRETS, Access, access_of, check_endpoint, hadoop_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_SYSTEM = "org.apache.hadoop.fs.FileSystem"
 _FILE_SYSTEM = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _COMMITTER = "org.apache.spark.internal.io.cloud.BindingParquetOutputCommitter"
 WRITE_OPTIONS = {
@@ -28,31 +32,107 @@ _ALL_BUCKETS = {
 }
 _PASSWORD = "changeit"
 """The password of Java's own file of certificate authorities; both are public."""
-_prepared: dict[str, tuple[object, ObjectStorePlace]] = {}
-"""By URI: the Spark context that was prepared last, and how it reaches the store."""
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What a JVM knows of a bucket."""
+
+    gateway: object
+    context: object
+    access: Access
+    replaced: Any = None
+    """The file system before the present one; queries that began with it may still be running."""
+
+
+_prepared: dict[str, _Prepared] = {}
+"""By bucket: S3A has one set of options for each."""
+_lock = threading.Lock()
 
 
 def prepare(spark: SparkSession, place: ObjectStorePlace) -> None:
     """Give a session the options for a store. They are not part of Spark's own configuration, which its UI shows.
 
     Raises:
+        ConfigurationError: a secret cannot be read, or the session already reaches the bucket at another endpoint.
         SparkLacksStore: the session was started without the jars.
+
+    Cost: reads the secrets; the first time, and whenever they have changed, a few calls of the JVM.
     """
     context = spark.sparkContext
-    if _prepared.get(place.uri) == (context, place):
-        return
-    hadoop: Any = context._jsc.hadoopConfiguration()
-    for name in (_FILE_SYSTEM, _COMMITTER):
-        if hadoop.getClassByNameOrNull(name) is None:
-            raise SparkLacksStore(place.uri, f"it has no class {name.rpartition('.')[2]}")
-    access = access_of(place)
+    prepare_jvm(context._gateway, context._jsc.hadoopConfiguration, place, context)
+
+
+def prepare_jvm(gateway: Any, configuration: Callable[[], Any], place: ObjectStorePlace, context: object) -> None:
+    """Give a JVM the options for a store; see `prepare`.
+
+    Args:
+        gateway: the connection to the JVM.
+        configuration: returns the `org.apache.hadoop.conf.Configuration` to change.
+        place: the store.
+        context: what owns the configuration.
+    """
+    access = replace(access_of(place), prefix="")
+    with _lock:
+        known = _prepared.get(access.bucket)
+        if known is not None and known.context is context:
+            if known.access == access:
+                return
+            check_endpoint(place, f"Spark reaches s3://{access.bucket}", known.access.endpoint)
+        hadoop = configuration()
+        for name in (_FILE_SYSTEM, _COMMITTER):
+            if hadoop.getClassByNameOrNull(name) is None:
+                raise SparkLacksStore(place.uri, f"it has no class {name.rpartition('.')[2]}")
+        configure(hadoop, access)
+        if access.ca_file is not None:
+            _trust(gateway, str(access.ca_file))
+        replaced = None
+        if known is not None and known.gateway is gateway:
+            is_outdated = known.access != access
+            replaced = _replace_file_system(gateway, hadoop, known) if is_outdated else known.replaced
+        _prepared[access.bucket] = _Prepared(gateway, context, access, replaced)
+
+
+def _replace_file_system(gateway: Any, hadoop: Any, known: _Prepared) -> Any:
+    """Make Hadoop use a file system with the present options for a bucket, and return the one that it used until now.
+
+    Hadoop caches a file system for as long as the JVM runs, and its only public way to forget one is to close it, which
+    would break the queries that read with it. So its cache is changed by the method that its own tests use, and a file
+    system is closed when the next but one replaces it.
+    """
+    jvm = gateway.jvm
+    system, uri = jvm.org.apache.hadoop.fs.FileSystem, jvm.java.net.URI.create(f"s3://{known.access.bucket}")
+    present, new = system.get(uri, hadoop), system.newInstance(uri, hadoop)
+    arguments = {"java.net.URI": uri, "org.apache.hadoop.conf.Configuration": hadoop, _SYSTEM: new}
+    kinds, values = gateway.new_array(jvm.java.lang.Class, 3), gateway.new_array(jvm.java.lang.Object, 3)
+    for number, (kind, value) in enumerate(arguments.items()):
+        kinds[number], values[number] = jvm.java.lang.Class.forName(kind), value
+    put = kinds[2].getDeclaredMethod("addFileSystemForTesting", kinds)
+    put.setAccessible(True)
+    put.invoke(None, values)
+    if known.replaced is not None:
+        known.replaced.close()
+    return present
+
+
+def configure(hadoop: Any, access: Access) -> None:
+    """Add the options for a bucket to Hadoop's configuration, which keeps what a platform has chosen for all buckets.
+
+    Args:
+        hadoop: an `org.apache.hadoop.conf.Configuration`.
+        access: how to reach the bucket.
+    """
     for name, value in _ALL_BUCKETS.items():
         hadoop.setIfUnset(name, value)  # a platform may have a file system of its own for S3
-    for name, value in hadoop_options(access).items():
-        hadoop.set(name, value)
-    if access.ca_file is not None:
-        _trust(context._gateway, str(access.ca_file))
-    _prepared[place.uri] = context, place
+    sources = list(hadoop.getPropertySources(f"fs.s3a.{PROVIDERS}") or ())
+    has_own_providers = bool(sources) and sources[-1] != "core-default.xml"
+    options = hadoop_options(access)
+    for name, value in options.items():
+        if access.credentials or not has_own_providers or not name.endswith(PROVIDERS):
+            hadoop.set(name, value)
+    for name in SECRETS:  # of an earlier access
+        if (option := f"fs.s3a.bucket.{access.bucket}.{name}") not in options:
+            hadoop.unset(option)
 
 
 def delete(spark: SparkSession, folder: Location) -> None:

@@ -7,6 +7,7 @@ ignored; everything else is read or refused.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -52,9 +53,14 @@ class _File:
     """By partition. An offset that occurs twice is in two intervals; the last interval has the greatest end."""
 
 
-_remote: dict[tuple[Location, object], _File] = {}
-"""The indexes of files in object stores, for all topics of the process: reading a file again takes requests."""
+_Index = dict[tuple[Location, object], _File]
+"""The files of a topic, by location and stamp."""
+_remote: dict[Location, _Index] = {}
+"""By folder, the topic that was listed last at the end: the indexes of all topics in object stores that this process
+reads. Reading a file again takes requests."""
+_remote_lock = threading.Lock()
 _REMOTE_MAX = 50_000
+"""How many files `_remote` has at most, unless a single topic has more."""
 _READERS = 16
 """Maximum number of files of an object store that are indexed at a time."""
 
@@ -67,7 +73,7 @@ class FileTopic:
         self.folder = blobs.root_of(folder)
         self.name = self.folder.name
         self.identity = None
-        self._indexed: dict[tuple[Location, object], _File] = {} if self.folder.is_local else _remote
+        self._local: _Index = {}
 
     def check_exists(self) -> None:
         """Refuse a topic whose folder is missing; in an object store, one with nothing below it.
@@ -253,18 +259,37 @@ class FileTopic:
             )
         if not (self.folder.is_local or listing.blobs or listing.folders) and blobs.is_empty(self.folder):
             raise FolderMissing(self.name, str(self.folder))
-        indexed = {mark: self._indexed.get(mark) for mark in ((blob.location, blob.stamp) for blob in listing.blobs)}
+        known = self._local if self.folder.is_local else _remote.get(self.folder, {})
+        indexed = {mark: known.get(mark) for mark in ((blob.location, blob.stamp) for blob in listing.blobs)}
         new = [blob for blob in listing.blobs if indexed[blob.location, blob.stamp] is None]
         if self.folder.is_local:
             found = list(map(_index, new))
         else:
             with ThreadPoolExecutor(_READERS) as pool:
                 found = list(pool.map(_index, new))
-            if len(self._indexed) + len(found) > _REMOTE_MAX:
-                self._indexed.clear()
         for blob, file in zip(new, found, strict=True):
-            self._indexed[blob.location, blob.stamp] = indexed[blob.location, blob.stamp] = file
-        return [file for file in indexed.values() if file is not None]
+            indexed[blob.location, blob.stamp] = file
+        index = {mark: file for mark, file in indexed.items() if file is not None}
+        files = list(index.values())
+        if self.folder.is_local:
+            self._local = index
+        else:
+            _cache(self.folder, index)
+        return files
+
+
+def _cache(folder: Location, index: _Index) -> None:
+    """Cache the index of a topic whole; leave out as many files as necessary of those not listed for the longest."""
+    with _remote_lock:
+        _remote.pop(folder, None)
+        excess = sum(map(len, _remote.values())) + len(index) - _REMOTE_MAX
+        for other in list(_remote):
+            while excess > 0 and _remote[other]:
+                _remote[other].popitem()
+                excess -= 1
+            if not _remote[other]:
+                del _remote[other]
+        _remote[folder] = index
 
 
 def _next_interval(

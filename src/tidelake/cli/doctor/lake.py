@@ -32,6 +32,7 @@ def lake_findings(config: Path) -> Iterator[Finding]:
 
     Cost: the logs of each collection's tables, the list of each file topic's files, and a few requests to each server.
     """
+    from tidelake.settings.object_store import S3Settings
     from tidelake.settings.problems import find_problems
 
     settings, problems = find_problems(config)
@@ -42,6 +43,9 @@ def lake_findings(config: Path) -> Iterator[Finding]:
     if not problems:
         names = "1 collection" if len(settings.collections) == 1 else f"{len(settings.collections)} collections"
         yield Finding("settings", "ok", f"{config}: {names}")
+    places = (settings.store, settings.topics, settings.data_docs)
+    if settings.object_stores.s3 != S3Settings() and all(isinstance(place, Path) for place in places):
+        yield Finding("s3", "ok", "no folder of the lake is in S3; the block is used for URIs in commands")
     if isinstance(settings.store, Path):
         yield from _folder(settings.store)
     else:
