@@ -18,11 +18,14 @@ from tests.lakes.published import rows_of, table_of
 from tests.stops import stop_at
 from tests.sweeps import swept
 from tidelake import open_lake
-from tidelake.errors import DamagedPublication, Fenced, NotPublished, UnknownCollection
+from tidelake.errors import DamagedPublication, Fenced, NotPublished, UnknownCollection, WrittenRowsMissing
 from tidelake.lake import LakeCollection
 from tidelake.read.current import CurrentReport, update_current
 from tidelake.read.publication import contents_rows, publication_of
+from tidelake.storage.location import Location
+from tidelake.store import staged_rows
 from tidelake.store.commit import OpenTable
+from tidelake.store.table_log import Entry, read_entry
 
 pytestmark = pytest.mark.spark
 
@@ -211,6 +214,23 @@ def test_if_another_process_publishes_first_the_contents_are_read_once_more(lake
     assert (report.published, report.as_of) == (False, 3)
     assert DeltaTable(path).version() == version + 1
     assert len(list((lake.root / "store" / "tables" / NAME).glob("publish-*"))) == 2
+
+
+def test_a_table_stays_as_it_is_if_the_rows_that_were_written_are_not_shown(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown(path: Location, version: int) -> Entry:
+        return [action for action in read_entry(path, version) or () if "add" not in action]
+
+    before = rows_of(lake.collection)
+    send_more(lake)
+    monkeypatch.setattr(staged_rows, "read_entry", shown)
+    for rebuild in (True, False):
+        assert isinstance(lake.current(rebuild).errors[NAME], WrittenRowsMissing)
+        assert rows_of(lake.collection) == before
+    monkeypatch.undo()
+    result = published(lake)
+    assert (result.how, result.rows, result.contents_rows) == ("followed", 1, 5)
 
 
 def test_a_fenced_process_does_not_publish(lake: Lake) -> None:

@@ -30,6 +30,7 @@ class Fault:
         passes: whether the client gets the store's own response instead of `answer`.
         is_cut: whether the connection ends in the middle of the store's response.
         hang_s: how long to wait before the response.
+        changes: what happens to the body of the store's own response.
         times: how many requests the fault happens to.
         before: what else happens before the request is carried out.
     """
@@ -41,6 +42,7 @@ class Fault:
     passes: bool = False
     is_cut: bool = False
     hang_s: float = 0.0
+    changes: Callable[[bytes], bytes] = lambda body: body
     times: int = 10**9
     before: Callable[[], object] = lambda: None
 
@@ -166,6 +168,8 @@ def faulty_proxy(target: str) -> Iterator[FaultyProxy]:
                     return
                 status, text = fault.answer
                 headers, data = [("Content-Type", "application/xml")], text.encode()
+            elif fault is not None:
+                data = fault.changes(data)
             target = unquote(self.path)
             proxy.served.append(Request(verb_of(self.command, target), target, len(body) + len(data)))
             self.send_response(status)

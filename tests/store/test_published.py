@@ -12,11 +12,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.stops import stop_at
-from tidelake.errors import Conflict, DamagedPublication
+from tidelake.errors import Conflict, DamagedPublication, WrittenRowsMissing
+from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
 from tidelake.store.dead_notes import DEAD
 from tidelake.store.published import RETENTION_S, Published, maintain_published, read_published
 from tidelake.store.staged_rows import StagedRows
+from tidelake.store.table_log import entry_path
 
 NOTE = Published(
     collection="prices",
@@ -70,6 +72,16 @@ def test_a_commit_replaces_rows_columns_comment_and_note_and_nothing_else(table:
     assert (newest["operation"], newest["operationMetrics"]["numOutputRows"]) == ("WRITE", "3")
     assert json.loads(newest["userMetadata"])["collection_id"] == "7f"
     assert not list(table.local.glob("publish-*/_delta_log"))
+
+
+def test_rows_whose_entry_cannot_be_read_back_are_missed(table: Location) -> None:
+    publish(table, 1, 2)
+    staged = StagedRows(table)
+    write_deltalake(str(staged.folder), pa.table({"id": [3]}))
+    blobs.delete(entry_path(staged.folder, 0))
+    with pytest.raises(WrittenRowsMissing, match=f"{staged.folder} does not show what was written there"):
+        staged.take()
+    assert rows(table) == [1, 2]
 
 
 def test_one_of_two_processes_that_publish_at_the_same_time_succeeds(table: Location) -> None:

@@ -126,6 +126,7 @@ from tidelake.errors.stores import (
     StoreAccessDenied,
     StoreUnreachable,
     StoreUnreadable,
+    WrittenRowsMissing,
     WrongRegion,
 )
 from tidelake.errors.topics import (
@@ -289,6 +290,7 @@ __all__ = [
     "UnknownTopic",
     "UpperError",
     "WriterFenced",
+    "WrittenRowsMissing",
     "WrongRegion",
     "hint_for_name",
     "name_in_kafka",

@@ -106,6 +106,18 @@ class StoreUnreachable(StoreUnreadable):
     )
 
 
+class WrittenRowsMissing(StoreUnreadable):
+    """A store does not show all rows that Spark has just written to a folder; nothing was committed."""
+
+    store: str
+    """The location of the folder."""
+    fact = "{store} does not show what was written there: {detail}"
+    hint = (
+        "nothing is lost, and the next run writes the rows again; if this recurs, use a store, or a gateway to it, "
+        "that shows every acknowledged object in every listing and read"
+    )
+
+
 class BucketMissing(StoreUnreadable):
     """The object store has no bucket of this name."""
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.catalog.catalog import Catalog
-from tidelake.errors import Conflict, DamagedTable
+from tidelake.errors import Conflict, DamagedTable, WrittenRowsMissing
 from tidelake.plugins.envelope import form_of
 from tidelake.read.asked import last_time
 from tidelake.read.copies import Shape, Shaped, shape_of
@@ -23,6 +23,7 @@ from tidelake.read.following import follow
 from tidelake.read.published_files import CannotFollow, PublishedTable
 from tidelake.read.snapshot import snapshot
 from tidelake.read.words import counted
+from tidelake.spark.observation import Observed
 from tidelake.storage import blobs
 from tidelake.store.column_docs import column_docs
 from tidelake.store.commit import OpenTable
@@ -119,6 +120,7 @@ def update_current(spark: SparkSession, collection: Collection, wanted: Wanted =
         KeysInError: keys are in error at the time to publish, and are not left out.
         Fenced: the collection's epoch was raised after it was opened.
         UnknownCollection: the store no longer has this collection under this name.
+        WrittenRowsMissing: the store does not show all rows that Spark wrote. The table stays as it was.
         Conflict: at each attempt, another process published first.
 
     Cost: see `following.follow`; a rebuild reads and writes the contents.
@@ -293,7 +295,7 @@ class _Attempt:
         staged.restart()
         rows = self._write(staged, contents.rows)
         with staged.discarded_on_error():
-            contents_rows = contents.total(self.collection, self.as_of) if rows or self.shape == "bag" else 0
+            contents_rows = contents.total(self.collection, self.as_of)
             if self.shape == "key" and contents_rows != rows:
                 keys, found = counted(rows, "key has", "keys have"), counted(contents_rows, "row")
                 fact = f"{keys} {found} AS OF {self.as_of}, although each key has at most one"
@@ -301,11 +303,20 @@ class _Attempt:
         return _Written(rows, contents_rows, latest.since, latest.upper, None)
 
     def _write(self, staged: StagedRows, rows: DataFrame) -> int:
-        """Write rows of the table with Spark; return their number."""
+        """Write rows of the table with Spark; return their number.
+
+        Raises:
+            WrittenRowsMissing: the store does not show all of them.
+        """
         reach("current.before_write")
         blobs.prepare_spark(self.spark, staged.folder)
-        _described(rows, self.collection).write.format("delta").save(str(staged.folder))
-        number = staged.take()
+        seen = Observed(_described(rows, self.collection), F.count(F.lit(1)).alias("rows"))
+        seen.frame.write.format("delta").save(str(staged.folder))
+        with staged.discarded_on_error():
+            number, written = staged.take(), int(seen.values()["rows"])
+            if number != written:
+                fact = f"Spark wrote {counted(written, 'row')}, but its log states {number:,}"
+                raise WrittenRowsMissing(fact, str(staged.folder))
         blobs.delete_what_spark_wrote(self.spark, staged.folder / LOG)  # Delta creates an empty folder there
         reach("current.after_files")
         return number

@@ -513,6 +513,12 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "`endpoint`, `allow_http` and `ca_file` in the `s3:` block.",
         (_STATUS, _DOCTOR),
     ),
+    errors.WrittenRowsMissing: Entry(
+        "A service or a gateway lists objects late or answers from a cache, or something deletes new objects.",
+        "Nothing is lost: the next run writes the rows again. If the error recurs, bypass the gateway, and make sure "
+        "that no rule of the bucket deletes objects below the store.",
+        (_STATUS, _DOCTOR),
+    ),
     errors.BucketMissing: Entry(
         "The bucket was never created, was deleted, or its name or the endpoint is spelled differently.",
         "Create the bucket, or correct `store` or `endpoint` in the settings.",

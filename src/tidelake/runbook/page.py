@@ -188,6 +188,10 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "SparkLacksStore": {"detail": "it has no S3AFileSystem", "store": "s3://lake/shop"},
     "StoreAccessDenied": {"detail": "AccessDenied", "store": "s3://lake/shop/catalog", "access": "list"},
     "StoreUnreachable": {"detail": "connection refused", "store": "s3://lake/shop/catalog"},
+    "WrittenRowsMissing": {
+        "detail": "Spark wrote 1,200 rows, but the listed files have 800",
+        "store": "s3://lake/shop/c/…/updates/_run=ingest-7-5d1c…",
+    },
     "WrongRegion": {"detail": "PermanentRedirect", "store": "s3://lake/shop"},
     "TopicUnreachable": {"detail": "connection refused"},
     "TopicUnwritable": {"detail": "not authorized"},

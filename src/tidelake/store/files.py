@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidelake.errors import CommitRefused, DamagedTable
+from tidelake.errors import CommitRefused, DamagedTable, WrittenRowsMissing
 from tidelake.protocol.order import INT64_MAX
 from tidelake.spark.engine_errors import engine_fact
 from tidelake.storage import blobs
@@ -43,6 +43,8 @@ _OTHER_HEADERS = "is not the one that was committed: the headers of its pages di
 _TAIL_BYTES = 1 << 14
 """Number of bytes at the end of a file that are read first, to find its footer."""
 _CHUNK_BYTES = 1 << 20
+_LISTINGS_MAX = 2
+"""How often a run is listed until its files have all rows: writing them again would take longer than a listing."""
 _THREADS = 2
 """The number of files that are hashed at the same time."""
 
@@ -123,6 +125,26 @@ def describe_run(table: Location, run: str, rows_hash: str | None = None) -> lis
         file = _described(blob.location.below(table), run, blob.size, metadata, digest, rows_hash)
         described.append(replace(file, whole_digest=whole, headers_digest=headers))
     return described
+
+
+def describe_whole_run(table: Location, run: str, rows: int) -> list[RunFile]:
+    """Describe a run that other machines wrote, which only a listing shows; see `describe_run`.
+
+    Args:
+        table: the table's folder.
+        run: the run.
+        rows: the number of rows that were written.
+
+    Raises:
+        WrittenRowsMissing: twice in a row, the listed files did not have this number of rows.
+    """
+    for _ in range(_LISTINGS_MAX):
+        files = describe_run(table, run)
+        found = sum(file.rows for file in files)
+        if found == rows:
+            return files
+    fact = f"Spark wrote {rows:,} row{'s' * (rows != 1)}, but the listed files have {found:,}"
+    raise WrittenRowsMissing(fact, str(table / f"{RUN}={run}"))
 
 
 def _described(

@@ -26,12 +26,13 @@ from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.failpoints import reach
-from tidelake.store.files import RunFile, check_whole, describe_run, open_verified, upload_run
+from tidelake.store.files import RunFile, check_whole, describe_run, describe_whole_run, open_verified, upload_run
 from tidelake.store.layout import DIFF, POSITION, RUN, new_run, run_of
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit, retry_work
 
 _NO_DICTIONARIES = {f"parquet.enable.dictionary#{POSITION}.list.element": "false"}
 """Each offset in a position occurs once, and the other numbers compress better without a dictionary."""
+_ROWS = "_rows"
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,12 @@ def write_updates(
         schema: see `write_frame`.
         split_by: see `write_frame`.
         weighted: columns whose hashes are added up as well, weighted by `_diff`; empty if they are not needed.
+
+    Raises:
+        WrittenRowsMissing: the store does not show all files that executors wrote.
     """
-    rows = Observed(_stored(frame, schema, split_by), *_sums(schema, weighted))
-    files = _write(rows.frame, table, run, split_by)
+    rows = Observed(_stored(frame, schema, split_by), _number_of_rows(), *_sums(schema, weighted))
+    files = _write(rows.frame, table, run, split_by, rows)
     if not files:  # if Spark sees while planning that there are no rows, it computes no sums
         return WrittenUpdates([])
     sums = rows.values()
@@ -182,27 +186,49 @@ def write_frame(
         run: a fresh name.
         schema: the table's schema.
         split_by: columns whose values get separate files; the columns themselves are not stored.
+
+    Raises:
+        WrittenRowsMissing: the store does not show all files that executors wrote.
     """
-    return _write(_stored(frame, schema, split_by), table, run, split_by)
+    stored = _stored(frame, schema, split_by)
+    if runs_here(stored.sparkSession):
+        return _write(stored, table, run, split_by)
+    rows = Observed(stored, _number_of_rows())
+    return _write(rows.frame, table, run, split_by, rows)
 
 
 def _stored(frame: DataFrame, schema: pa.Schema, split_by: Sequence[str]) -> DataFrame:
     return frame.select(*_stored_columns(spark_schema(schema).json()), *split_by)
 
 
-def _write(stored: DataFrame, table: Location, run: str, split_by: Sequence[str]) -> list[RunFile]:
+def _write(
+    stored: DataFrame, table: Location, run: str, split_by: Sequence[str], rows: Observed | None = None
+) -> list[RunFile]:
+    """Write a run and describe its files.
+
+    Args:
+        stored: the columns to store, and those in `split_by`.
+        table: the table's folder.
+        run: a fresh name.
+        split_by: see `write_frame`.
+        rows: observes `_ROWS` over `stored`. Only a session on this machine, whose own disk lists every file, needs no
+            such number.
+    """
     blobs.prepare_spark(stored.sparkSession, table)
-    if not table.is_local and runs_here(stored.sparkSession):
+    is_here = runs_here(stored.sparkSession)
+    if not table.is_local and is_here:
         # S3A would send thirty requests to find out what this process already knows.
         with blobs.scratch_folder() as scratch:
             _writer(stored, split_by).parquet(str(scratch / "run"))
             return upload_run(scratch / "run", table, run)
     folder = table / f"{RUN}={run}"
     _writer(stored, split_by).options(**blobs.spark_write_options(table)).parquet(str(folder))
-    for blob in blobs.list_blobs(folder):
-        if blob.location.suffix == ".crc":  # Hadoop writes checksums to local disks only
-            blobs.delete(blob.location)
-    return describe_run(table, run)
+    if table.is_local:  # Hadoop writes checksums to disks only
+        blobs.delete_all(blob.location for blob in blobs.list_blobs(folder) if blob.location.suffix == ".crc")
+    if is_here:
+        return describe_run(table, run)
+    assert rows is not None
+    return describe_whole_run(table, run, rows.values()[_ROWS])
 
 
 def _writer(stored: DataFrame, split_by: Sequence[str]) -> DataFrameWriter:
@@ -214,6 +240,11 @@ def runs_here(spark: SparkSession) -> bool:
     """Return whether all of Spark runs on this machine, so that its tasks write to the same disk as this process."""
     master = spark.sparkContext.master or ""
     return master == "local" or master.startswith("local[")
+
+
+@cached
+def _number_of_rows() -> Column:
+    return F.count(F.lit(1)).alias(_ROWS)
 
 
 @cached

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from tidelake.errors import Conflict, DamagedPublication, DamagedTable
+from tidelake.errors import Conflict, DamagedPublication, DamagedTable, WrittenRowsMissing
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.failpoints import reach
@@ -57,8 +57,15 @@ class StagedRows:
         """Number of rows that `take` has taken over."""
 
     def take(self) -> int:
-        """Take over what Spark has written to the folder as a Delta table; return the number of rows."""
-        for action in read_entry(self.folder, 0) or ():
+        """Take over what Spark has written to the folder as a Delta table; return the number of rows.
+
+        Raises:
+            WrittenRowsMissing: the store does not show the entry, which Spark writes even if there are no rows.
+        """
+        entry = read_entry(self.folder, 0)
+        if entry is None:
+            raise WrittenRowsMissing("its log has no entry", str(self.folder))
+        for action in entry:
             if "metaData" in action:
                 self._metadata = action["metaData"]
             elif "protocol" in action:
