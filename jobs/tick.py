@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from jobs import compact, current, ingest, seal, validate
-from jobs.job import Report, run_main, timed_out
+from jobs.job import Report, run_main, stopped_by, timed_out
 from jobs.lake import check_lake
 from jobs.parallel import for_each
 from tidelake.errors import SourceError
@@ -90,7 +90,10 @@ def run_steps(
             if observer is not None:
                 with speaking:
                     observer.begins(step, name)
-            done = {**STEPS, **FURTHER_STEPS, **more}[step](spark, only)
+            try:
+                done = {**STEPS, **FURTHER_STEPS, **more}[step](spark, only)
+            except Exception as problem:  # a topic or a name has changed since the check above
+                done = Report(step, errors={name: stopped_by(problem, step, name)})
             if name in done.results:
                 results[step] = done.results[name]
                 if observer is not None:
