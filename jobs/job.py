@@ -87,7 +87,7 @@ def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> R
         except Exception as error:  # like Tidelake's own errors, an engine's error stops only this collection
             report.errors.setdefault(name, stopped_by(error, job, name))
 
-    for name, late in for_each(spark, names, work, settings.parallel, settings.collection_limit_s):
+    for name, late in for_each(spark, settings.store, names, work, settings.parallel, settings.collection_limit_s):
         if late is not None:
             report.errors[name] = timed_out(late, job, name)
     ended = {name: report.results[name] for name in names if name in report.results}
@@ -116,7 +116,7 @@ def stopped_by(error: Exception, job: str, name: str) -> TidelakeError:
 
 def timed_out(late: TimedOut, job: str, name: str) -> TidelakeError:
     """Log that a collection stopped because it took too long, and return the error for the report."""
-    return stopped_by(TookTooLong(job, name, "limit", f"{late.seconds:g} s"), job, name)
+    return stopped_by(TookTooLong(job, name, "limit", str(late)), job, name)
 
 
 def run_main(

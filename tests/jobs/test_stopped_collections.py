@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -10,9 +11,10 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.tick import run_steps
+from jobs.job import Report
+from jobs.tick import CollectionRun, run_steps
 from tests.lakes.shared_times import SharedTimes
-from tidelake.errors import CollectionRenamed, ConfigurationError
+from tidelake.errors import CollectionRenamed, ConfigurationError, TookTooLong
 from tidelake.settings.lake import Settings
 
 _NO_SESSION = cast(SparkSession, None)
@@ -22,8 +24,8 @@ _NO_SESSION = cast(SparkSession, None)
 class _Once:
     """Calls a function when the first step begins: the settings have been checked by then."""
 
-    def __init__(self, change: Callable[[], None]) -> None:
-        self.change: Callable[[], None] | None = change
+    def __init__(self, change: Callable[[], None] | None) -> None:
+        self.change = change
 
     def begins(self, step: str, name: str) -> None:
         if self.change is not None:
@@ -63,3 +65,27 @@ def test_wrong_settings_stop_a_run_before_anything_begins(tmp_path: Path) -> Non
     with pytest.raises(ConfigurationError, match="the topic 'third' has no folder"):
         run_steps(_NO_SESSION, settings, ["seal"], _Once(lambda: begun.append(None)))
     assert begun == []
+
+
+def test_steps_that_were_given_up_end_after_the_step_that_hung(tmp_path: Path) -> None:
+    _, settings = lake_of_three(tmp_path)
+    hangs, goes_on, begun = threading.Event(), threading.Event(), list[str]()
+
+    def hang(spark: SparkSession, settings: Settings) -> Report:
+        hangs.set()
+        goes_on.wait()
+        return Report("ingest", {"first": "too late"})
+
+    def seal(spark: SparkSession, settings: Settings) -> Report:
+        begun.append("seal")
+        return Report("seal")
+
+    run = CollectionRun("first")
+    thread = threading.Thread(target=run.run, args=(_NO_SESSION, settings, {"ingest": hang, "seal": seal}, _Once(None)))
+    thread.start()
+    assert hangs.wait(10.0)
+    run.stop(TookTooLong(run.step, "first", "limit", "1 s"))
+    goes_on.set()
+    thread.join(10.0)
+    assert (begun, run.results, run.step) == ([], {}, "ingest")
+    assert isinstance(run.error, TookTooLong)
