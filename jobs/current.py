@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
 from tidelake.catalog.catalog import Catalog
+from tidelake.errors import TidelakeError
 from tidelake.read.current import CurrentReport, Wanted, update_current
 from tidelake.read.together import times_to_publish
 from tidelake.settings.lake import Settings
@@ -52,8 +53,12 @@ def wanted_tables(
     times = times_to_publish(settings, catalog, is_published or names.__contains__)
     of_each = {}
     for own in settings.collections:
-        through, together = times.get(own.name, (None, ()))
         skips_errors = own.current is not None and own.current.skip_errors
+        chosen = times.get(own.name, (None, ()))
+        if isinstance(chosen, TidelakeError):
+            of_each[own.name] = Wanted(refused=chosen)
+            continue
+        through, together = chosen
         of_each[own.name] = Wanted(through, together, rebuild, own.bag, skips_errors)
     return of_each
 

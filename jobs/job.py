@@ -85,11 +85,9 @@ def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> R
             finally:
                 leave_head_start(collection)
         except Exception as error:  # like Tidelake's own errors, an engine's error stops only this collection
-            if is_interrupted():
-                raise KeyboardInterrupt from error
             report.errors.setdefault(name, stopped_by(error, job, name))
 
-    for name, late in for_each(spark, names, work, settings.parallel, settings.collection_limit_s):
+    for name, late in for_each(spark, settings.store, names, work, settings.parallel, settings.collection_limit_s):
         if late is not None:
             report.errors[name] = timed_out(late, job, name)
     ended = {name: report.results[name] for name in names if name in report.results}
@@ -97,7 +95,13 @@ def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> R
 
 
 def stopped_by(error: Exception, job: str, name: str) -> TidelakeError:
-    """Log why a collection stopped, and return the error for the report."""
+    """Log why a collection stopped, and return the error for the report.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed; the error is its consequence.
+    """
+    if is_interrupted():
+        raise KeyboardInterrupt from error
     if isinstance(error, TidelakeError):
         log.error(f"{job} stopped", collection=name, error=type(error).__name__, reason=str(error))
         return error
@@ -112,7 +116,7 @@ def stopped_by(error: Exception, job: str, name: str) -> TidelakeError:
 
 def timed_out(late: TimedOut, job: str, name: str) -> TidelakeError:
     """Log that a collection stopped because it took too long, and return the error for the report."""
-    return stopped_by(TookTooLong(job, name, "limit", f"{late.seconds:g} s"), job, name)
+    return stopped_by(TookTooLong(job, name, "limit", str(late)), job, name)
 
 
 def run_main(

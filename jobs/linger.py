@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from threading import Event
 
 from pyspark.sql import SparkSession
 
-from jobs.job import Report
-from jobs.tick import Observer, run_steps
+from jobs.job import Report, stopped_by, timed_out
+from jobs.lake import check_lake
+from jobs.parallel import Crew, TimedOut, abandoned
+from jobs.tick import STEPS, CollectionRun, Observer, OneAtATime, Step, ingest_at
 from tidelake.catalog.catalog import Catalog
 from tidelake.errors import TidelakeError
 from tidelake.settings.collection import CollectionSettings
@@ -19,77 +25,108 @@ from tidelake.topic.open import open_topics
 from tidelake.topic.topic import Topic
 
 POLL_S = 0.5
-"""How long to wait between two polls of the topics."""
+"""How long to wait between two polls of a collection's topics."""
 AGAIN_S = 30.0
 """How long to wait before retrying a collection that has stopped, if no message has arrived since."""
 MAINTAIN_S = 60.0
 """How often sealed times are validated, and their runs merged."""
-_ARRIVE, _MAINTAIN = ("ingest", "seal"), ("validate", "compact")
+LIMIT_S = 300.0
+"""How long the work on a collection may take if the settings have no `collection_limit_s`."""
+POLLERS = 16
+"""Maximum number of collections of one source that are polled at a time; Kafka keeps nobody from polling folders."""
+POLL_LIMIT_S = 120.0
+"""How long a poll may take. Kafka's three requests may each take `request_timeout_s`, by default 30 s."""
+_LOOK_S = 0.05
+"""How long to wait before looking at the polls, if no steps end."""
+_SLOW_POLL_S = 2.0
+"""After a poll that took longer, a collection rests for `AGAIN_S`: the pollers are needed for those that answer."""
+_UNREACHABLE_S = 300.0
+"""The same as `AGAIN_S` if the topics cannot be polled: the ingest would wait for them in the place of another."""
 
 
 @dataclass
 class _Watched:
-    """A collection whose topics are polled."""
+    """A collection whose topics are polled. One thread at a time works on it or polls it."""
 
     settings: CollectionSettings
+    run: CollectionRun
+    """Its newest steps."""
     topics: Sequence[Topic] = ()
     ends: Mapping[str, Mapping[int, int]] | None = None
     """The ends of the topics before they were last ingested; None if they could not be looked up."""
     at_s: float = 0.0
     """When it was last ingested, by the monotonic clock."""
     stopped: bool = False
-    """Whether the last ingest or seal stopped with an error."""
+    """Whether the last steps stopped with an error."""
+    has_news: bool = False
+    """Whether the last poll found that it is time to ingest."""
+    poll_at_s: float = 0.0
+    """When it may be polled again."""
+    wanted_ms: int | None = None
+    """The time to mint at the next ingest, in milliseconds since 1970; None if nothing is to be ingested."""
     has_run: bool = False
     """Whether something has been sealed since the last validation and merge."""
+    is_due: bool = False
+    """Whether it is time for a validation and a merge."""
 
-    def has_news(self, now_s: float) -> bool:
-        """Whether it is time to ingest: messages have arrived, or upper of an idle topic may move."""
+    def poll(self) -> None:
+        """Find out whether it is time to ingest: messages have arrived, or upper of an idle topic may move."""
+        begun_s = time.monotonic()
+        ends, waited_s = self._ends(), begun_s - self.at_s
         if self.stopped:
-            return now_s >= self.at_s + AGAIN_S or self._ends() not in (None, self.ends)
-        idle_s = getattr(self.settings, "idle_upper_s", 0)
-        return (idle_s > 0 and now_s >= self.at_s + idle_s) or self._ends() != self.ends
+            again_s = AGAIN_S if ends is not None else _UNREACHABLE_S
+            self.has_news = waited_s >= again_s or ends not in (None, self.ends)
+        else:
+            idle_s = getattr(self.settings, "idle_upper_s", 0)
+            self.has_news = ends != self.ends or 0 < idle_s <= waited_s
+        now_s = time.monotonic()
+        self.poll_at_s = now_s + (POLL_S if now_s - begun_s < _SLOW_POLL_S else AGAIN_S)
 
-    def begin(self, store: Store, now_s: float) -> None:
-        """Note how far the topics go, before they are ingested."""
-        stored = Catalog(store).get(self.settings.name)
-        self.topics = open_topics(self.settings, stored.entry.decisions if stored is not None else ())
-        self.ends, self.at_s = self._ends(), now_s
+    def begin(self, store: Store) -> None:
+        """Note how far the topics go, before they are ingested; if that fails, the topics stay as they were."""
+        self.at_s = time.monotonic()
+        try:
+            stored = Catalog(store).get(self.settings.name)
+            self.topics = open_topics(self.settings, stored.entry.decisions if stored is not None else ())
+        finally:
+            self.ends = self._ends()
 
     def _ends(self) -> Mapping[str, Mapping[int, int]] | None:
         try:
             return {topic.name: topic.end_offsets() for topic in self.topics}
-        except TidelakeError:  # ingest meets the same error, and reports it
+        except Exception:  # ingest meets the same error, and reports it
             return None
 
-
-@dataclass
-class _Seen:
-    """The reports of the steps of all rounds."""
-
-    report: Report
-    names: dict[str, _Watched] = field(default_factory=dict)
-
-    def add(self, part: Report) -> None:
-        """Keep the newest result of each step, and the errors that still apply."""
-        for name, results in part.results.items():
-            self.report.results.setdefault(name, {}).update(results)
-            self.report.errors.pop(name, None)
-            self.names[name].stopped = name in part.errors
-            self.names[name].has_run |= "seal" in results
-        self.report.errors |= part.errors
+    def steps(self) -> dict[str, Step]:
+        """Return the steps that are to run now."""
+        steps = {}
+        if self.wanted_ms is not None:
+            steps = {"ingest": ingest_at(self.wanted_ms), "seal": STEPS["seal"]}
+        if self.is_due and self.has_run and not self.stopped:
+            steps |= {step: STEPS[step] for step in ("validate", "compact")}
+        return steps
 
 
-def linger(spark: SparkSession, settings: Settings, seconds: float, observer: Observer | None = None) -> Report:
+def linger(
+    spark: SparkSession,
+    settings: Settings,
+    seconds: float,
+    observer: Observer | None = None,
+    ends: Event | None = None,
+) -> Report:
     """Run a tick of every collection, and then of each that has news, until the time is up.
 
     Messages are ingested and sealed as soon as a poll of the topics finds them. Sealed times are validated, and runs
-    are merged, once a minute and at the end.
+    are merged, once a minute and at the end. At most `settings.parallel` collections are worked on at a time. A
+    collection that fails is retried; one that exceeds its limit is reported, and left alone as long as its thread
+    lives. Neither stops the others.
 
     Args:
         spark: the session.
-        settings: the settings of the collections.
-        seconds: how long to keep running; a round that has begun is finished.
+        settings: the settings of the collections. Without `collection_limit_s`, the limit is `LIMIT_S`.
+        seconds: how long to poll; steps that have begun are finished, within the limit.
         observer: is notified of each step.
+        ends: ends the run early, once it is set.
 
     Returns:
         A report that has, for each collection, the newest result of each step, and the error, if it still applies.
@@ -97,43 +134,113 @@ def linger(spark: SparkSession, settings: Settings, seconds: float, observer: Ob
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
     """
-    end_s, maintain_at_s = time.monotonic() + seconds, time.monotonic() + MAINTAIN_S
-    store = Store(settings.store)
-    watched = {collection.name: _Watched(collection) for collection in settings.collections}
-    seen = _Seen(Report("tick"), names=watched)
+    check_lake(settings)
+    limit_s = settings.collection_limit_s or LIMIT_S
+    sources: set[str] = {collection.source for collection in settings.collections}
+    with ExitStack() as crews:
+        workers = crews.enter_context(Crew(settings.store, settings.parallel, limit_s, spark))
+        pollers = {source: crews.enter_context(Crew(settings.store, POLLERS, POLL_LIMIT_S)) for source in sources}
+        lingering = _Lingering(spark, settings, OneAtATime(observer), workers, pollers)
+        lingering.until(time.monotonic() + seconds, ends or Event())
+    return lingering.report
 
-    def run(names: Sequence[str], steps: Sequence[str]) -> None:
-        seen.add(run_steps(spark, settings.only(tuple(names)), steps, observer))
 
-    def ingest(names: Sequence[str]) -> None:
+@dataclass
+class _Lingering:
+    """A run that lingers. This thread decides what begins; it waits for no collection."""
+
+    spark: SparkSession
+    settings: Settings
+    observer: Observer
+    workers: Crew
+    pollers: Mapping[str, Crew]
+    """By source."""
+    report: Report = field(default_factory=partial(Report, "tick"))
+
+    def __post_init__(self) -> None:
+        self.store = Store(self.settings.store)
+        names = [collection.name for collection in self.settings.collections]
+        self.watched = {name: _Watched(self.settings.collection(name), CollectionRun(name)) for name in names}
+        self.report.results = {name: {} for name in names}
+
+    def until(self, end_s: float, ends: Event) -> None:
+        """Run until the time is up or `ends` is set, and then finish what has begun."""
+        maintain_at_s = time.monotonic() + MAINTAIN_S
+        self._want(self.watched)
+        while True:
+            now_s = time.monotonic()
+            is_ending = now_s >= end_s or ends.is_set()
+            if is_ending or now_s >= maintain_at_s:
+                maintain_at_s = now_s + MAINTAIN_S
+                for each in self.watched.values():
+                    each.is_due |= each.has_run
+            has_more = self._start(now_s, is_ending)
+            if is_ending and not (has_more or self.workers.is_at_work):
+                return
+            self.workers.wait(_LOOK_S)
+            for name, late in self.workers.ended():
+                self._add(name, late)
+            self._want(_with_others_on_their_timelines(self.watched, set(self._news())))
+
+    def _start(self, now_s: float, is_ending: bool) -> bool:
+        """Begin the steps and the polls that are due; return whether steps wait for a poll to end."""
+        has_more = False
+        for name, each in self.watched.items():
+            if self.workers.has(name) or abandoned(self.settings.store, name) is not None:
+                continue
+            pollers = self.pollers[each.settings.source]
+            steps, is_polled = each.steps(), pollers.has(name)
+            if steps and not is_polled:
+                each.run = CollectionRun(name)
+                self.workers.start(name, partial(self._work, each, each.run, steps))
+                each.wanted_ms, each.is_due, each.has_run = None, False, each.has_run and "compact" not in steps
+            elif not (steps or is_polled or is_ending) and now_s >= each.poll_at_s:
+                pollers.start(name, each.poll)
+            has_more |= bool(steps) and is_polled
+        return has_more
+
+    def _work(self, each: _Watched, run: CollectionRun, steps: Mapping[str, Step]) -> None:
+        if "ingest" in steps:
+            try:
+                each.begin(self.store)
+            except Exception as error:
+                run.stop(stopped_by(error, "ingest", run.name))
+        run.run(self.spark, self.settings, steps, self.observer)
+
+    def _add(self, name: str, late: TimedOut | None) -> None:
+        """Keep the newest result of each step, and the errors that still apply."""
+        each = self.watched[name]
+        if late is not None:
+            each.run.stop(timed_out(late, each.run.step, name))
+        self.report.results[name].update(each.run.results)
+        each.has_run |= "seal" in each.run.results and "compact" not in each.run.results
+        each.poll_at_s = 0.0
+        self._note(each, each.run.error)
+
+    def _note(self, each: _Watched, error: TidelakeError | None) -> None:
+        each.stopped = error is not None
+        self.report.errors.pop(each.settings.name, None)
+        if error is not None:
+            self.report.errors[each.settings.name] = error
+
+    def _news(self) -> Iterator[str]:
+        """Yield the collections whose polls have found news; report those whose polls hang."""
+        for name, late in chain.from_iterable(pollers.ended() for pollers in self.pollers.values()):
+            each = self.watched[name]
+            if late is not None:
+                self._note(each, timed_out(late, "poll", name))
+            elif each.has_news:
+                yield name
+
+    def _want(self, names: Iterable[str]) -> None:
+        """Ingest collections as soon as they are free, all with one time if they share a timeline."""
+        run_ms = int(time.time() * 1000)
         for name in names:
-            watched[name].begin(store, time.monotonic())
-        run(names, _ARRIVE)
-
-    def maintain() -> None:
-        names = [name for name, each in watched.items() if each.has_run and not each.stopped]
-        if names:
-            run(names, _MAINTAIN)
-        for name in names:
-            watched[name].has_run = False
-
-    ingest(list(watched))
-    while (now_s := time.monotonic()) < end_s:
-        news = _with_others_on_their_timelines(watched, now_s)
-        if news:
-            ingest(news)
-        else:
-            time.sleep(max(0.0, min(POLL_S, end_s - now_s)))
-        if time.monotonic() >= maintain_at_s:
-            maintain()
-            maintain_at_s = time.monotonic() + MAINTAIN_S
-    maintain()
-    return seen.report
+            self.watched[name].wanted_ms = run_ms
 
 
-def _with_others_on_their_timelines(watched: Mapping[str, _Watched], now_s: float) -> list[str]:
+def _with_others_on_their_timelines(watched: Mapping[str, _Watched], news: set[str]) -> list[str]:
     """Return the collections that have news, and those that share a timeline of minted times with one of them."""
-    news = {name for name, each in watched.items() if each.has_news(now_s)}
     timelines = {watched[name].settings.timeline for name in news if watched[name].settings.mints_times} - {None}
     shared = {name for name, each in watched.items() if each.settings.timeline in timelines and not each.stopped}
     return [name for name in watched if name in news | shared]

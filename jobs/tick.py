@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any, Protocol
@@ -12,20 +13,23 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from jobs import compact, current, ingest, seal, validate
-from jobs.job import Report, run_main, timed_out
+from jobs.job import Report, run_main, stopped_by, timed_out
 from jobs.lake import check_lake
 from jobs.parallel import for_each
-from tidelake.errors import SourceError
+from tidelake.errors import SourceError, TidelakeError
 from tidelake.settings.lake import Settings
 
-STEPS: dict[str, Callable[[SparkSession, Settings], Report]] = {
+Step = Callable[[SparkSession, Settings], Report]
+Steps = Mapping[str, Step]
+"""Steps by name, in the order in which they run."""
+STEPS: dict[str, Step] = {
     "ingest": ingest.run,
     "seal": seal.run,
     "validate": validate.run,
     "compact": partial(compact.run, full=False),
 }
 """The steps of a tick, in order."""
-FURTHER_STEPS: dict[str, Callable[[SparkSession, Settings], Report]] = {
+FURTHER_STEPS: dict[str, Step] = {
     "current": current.run,
     "current_full": partial(current.run, rebuild=True),
     "validate_full": validate.run_with_pages,
@@ -55,6 +59,47 @@ def run(spark: SparkSession, settings: Settings) -> Report:
     return run_steps(spark, settings, tuple(STEPS))
 
 
+@dataclass
+class CollectionRun:
+    """The steps of a run on one collection, and what came of them. A thread runs them; another may give them up."""
+
+    name: str
+    results: dict[str, Any] = field(default_factory=dict)
+    """What the steps returned."""
+    error: TidelakeError | None = None
+    """The first error."""
+    step: str = "tick"
+    """The step that began last."""
+    is_over: bool = False
+    """Whether no further step begins."""
+
+    def run(self, spark: SparkSession, settings: Settings, steps: Steps, observer: Observer) -> None:
+        """Run steps, in order, until one fails; a problem with the topic ends nothing."""
+        only, results = settings.only((self.name,)).model_copy(update=_ALONE), self.results
+        for step, function in steps.items():
+            if self.is_over:
+                return
+            self.step = step
+            observer.begins(step, self.name)
+            try:
+                done = function(spark, only)
+            except Exception as problem:  # a topic or a name has changed since the settings were checked
+                done = Report(step, errors={self.name: stopped_by(problem, step, self.name)})
+            if self.is_over:  # it was given up in the meantime
+                return
+            if self.name in done.results:
+                results[step] = done.results[self.name]
+                observer.ended(step, self.name, results[step])
+            if (error := done.errors.get(self.name)) is not None:
+                self.error = self.error or error
+                if not isinstance(error, SourceError):
+                    self.is_over = True
+
+    def stop(self, error: TidelakeError) -> None:
+        """Begin no further step; a thread that is still at work changes nothing any more."""
+        self.results, self.error, self.is_over = dict(self.results), error, True
+
+
 def run_steps(
     spark: SparkSession, settings: Settings, steps: Sequence[str], observer: Observer | None = None
 ) -> Report:
@@ -77,47 +122,54 @@ def run_steps(
         ConfigurationError: a setting is wrong; nothing was written.
     """
     check_lake(settings)
-    names = [collection.name for collection in settings.collections]
-    report = Report("tick" if tuple(steps) == tuple(STEPS) else ", ".join(steps), {name: {} for name in names})
-    at_work: dict[str, str] = {}
-    one_time = {"ingest": partial(ingest.run, run_ms=int(clock.time() * 1000))}
-    speaking = Lock()
+    runs = {collection.name: CollectionRun(collection.name) for collection in settings.collections}
+    known = STEPS | FURTHER_STEPS | {"ingest": ingest_at(int(clock.time() * 1000))}
+    notified = OneAtATime(observer)
 
-    def work(name: str, steps: Sequence[str], more: Mapping[str, Callable[..., Report]]) -> None:
-        results, only = report.results[name], settings.only((name,)).model_copy(update=_ALONE)
-        for step in steps:
-            at_work[name] = step
-            if observer is not None:
-                with speaking:
-                    observer.begins(step, name)
-            done = {**STEPS, **FURTHER_STEPS, **more}[step](spark, only)
-            if name in done.results:
-                results[step] = done.results[name]
-                if observer is not None:
-                    with speaking:
-                        observer.ended(step, name, results[step])
-            if (error := done.errors.get(name)) is not None:
-                report.errors.setdefault(name, error)
-                if not isinstance(error, SourceError):
-                    stopped.add(name)
-                    break
+    def phase(names: Sequence[str], steps: Steps) -> None:
+        def work(name: str) -> None:
+            runs[name].run(spark, settings, steps, notified)
 
-    def phase(names: Sequence[str], steps: Sequence[str], more: Mapping[str, Callable[..., Report]]) -> None:
-        do = partial(work, steps=steps, more=more)
-        for name, late in for_each(spark, names, do, settings.parallel, settings.collection_limit_s):
+        for name, late in for_each(spark, settings.store, names, work, settings.parallel, settings.collection_limit_s):
             if late is not None:
-                report.results[name] = dict(report.results[name])  # the thread may still be at work
-                report.errors[name] = timed_out(late, at_work[name], name)
-                stopped.add(name)
+                runs[name].stop(timed_out(late, runs[name].step, name))
 
-    stopped: set[str] = set()
     publishing = [step for step in steps if step in _PUBLISHING]
-    phase(names, [step for step in steps if step not in _PUBLISHING], one_time)
+    phase(list(runs), {step: known[step] for step in steps if step not in _PUBLISHING})
     for step in publishing:
-        left = [name for name in names if name not in stopped]
+        left = [name for name, each in runs.items() if not each.is_over]
         wanted = current.wanted_tables(settings, _PUBLISHING[step], set(left).__contains__)
-        phase(left, [step], {step: partial(current.run, wanted=wanted)})
-    return report
+        phase(left, {step: partial(current.run, wanted=wanted)})
+    return Report(
+        "tick" if tuple(steps) == tuple(STEPS) else ", ".join(steps),
+        {name: each.results for name, each in runs.items()},
+        {name: each.error for name, each in runs.items() if each.error is not None},
+    )
+
+
+def ingest_at(run_ms: int) -> Step:
+    """Return the step that ingests with one time for all reclocked collections on a shared timeline."""
+    return partial(ingest.run, run_ms=run_ms)
+
+
+class OneAtATime:
+    """Notifies an observer by one thread at a time; without an observer, it does nothing."""
+
+    def __init__(self, observer: Observer | None) -> None:
+        """Take the observer."""
+        self._observer, self._lock = observer, Lock()
+
+    def begins(self, step: str, name: str) -> None:
+        """See `Observer`."""
+        if self._observer is not None:
+            with self._lock:
+                self._observer.begins(step, name)
+
+    def ended(self, step: str, name: str, result: Any) -> None:
+        """See `Observer`."""
+        if self._observer is not None:
+            with self._lock:
+                self._observer.ended(step, name, result)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

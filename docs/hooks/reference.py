@@ -66,8 +66,8 @@ TOP_LEVEL = (
     "| `registry` | block | none | The registry that has the schemas of Avro topics: see [Registry](#registry). |",
     "| `parallel` | number | 1 | Maximum number of collections that the jobs work on at a time, at most 64: see "
     "[Many collections](../operations.md#many-collections). |",
-    "| `collection_limit_s` | seconds | none | How long the jobs may work on one collection in a run. After "
-    "that, its Spark jobs are cancelled, and the other collections continue. |",
+    "| `collection_limit_s` | seconds | none; with `--linger`, 300 | How long the jobs may work on one collection in a "
+    "run. After that, its Spark jobs are cancelled, and the other collections continue. |",
     "| `alerts` | `{env: VARIABLE}` or `{file: PATH}` | none | Where a webhook's URL is kept: see "
     "[Alerts](../operations.md#alerts). |",
     "| `writer` | text, or `{env: VARIABLE}` | none | The name of the processes that write with these settings: see "

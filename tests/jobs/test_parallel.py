@@ -94,7 +94,7 @@ def test_the_jobs_of_a_collection_that_takes_too_long_are_cancelled(spark: Spark
                 raised.append(str(error))
                 raise
 
-    ended = dict(for_each(spark, ["long", "short"], work, threads=2, limit_s=2.0))
+    ended = dict(for_each(spark, "store", ["long", "short"], work, threads=2, limit_s=2.0))
     assert ended == {"short": None, "long": TimedOut(2.0)}
     assert "cancelled" in raised[0]
 
@@ -104,4 +104,4 @@ def test_an_error_that_work_does_not_handle_ends_everything(spark: SparkSession)
         raise LookupError(name)
 
     with pytest.raises(LookupError, match="one"):
-        list(for_each(spark, ["one"], work, threads=2))
+        list(for_each(spark, "store", ["one"], work, threads=2))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from deltalake import DeltaTable
@@ -12,17 +14,20 @@ from jobs import current
 from jobs.tick import run_steps
 from tests.lakes.published import table_of
 from tests.lakes.shared_times import RECLOCKED, SharedTimes
-from tidelake.errors import ConfigurationError
-from tidelake.read.current import CurrentReport, Wanted
+from tidelake.errors import ConfigurationError, SnapshotTorn, TidelakeError
+from tidelake.protocol.transactions import Snapshot
+from tidelake.read.current import CurrentReport, Wanted, update_current
 from tidelake.read.publication import publication_of
-from tidelake.read.together import times_to_publish
+from tidelake.read.together import Chosen, times_to_publish
 from tidelake.settings.lake import load_settings
+from tidelake.store.commit import OpenTable
 from tidelake.store.published import Published
+from tidelake.store.transactions import STATED, snapshot_values
 
 SHOP = {"timeline": "shop"}
 
 
-def chosen(lake: SharedTimes, *names: str) -> dict[str, tuple[int, tuple[str, ...]]]:
+def chosen(lake: SharedTimes, *names: str) -> dict[str, Chosen | TidelakeError]:
     settings = load_settings(lake.file).only(names)
     published = {collection.name for collection in settings.collections}
     return times_to_publish(settings, lake.catalog, published.__contains__)
@@ -44,6 +49,31 @@ def test_without_a_common_time_each_collection_is_published_separately(tmp_path:
     lake.seal(orders=9, lines=6)
     lake.forget("orders", 7)
     assert chosen(lake) == {}
+
+
+def test_a_collection_that_cannot_be_read_is_not_waited_for(tmp_path: Path) -> None:
+    lake = SharedTimes(tmp_path, orders=SHOP, lines=SHOP, items=SHOP)
+    lake.seal(orders=9, lines=6, items=5)
+    shutil.rmtree(lake.catalog.find("items").paths.handles.local)
+    assert chosen(lake) == dict.fromkeys(("orders", "lines"), (5, ("lines", "orders")))
+
+
+def test_tables_torn_between_two_snapshots_stay_as_they_are_and_stop_no_other_timeline(tmp_path: Path) -> None:
+    """The connector was killed after the first table; only the snapshot that it took next has both."""
+    shop: dict[str, Any] = {"framing": "transactions", "format": "json", "transaction_topic": "shop.transaction"}
+    shop |= {"family": "debezium", "key": ["id"]}
+    (tmp_path / "topics" / "shop.transaction").mkdir(parents=True)
+    tables = {name: shop | {"table": f"public.{name}"} for name in ("orders", "lines")}
+    lake = SharedTimes(tmp_path, **tables, visits={"timeline": "web"}, pages={"timeline": "web"})
+    lake.seal(orders=40, lines=40, visits=9, pages=6)
+    for name, places in {"orders": (30, 45), "lines": (45,)}.items():
+        snapshots = snapshot_values(Snapshot(place, 1, True) for place in places)
+        OpenTable(lake.catalog.find(name).paths.updates).commit(snapshots | {STATED: 50})
+    wanted = current.wanted_tables(load_settings(lake.file))
+    assert {name for name, each in wanted.items() if isinstance(each.refused, SnapshotTorn)} == {"orders", "lines"}
+    assert wanted["visits"].through == 5
+    with pytest.raises(SnapshotTorn):
+        update_current(cast(SparkSession, None), lake.catalog.find("orders"), wanted["orders"])
 
 
 def test_reclocked_collections_that_name_no_timeline_are_published_separately(tmp_path: Path) -> None:

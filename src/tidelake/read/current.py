@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.catalog.catalog import Catalog
-from tidelake.errors import Conflict, DamagedTable, WrittenRowsMissing
+from tidelake.errors import Conflict, DamagedTable, TidelakeError, WrittenRowsMissing
 from tidelake.plugins.envelope import form_of
 from tidelake.read.asked import last_time
 from tidelake.read.copies import Shape, Shaped, shape_of
@@ -99,6 +99,8 @@ class Wanted:
     """Whether rows are repeated, instead of having `_diff`; only if the collection has no key."""
     skip_errors: bool = False
     """Whether keys in error are left out; if not, they stop the publication."""
+    refused: TidelakeError | None = None
+    """Why the collections of the timeline have no time to publish; the table then stays as it is."""
 
 
 CONTENTS_AT_UPPER = Wanted()
@@ -122,9 +124,12 @@ def update_current(spark: SparkSession, collection: Collection, wanted: Wanted =
         UnknownCollection: the store no longer has this collection under this name.
         WrittenRowsMissing: the store does not show all rows that Spark wrote. The table stays as it was.
         Conflict: at each attempt, another process published first.
+        TidelakeError: `wanted.refused`, if there is no time to publish.
 
     Cost: see `following.follow`; a rebuild reads and writes the contents.
     """
+    if wanted.refused is not None:
+        raise wanted.refused
     proofs = read_proof_log(collection)
     if proofs.damaged is not None:
         raise DamagedTable(str(collection.paths.updates), proofs.damaged)

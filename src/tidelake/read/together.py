@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tidelake.catalog.catalog import Catalog
-from tidelake.errors import CollectionForgot, CollectionLags, UnknownCollection
+from tidelake.errors import CollectionForgot, CollectionLags, TidelakeError, UnknownCollection
 from tidelake.read.moment import moment
 from tidelake.settings.collection import WALL_CLOCK, CollectionSettings
 from tidelake.storage.notices import warn
@@ -17,15 +17,18 @@ from tidelake.store.state import CLOSED, UPPER
 if TYPE_CHECKING:
     from tidelake.settings.lake import Settings
 
+Chosen = tuple[int, tuple[str, ...]]
+"""A time, and the names of the collections that a run publishes together at it."""
+
 
 def times_to_publish(
     settings: Settings, catalog: Catalog, is_published: Callable[[str], bool]
-) -> dict[str, tuple[int, tuple[str, ...]]]:
+) -> dict[str, Chosen | TidelakeError]:
     """Choose a time for each collection that shares its timeline, and name the collections published at that time.
 
     Collections that share a timeline are all collections of the settings that name the same one, and the tables of one
-    database. Those that have sealed nothing yet are left out: the others do not wait for them. Reclocked collections
-    that name no timeline share none here, because an idle one would hold all others back.
+    database. Those that have sealed nothing yet, or cannot be read, are left out: the others do not wait for them.
+    Reclocked collections that name no timeline share none here, because an idle one would hold all others back.
 
     Args:
         settings: the settings, or a selection of their collections.
@@ -35,7 +38,8 @@ def times_to_publish(
     Returns:
         For each collection that is to be published at a common time: the greatest time that all have, and the names of
         those that this run publishes. If there is no common time, because one has forgotten times that another has not
-        sealed yet, a warning says so, and each is published separately.
+        sealed yet, a warning says so, and each is published separately. If no time can be chosen for another reason,
+        such as tables torn between two snapshots, the error: it stops this timeline only.
 
     Cost: for each collection of a shared timeline, the log and the handles.
     """
@@ -43,19 +47,22 @@ def times_to_publish(
     for collection in settings.all_collections or settings.collections:
         if collection.timeline_name != WALL_CLOCK:
             groups[collection.timeline_name].append(collection)
-    chosen: dict[str, tuple[int, tuple[str, ...]]] = {}
+    chosen: dict[str, Chosen | TidelakeError] = {}
     for timeline, members in groups.items():
         if len(members) < 2 or not any(is_published(member.name) for member in members):
             continue
         ready = [member for member in members if _has_sealed(catalog, member.name)]
         if len(ready) > 1:
-            chosen |= _common_time(catalog, timeline, ready, is_published)
+            try:
+                chosen |= _common_time(catalog, timeline, ready, is_published)
+            except TidelakeError as error:
+                chosen |= {member.name: error for member in ready}
     return chosen
 
 
 def _common_time(
     catalog: Catalog, timeline: str, ready: Sequence[CollectionSettings], is_published: Callable[[str], bool]
-) -> dict[str, tuple[int, tuple[str, ...]]]:
+) -> dict[str, Chosen]:
     try:
         found = moment(catalog, ready, "latest")
     except (CollectionLags, CollectionForgot) as error:
@@ -69,5 +76,8 @@ def _has_sealed(catalog: Catalog, name: str) -> bool:
     try:
         table = OpenTable(catalog.find(name).paths.updates)
     except UnknownCollection:
+        return False
+    except TidelakeError as error:
+        warn("published tables of a timeline do not wait for a collection", collection=name, reason=error.fact)
         return False
     return bool(table.value(UPPER) or table.value(CLOSED))

@@ -559,7 +559,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.TookTooLong: Entry(
         "A large backlog, a slow disk or network, or something that hangs: a broker, a file system, a library.",
         "Committed work is kept. Look at the log for the last thing that happened; run the collection alone to see "
-        "whether it progresses, and raise `collection_limit_s` if it only needs more time.",
+        "whether it progresses, and raise `collection_limit_s` if it only needs more time; without it, `--linger` "
+        "allows five minutes. If its thread is still alive, this process begins nothing more on the collection.",
         ("tail -n 100 .logs/spark.log", "tidelake run orders", _STATUS),
     ),
     errors.BlockingCheckFailed: Entry(

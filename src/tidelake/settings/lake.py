@@ -65,7 +65,8 @@ class Settings(Frozen):
     parallel: int = 1
     """Maximum number of collections that the jobs work on at a time."""
     collection_limit_s: int | None = None
-    """How long the jobs may work on one collection in a run; None means as long as it takes."""
+    """How long the jobs may work on one collection in a run; None means as long as it takes, and with `--linger` five
+    minutes."""
 
     @property
     def jar_sets(self) -> tuple[str, ...]:

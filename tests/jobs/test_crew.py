@@ -1,0 +1,108 @@
+"""Threads for work on collections: how many there are, and what happens to one that hangs. No JVM is started."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.parallel import Crew, TimedOut, abandoned, for_each
+
+_NO_SESSION = cast(SparkSession, None)
+"""Not used with one thread and no limit."""
+
+
+class Hanging:
+    """Work that hangs until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.goes_on, self.woke = threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.goes_on.wait()
+        self.woke.set()
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
+    monkeypatch.setattr("jobs.parallel._GRACE_S", 0.05)
+    work = Hanging()
+    yield work
+    work.goes_on.set()
+
+
+@contextmanager
+def crew_of(threads: int, store: str = "store") -> Iterator[Crew]:
+    with Crew(store, threads, 0.5) as crew:
+        yield crew
+
+
+def ended(crew: Crew) -> list[tuple[str, TimedOut | None]]:
+    found: list[tuple[str, TimedOut | None]] = []
+    while crew.is_at_work:
+        crew.wait()
+        found += crew.ended()
+    return found
+
+
+def test_a_collection_that_hangs_gives_its_place_to_the_next(hanging: Hanging) -> None:
+    with crew_of(1, "first") as crew:
+        crew.start("hangs", hanging)
+        crew.start("next", lambda: None)
+        assert ended(crew) == [("hangs", TimedOut(0.5)), ("next", None)]
+
+
+def test_nothing_begins_on_a_collection_whose_abandoned_thread_lives(hanging: Hanging) -> None:
+    begun: list[str] = []
+    with crew_of(2) as crew:
+        crew.start("hangs", hanging)
+        ended(crew)
+        threads = threading.active_count()
+        for _ in range(5):
+            crew.start("hangs", lambda: begun.append("in vain"))
+            crew.start("other", lambda: begun.append("other"))
+            assert {name: late is None for name, late in ended(crew)} == {"hangs": False, "other": True}
+        assert begun == ["other"] * 5
+        assert threading.active_count() <= threads + 1  # that of `other`
+        with crew_of(1) as another:
+            another.start("hangs", lambda: begun.append("in vain"))
+            (found,) = ended(another)
+        assert str(found[1]).endswith("s, and its thread is still alive")
+        assert [late is None for _, late in for_each(_NO_SESSION, "store", ["hangs"], begun.append)] == [False]
+        assert [late is None for _, late in for_each(_NO_SESSION, "another", ["hangs"], begun.append)] == [True]
+        hanging.goes_on.set()
+        assert hanging.woke.wait(10.0)
+        while abandoned("store", "hangs") is not None:
+            time.sleep(0.01)
+        crew.start("hangs", lambda: begun.append("again"))
+        assert ended(crew) == [("hangs", None)]
+    assert begun == ["other"] * 5 + ["hangs", "again"]
+
+
+def test_threads_are_used_again_and_end_with_the_crew() -> None:
+    before = set(threading.enumerate())
+    with crew_of(3) as crew:
+        for _ in range(4):
+            for name in ("a", "b", "c", "d", "e"):
+                crew.start(name, lambda: None)
+            assert {name for name, late in ended(crew) if late is None} == {"a", "b", "c", "d", "e"}
+        own = set(threading.enumerate()) - before
+        assert len(own) <= 3
+    for thread in own:
+        thread.join(10.0)
+        assert not thread.is_alive()
+
+
+def test_an_error_of_the_work_is_raised() -> None:
+    def work() -> None:
+        raise LookupError("its own bug")
+
+    with crew_of(1) as crew:
+        crew.start("bug", work)
+        with pytest.raises(LookupError, match="its own bug"):
+            ended(crew)
