@@ -70,6 +70,17 @@ def test_ticks_and_statuses_stay_within_their_budgets_whatever_the_age_of_the_co
     assert [count.verbs for count in idle] == [{"list": 6}, {"list": 7}], "an idle collection is only listed"
 
 
+@pytest.mark.sweep
+def test_a_seal_after_several_ticks_of_ingest_is_within_its_budget(lake: CountedLake) -> None:
+    lake.tick()
+    for _ in range(5):
+        lake.send()
+        lake.lake.ingest()
+    sealed = lake.count(lake.lake.seal)
+    assert lake.status().upper == lake.times
+    assert len(sealed) <= SEAL, sealed.served
+
+
 def test_a_checkpoint_takes_the_same_number_of_requests_whatever_the_length_of_the_log(
     lake: CountedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

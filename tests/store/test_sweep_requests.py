@@ -13,7 +13,7 @@ from tests.storage.counted import CountedStore
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, create_table
-from tidelake.store.dead_notes import DEAD, Note, notes_of
+from tidelake.store.dead_notes import DEAD, Note, long_dead, notes_of, read_notes
 from tidelake.store.failpoints import on_reach
 from tidelake.store.files import write_run
 from tidelake.store.layout import RUN, new_run
@@ -185,3 +185,48 @@ def test_notes_about_folders_that_are_gone_are_forgotten(table: Location) -> Non
     blobs.delete_folder(table / second)
     sweep(table)
     assert blobs.list_names(table / DEAD) == []
+
+
+def commit_run(table: Location, *removed: str) -> str:
+    """Commit a run in place of others, and return its name."""
+    opened = OpenTable(table)
+    run = new_run("merge", opened.seq)
+    opened.commit({}, write_run(table, run, pa.table({"_time": [1]})), list(removed))
+    return run
+
+
+@pytest.mark.parametrize("has_notes", [False, True])
+def test_a_commit_takes_the_same_requests_however_many_runs_it_removes(
+    store: CountedStore, table: Location, has_notes: bool
+) -> None:
+    if has_notes:
+        leave_dead(table, 2)
+        sweep(table)
+    counts = []
+    for removes in (0, 1, 3, 8):
+        runs = [commit_run(table) for _ in range(removes)]
+        opened = OpenTable(table)
+        files = write_run(table, new_run("pending", opened.seq), pa.table({"_time": [1]}))
+        before = Counter(store.requests)
+        opened.commit({}, files, runs)
+        counts.append(sum(store.since(before).values()))
+    without, one, *more = counts
+    assert one == without + 1
+    assert more == [without + 1 + has_notes] * 2
+
+
+@pytest.mark.parametrize("others", [0, 4])
+def test_a_run_that_was_noted_before_its_commit_is_renewed_when_it_is_removed(table: Location, others: int) -> None:
+    opened = OpenTable(table)
+    run = new_run("ingest", opened.seq)
+    files = write_run(table, run, pa.table({"_time": [1]}))
+    sweep(table)
+    asleep, present = read_notes(table), {f"{RUN}={run}"}
+    opened.commit({}, files)
+    leave_dead(table)
+    sweep(table)  # the run is live now
+    commit_run(table, run, *(commit_run(table) for _ in range(others)))
+    long_dead(asleep, [f"{RUN}=ingest-1", *present], present, 3600.0, 0)  # by a sweep that has slept since it read them
+    assert sweep(table, retention_s=-60.0) == 1, "only the run that nobody committed was dead for long enough"
+    assert blobs.list_blobs(table / f"{RUN}={run}")
+    assert sweep(table, retention_s=-60.0) == others + 1
