@@ -19,12 +19,16 @@ from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
+from tidelake.store.head_start import note_swept, was_swept
 from tidelake.store.holds import held_text, oldest_pin
 from tidelake.store.layout import BINDINGS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TRANSACTIONS_SCHEMA, Store
 from tidelake.store.proof_log import read_proof_log
 from tidelake.store.sweep import sweep, sweep_names
 from tidelake.store.table_schema import late_schema
 from tidelake.telemetry.steps import observed
+
+SWEEP_EVERY_S = 3600.0
+"""How often ticks sweep the tables of a collection in an object store."""
 
 
 def run(spark: SparkSession, settings: Settings, full: bool = True) -> Report:
@@ -66,10 +70,14 @@ def compact_collection(
         small_tables[paths.transactions] = TRANSACTIONS_SCHEMA
     for table, schema in small_tables.items():
         merge_small_files(table, schema, entry.epoch)
-    for table in (*small_tables, paths.progress, paths.handles, catalog.store.catalog):
-        compacted.folders_removed += sweep(table)
-    compacted.folders_removed += sweep(paths.updates, read_pin=lambda: oldest_pin(read_handles(paths)))
-    sweep_names(catalog.store, [collection.name])
+    store = catalog.store
+    # In an object store, a sweep takes a few requests for each table, so that a tick leaves it to a later one.
+    if full or store.root.is_local or not was_swept(store, collection.name, SWEEP_EVERY_S):
+        for table in (*small_tables, paths.progress, paths.handles, store.catalog):
+            compacted.folders_removed += sweep(table)
+        compacted.folders_removed += sweep(paths.updates, read_pin=lambda: oldest_pin(read_handles(paths)))
+        sweep_names(store, [collection.name])
+        note_swept(store, collection.name)
     reach("compact.after_sweep")
     log.info(
         "compacted",

@@ -18,6 +18,7 @@ from tidelake.read.status import CollectionStatus
 from tidelake.storage import blobs
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.followed import forget_all
+from tidelake.store.head_start import forget_swept
 from tidelake.store.put_files import forget_files
 
 
@@ -106,4 +107,5 @@ def forget_process() -> None:
     forget_all()
     forget_files()
     forget_noted()
+    forget_swept()
     blobs.disconnect()

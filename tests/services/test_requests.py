@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.lakes.lake import progress, updates
 from tests.lakes.raw_lake import RawLake
-from tests.services.counted_lake import CountedLake, forget_process
+from tests.services.counted_lake import CountedLake, Requests, forget_process
 from tests.services.faulty_proxy import faulty_proxy
 from tests.services.object_store import ObjectStore
 from tidelake.errors import DamagedLog
@@ -22,7 +23,10 @@ from tidelake.storage.location import Location
 from tidelake.store import runs
 from tidelake.store.acknowledged import ACKED
 from tidelake.store.commit import OpenTable, maintain
+from tidelake.store.dead_notes import DEAD
 from tidelake.store.followed import forget_all
+from tidelake.store.head_start import forget_swept
+from tidelake.store.layout import new_run
 from tidelake.store.state import HAS_LATE, HAS_QUARANTINE
 from tidelake.store.table_log import check_log, entry_path
 
@@ -34,6 +38,8 @@ SMALL_TABLES = 2
 """The requests that a status adds if both `quarantine` and `late` have rows."""
 COMMIT, CHECKPOINT = 3, 16
 """The requests of a commit without files, and those that every 32nd commit adds for a checkpoint and the cleanup."""
+COMPACT, SWEEP = 20, 35
+"""The requests of a compaction without merges, and those that it adds if it sweeps all tables."""
 CLUSTER = 40
 """The requests that a tick adds on a cluster, whose executors put the files."""
 
@@ -68,6 +74,46 @@ def test_ticks_and_statuses_stay_within_their_budgets_whatever_the_age_of_the_co
     assert not status.lists_of_files
     idle = lake.count(lake.lake.ingest), lake.count(lake.lake.seal)
     assert [count.verbs for count in idle] == [{"list": 6}, {"list": 7}], "an idle collection is only listed"
+
+
+@pytest.mark.sweep
+def test_a_compaction_without_merges_is_within_its_budget_whatever_is_dead(lake: CountedLake) -> None:
+    progress = lake.lake.collection.paths.progress
+
+    def compact() -> Requests:
+        lake.tick()
+        return lake.count(lambda: lake.lake.compact(full=False))
+
+    def swept() -> Requests:
+        forget_swept()
+        return compact()
+
+    compact()
+    sweep, young = swept(), compact()
+    for number in range(300):
+        folder = f"_run={new_run('pending', 0)}"
+        blobs.write(progress / folder / "part-0.parquet", b"")
+        blobs.write(progress / DEAD / f"1-{number:032x}.json", json.dumps([folder]).encode())
+    old = compact()
+    assert old.verbs == young.verbs == {"list": len(young)}
+    assert len(young) <= COMPACT, young.served
+    assert len(swept()) >= 300, "the notes of an earlier release are read once"
+    assert swept().verbs == sweep.verbs
+    assert len(sweep) <= COMPACT + SWEEP, sweep.served
+    lake.tick()
+    first = lake.count_afresh(lambda: lake.lake.compact(full=False))
+    assert not [request.target for request in first.served if f"/catalog/{DEAD}/" in request.target], "nothing is swept"
+
+
+@pytest.mark.sweep
+def test_a_seal_after_several_ticks_of_ingest_is_within_its_budget(lake: CountedLake) -> None:
+    lake.tick()
+    for _ in range(5):
+        lake.send()
+        lake.lake.ingest()
+    sealed = lake.count(lake.lake.seal)
+    assert lake.status().upper == lake.times
+    assert len(sealed) <= SEAL, sealed.served
 
 
 def test_a_checkpoint_takes_the_same_number_of_requests_whatever_the_length_of_the_log(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.followed import forget_all
-from tidelake.store.head_start import leave_head_start, use_head_start
+from tidelake.store.head_start import forget_swept, leave_head_start, note_swept, use_head_start, was_swept
 from tidelake.store.layout import Store
 from tidelake.store.put_files import forget_files
 
@@ -163,3 +164,23 @@ def test_a_renamed_collection_leaves_no_head_start_under_its_earlier_name(catalo
     leave(earlier)  # a step was still running
     collect_garbage(catalog.store, {"costs"})
     assert blobs.list_names(catalog.store.head_starts) == ["costs.zip"]
+
+
+def test_a_new_process_knows_when_the_tables_were_swept(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, collection = catalog.store, catalog.find(NAME)
+    forget_swept()
+    assert not was_swept(store, NAME, 3600)
+    note_swept(store, NAME)
+    leave_head_start(collection)
+    forget_swept()
+    read_afresh(catalog)
+    assert was_swept(store, NAME, 3600) and not was_swept(store, "others", 3600)
+    now_s = time.time()
+    for later_s, is_recent in ((3500, True), (3700, False), (-60, False)):
+        monkeypatch.setattr(time, "time", lambda at_s=now_s + later_s: at_s)
+        assert was_swept(store, NAME, 3600) == is_recent, later_s
+    monkeypatch.undo()
+    forget_swept()
+    blobs.replace(blob_of(catalog), zipped((f"head_starts/{blob_of(catalog).name}/swept", b"not a time")))
+    read_afresh(catalog)
+    assert not was_swept(store, NAME, 3600)

@@ -214,11 +214,9 @@ def _damage_in_name(store: Store, path: Location) -> Iterator[tuple[Damage, Loca
 
 
 def missing_files(table: Location, files: Sequence[RunFile]) -> list[RunFile]:
-    """Return the files that do not exist. In an object store, one listing shows all runs of the table."""
-    if table.is_local:
-        return [file for file in files if not blobs.exists(table / file.path)]
-    there = {blob.location for blob in blobs.list_blobs(table, after=f"{RUN}=")}
-    return [file for file in files if table / file.path not in there]
+    """Return the files that do not exist; see `blobs.absent` for the cost."""
+    absent = set(blobs.absent(table, [table / file.path for file in files]))
+    return [file for file in files if table / file.path in absent]
 
 
 def check_intact(collection: Collection) -> None:

@@ -12,7 +12,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import BinaryIO, Literal
 
@@ -158,6 +158,9 @@ class LocalDisk:
 
     def exists(self, location: Location) -> bool:
         return os.path.isfile(str(location))
+
+    def absent(self, folder: Location, locations: Sequence[Location]) -> list[Location]:
+        return [location for location in locations if not self.exists(location)]
 
     def is_folder(self, folder: Location) -> bool:
         return os.path.isdir(str(folder))

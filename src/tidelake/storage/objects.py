@@ -9,8 +9,9 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import obstore
@@ -31,6 +32,8 @@ PROBE = "_conditional_writes"
 _STREAM_BYTES = 1 << 20
 _SMALL_BYTES_MAX = 1 << 18
 """Objects up to this size are read whole: Arrow would make several requests for parts of them."""
+_PAGE = 1000
+"""The number of names that an object store lists in one request."""
 _UPDATE_ATTEMPTS_MAX = 32
 _UPDATE_PAUSE_S = 0.2
 _NONCE = "tidelakenonce"
@@ -276,6 +279,22 @@ class Objects:
         except FileNotFoundError:
             return False
         return True
+
+    def absent(self, folder: Location, locations: Sequence[Location]) -> list[Location]:
+        """List page by page, each from the first blob that was not seen yet: what lies between two blobs is skipped."""
+        left, unseen = sorted({location.path for location in locations}, reverse=True), set[str]()
+        with _errors_named(folder, "list"):
+            while left:
+                chunks = obstore.list(self._store, folder.path or None, offset=left[-1][:-1])
+                paths = (meta["path"] for chunk in chunks for meta in chunk)
+                page = list(takewhile(left[0].__ge__, islice(paths, _PAGE)))
+                end, shown = max(page[-1], left[-1]) if len(page) == _PAGE else left[0], set(page)
+                while left and left[-1] <= end:
+                    path = left.pop()
+                    if path not in shown:
+                        unseen.add(path)
+        # If the store does not sort its names, a page has not shown everything.
+        return [location for location in locations if location.path in unseen and not self.exists(location)]
 
     def is_folder(self, folder: Location) -> bool:
         return True

@@ -44,6 +44,7 @@ from tidelake.store.acknowledged import (
     entry_marker,
     read_markers,
 )
+from tidelake.store.dead_notes import read_notes
 from tidelake.store.entry_text import Stated, entry_of_files
 from tidelake.store.failpoints import reach
 from tidelake.store.files import DIGEST, HEADERS_DIGEST, ROWS_HASH, WHOLE_DIGEST, RunFile, check_file
@@ -95,6 +96,8 @@ _CONFIGURATION = {
     REFUSED_PROPERTY: REFUSED_VALUE,
 }
 _CHECKPOINT_EVERY_COMMITS = 32
+_RENEWED_UNASKED = 2
+"""The number of runs that an object store renews with no more requests than it takes to read the notes about them."""
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
@@ -281,8 +284,7 @@ class OpenTable:
         except (CommitRefused, DamagedTable, FileNotFoundError):
             OpenTable(self.path)._check_not_swept(adds)  # a sweep may have deleted them since this table was opened
             raise
-        for run in removes:
-            blobs.renew(self.path / f"{RUN}={run}")  # from now on, readers have the retention period to finish with it
+        self._renew(removes)
         removed_runs = set(removes)
         removed = [file for file in self.files() if file.run in removed_runs] if removes else []
         return self._append(values, lambda stated: entry_of_files(stated, adds, removed))
@@ -549,6 +551,18 @@ class OpenTable:
         if swept:
             fact = f"the run {swept[0]} began before a sweep (at seq {begun_at(swept[0])}; the floor is {floor})"
             raise RunSwept(str(self.path), self.version + 1, fact)
+
+    def _renew(self, runs: Sequence[str]) -> None:
+        """From now on, give readers the retention period to finish with runs that this commit removes.
+
+        Only a run that was noted before it was committed needs this: the time of any other counts from a later note.
+        """
+        folders = [f"{RUN}={run}" for run in runs]
+        if len(folders) > _RENEWED_UNASKED and not self.path.is_local:
+            notes = read_notes(self.path)
+            folders = [name for name in folders if name in notes.by_folder or not notes.is_complete]
+        for name in folders:
+            blobs.renew(self.path / name)
 
     def _check_runs(self, adds: Sequence[RunFile], removes: Sequence[str]) -> None:
         self._check_not_swept(adds)

@@ -60,6 +60,7 @@ FAILPOINTS: tuple[str, ...] = (
     "compact.after_commit",
     "tidy.after_write",
     "tidy.after_commit",
+    "sweep.after_note",
     "sweep.after_floor",
     "sweep.after_folder",
     "compact.after_sweep",

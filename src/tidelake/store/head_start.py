@@ -1,9 +1,10 @@
 """A head start for new processes: the logs of a collection as a process has verified them, in one blob.
 
 At the end of each step on a collection in an object store, the logs that the process follows are put into the blob,
-with the bytes of small files. A new process reads the blob instead of up to 34 objects for each log. It trusts nothing
-in the blob: entries and checkpoints count only if the markers in the store name their SHA-256, and the bytes of files
-only if the log names theirs. A blob that is missing, damaged, or too old costs requests, and nothing else. See
+with the bytes of small files, and with the time at which the tables were swept. A new process reads the blob instead of
+up to 34 objects for each log. It trusts nothing in the blob: entries and checkpoints count only if the markers in the
+store name their SHA-256, and the bytes of files only if the log names theirs; a wrong time of a sweep delays the next
+one by an hour at most. A blob that is missing, damaged, or too old costs requests, and nothing else. See
 docs/decisions/requests.md.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import io
 import struct
+import time
 import zipfile
 import zlib
 from collections import defaultdict
@@ -47,8 +49,13 @@ _NOT_A_HEAD_START = (
 """The errors raised by bytes that are not a head start."""
 _CHECKPOINT = ".checkpoint.parquet"
 
+_SWEPT = "swept"
+"""The name below the blob's own under which it says when the tables were swept."""
+
 _saved: dict[Location, frozenset[tuple[Location, str | None]]] = {}
 """The contents of the blobs that this process has read or written: each log with the SHA-256 of its newest entry."""
+_swept_s: dict[Location, float] = {}
+"""For each blob, when the tables of its collection were swept, as far as this process knows."""
 _lock = Lock()
 
 
@@ -69,9 +76,15 @@ def use_head_start(store: Store, name: str, *, follows: bool = False) -> None:
     except (FileNotFoundError, TidelakeError, ValueError):  # opening the collection reports it
         return
     try:
-        tips, files = _sorted(_unpack(store.root, data))
+        members = _unpack(store.root, data)
+        swept = members.pop(blob / _SWEPT, None)
+        swept_s = None if swept is None else float(swept)
+        tips, files = _sorted(members)
     except _NOT_A_HEAD_START:
         return
+    with _lock:
+        if swept_s is not None:
+            _swept_s.setdefault(blob, swept_s)
     for table, tip in tips.items():
         suggest(table, tip, follows=follows)
     for file, content in files.items():
@@ -97,14 +110,38 @@ def leave_head_start(collection: Collection) -> None:
     blob = store.head_start(collection.name)
     tips = {table: followed.tip for table, followed in known.items()}
     with _lock:
-        if not known or _saved.get(blob) == _ends(tips):
+        if not known or _saved.get(blob) == _contents(blob, tips):
             return
+        swept_s = _swept_s.get(blob)
     try:
-        blobs.replace(blob, _pack(store.root, known))
+        blobs.replace(blob, _pack(store.root, known, {} if swept_s is None else {blob / _SWEPT: f"{swept_s}".encode()}))
     except StoreUnreadable as error:
         warn("the head start for new processes was not written", collection=collection.name, reason=error.fact)
         return
     _note_saved(blob, tips)
+
+
+def note_swept(store: Store, name: str) -> None:
+    """Note that the tables of a collection have just been swept, for this process and in the next head start."""
+    with _lock:
+        _swept_s[store.head_start(name)] = time.time()
+
+
+def was_swept(store: Store, name: str, within_s: float) -> bool:
+    """Return whether a process is known to have swept the tables of a collection within the last `within_s`.
+
+    The clocks of the machines decide, so a wrong one makes sweeps rarer or more frequent, and nothing else: a sweep
+    itself measures ages by the store's clock. A time that has not come yet counts for nothing.
+    """
+    with _lock:
+        swept_s = _swept_s.get(store.head_start(name))
+    return swept_s is not None and 0 <= time.time() - swept_s < within_s
+
+
+def forget_swept() -> None:
+    """Forget when tables were swept, as if this process were new."""
+    with _lock:
+        _swept_s.clear()
 
 
 def drop_head_start(store: Store, name: str) -> None:
@@ -114,6 +151,7 @@ def drop_head_start(store: Store, name: str) -> None:
     blob = store.head_start(name)
     with _lock:
         _saved.pop(blob, None)
+        _swept_s.pop(blob, None)
     try:
         blobs.delete(blob)
     except StoreUnreadable as error:
@@ -133,17 +171,20 @@ def sweep_head_starts(store: Store, names: Iterable[str]) -> None:
 
 def _note_saved(blob: Location, tips: dict[Location, Tip]) -> None:
     with _lock:
-        _saved[blob] = _ends(tips)
+        _saved[blob] = _contents(blob, tips)
 
 
-def _ends(tips: dict[Location, Tip]) -> frozenset[tuple[Location, str | None]]:
-    return frozenset((table, tip.digest) for table, tip in tips.items())
+def _contents(blob: Location, tips: dict[Location, Tip]) -> frozenset[tuple[Location, str | None]]:
+    swept = (blob / _SWEPT, f"{_swept_s.get(blob)}")
+    return frozenset((swept, *((table, tip.digest) for table, tip in tips.items())))
 
 
-def _pack(root: Location, known: dict[Location, Followed]) -> bytes:
-    """Return a ZIP file with logs and small files, named as in the store."""
+def _pack(root: Location, known: dict[Location, Followed], more: dict[Location, bytes]) -> bytes:
+    """Return a ZIP file with logs and small files, named as in the store, and with `more`."""
     packed, left = io.BytesIO(), _BYTES_MAX
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for location, data in more.items():
+            archive.writestr(location.below(root), data)
         for table, followed in sorted(known.items(), key=lambda item: item[1].tip.size):
             left -= followed.tip.size
             if left < 0:

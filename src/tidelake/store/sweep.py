@@ -12,7 +12,7 @@ from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Blob, Listing, Location
 from tidelake.store.acknowledged import ACKED
 from tidelake.store.commit import SWEEP_FLOOR, OpenTable, maintain
-from tidelake.store.dead_notes import long_dead, notes_of
+from tidelake.store.dead_notes import long_dead, notes_of, read_notes
 from tidelake.store.failpoints import reach
 from tidelake.store.files import discard_run
 from tidelake.store.layout import RUN, Store, begun_at
@@ -119,28 +119,26 @@ def sweep(
         read_pin: reads the first `seq` of the table that a live hold pins now; None if none does.
     """
     opened = OpenTable(table)
-    horizon_s = blobs.now_s(table) - retention_s
-    listing = blobs.list_folder(table)
-    for folder in listing.folders:
-        if folder.name.startswith(UNFINISHED) and blobs.last_change_s(folder) < horizon_s:
-            blobs.delete_folder(folder)
 
-    def old_in(state: OpenTable) -> list[str]:
-        dead = _dead_folders(state, listing)
+    def look(state: OpenTable) -> tuple[list[str], Listing]:
+        notes = read_notes(table)  # before the listing: a noted folder that it does not show is gone for good
+        listing = blobs.list_folder(table)
+        dead, present = _dead_folders(state, listing), {folder.name for folder in listing.folders}
         pinned_seq = read_pin() if dead else None
-        return [name.removeprefix(f"{RUN}=") for name in long_dead(table, dead, retention_s, state.seq, pinned_seq)]
+        old = long_dead(notes, dead, present, retention_s, state.seq, pinned_seq)
+        return [name.removeprefix(f"{RUN}=") for name in old], listing
 
     given_up: list[str] = []
-    if old := old_in(opened):
+    old, listing = look(opened)
+    if old:
         given_up, newest = _give_up(table, old)
         if newest.seq != opened.seq:  # meanwhile, a version may have named a run, and been read
-            old = old_in(newest)
+            old, _ = look(newest)
             given_up = [run for run in given_up if run in old]
     for run in given_up:
         discard_run(table, run)
         reach("sweep.after_folder")
-    left = [*listing.blobs, *(blob for name in (LOG, ACKED) for blob in blobs.list_folder(table / name).blobs)]
-    delete_unfinished(left, horizon_s)
+    _delete_unfinished(table, listing, retention_s)
     return len(given_up)
 
 
@@ -169,6 +167,21 @@ def delete_unfinished(left: Iterable[Blob], horizon_s: float) -> None:
     for blob in left:
         if blob.location.name.startswith(UNFINISHED) and blob.changed_s < horizon_s:
             blobs.delete(blob.location)
+
+
+def _delete_unfinished(table: Location, listing: Listing, retention_s: float) -> None:
+    """Delete what a killed process was writing. In an object store, only the table's own folder can have something."""
+    log = (LOG, ACKED) if table.is_local else ()
+    left = [*listing.blobs, *(blob for name in log for blob in blobs.list_folder(table / name).blobs)]
+    files = [blob for blob in left if blob.location.name.startswith(UNFINISHED)]
+    folders = [folder for folder in listing.folders if folder.name.startswith(UNFINISHED)]
+    if not files and not folders:
+        return
+    horizon_s = blobs.now_s(table) - retention_s
+    delete_unfinished(files, horizon_s)
+    for folder in folders:
+        if blobs.last_change_s(folder) < horizon_s:
+            blobs.delete_folder(folder)
 
 
 def _give_up(table: Location, runs: Sequence[str]) -> tuple[list[str], OpenTable]:
