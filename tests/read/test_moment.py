@@ -293,11 +293,28 @@ def test_a_lingering_run_moves_the_whole_timeline(
     web = Web(tmp_path, spark, ("carts", "visits"))
     monkeypatch.setattr("jobs.linger.MAINTAIN_S", 3600.0)
     web.put("carts", 1)
-    later = threading.Timer(2.0, lambda: web.put("carts", 1))
-    later.start()
-    assert linger(spark, open_lake(web.file).settings, 6.0).ok
-    later.join()
+    arrival = _Arrival(web)
+    assert linger(spark, open_lake(web.file).settings, 60.0, arrival, arrival.is_sealed).ok
     found = open_lake(web.file).at()
     assert {member.last for member in found.members} == {found.time}
     assert web.times("carts")[-1] == found.time
     assert len(web.times("carts")) == 2
+
+
+class _Arrival:
+    """Puts a record when the first one is sealed, and notes when both collections have been sealed again."""
+
+    def __init__(self, web: Web) -> None:
+        self.web, self.seals, self.is_sealed = web, Counter[str](), threading.Event()
+
+    def begins(self, step: str, name: str) -> None:
+        pass
+
+    def ended(self, step: str, name: str, result: Any) -> None:
+        if step != "seal":
+            return
+        self.seals[name] += 1
+        if name == "carts" and self.seals[name] == 1:
+            self.web.put("carts", 1)
+        if min(self.seals["carts"], self.seals["visits"]) > 1:
+            self.is_sealed.set()
