@@ -14,7 +14,7 @@ from pathlib import Path
 from tidelake.spark.jars import SERVICES_FOLDER, SERVICES_LOCK, java_command, locked_jars, resolve
 
 START_TIMEOUT_S = 180.0
-"""The time limit of a start, far more than a start takes on an idle machine."""
+"""The time limit for a start, far longer than a start takes on an idle machine."""
 _STOP_TIMEOUT_S = 30.0
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.05

@@ -38,7 +38,9 @@ class Binding(BaseModel):
 
     name: str
     id: str | None = None
-    """The collection, which counts only while its own entry has this name; None if the name was only published."""
+    """The id of the collection, valid only while the collection's own entry has this name.
+
+    None if the name has a publication but no collection."""
     state: Literal["creating", "live"] = "live"
     """`creating` until the collection's handles exist. From then on, missing handles are damage."""
     begins_as: Entry | None = Field(default=None, exclude_if=lambda entry: entry is None)
@@ -123,7 +125,7 @@ class NameLog:
 
         Raises:
             Conflict: another process bound the name first; nothing was written.
-            DamagedLog: the version was acknowledged before, but its entry was lost.
+            DamagedLog: the version had already been acknowledged, but its entry was lost.
         """
         try:
             self._put(binding)
@@ -143,7 +145,7 @@ class NameLog:
         try:
             blobs.create(entry, text)
         except FileExistsError as error:
-            if read_or_none(entry) != text:  # if it is ours, an earlier attempt of the same call has succeeded
+            if read_or_none(entry) != text:  # if it is ours, an earlier attempt by the same call succeeded
                 raise Conflict(str(self.path), version, "another process bound the name first") from error
         blobs.make_names_durable([self.path / LOG, self.path, *self.path.parents])
         reach("names.after_entry")
@@ -186,7 +188,7 @@ class NameLog:
 
 
 _noted: set[Location] = set()
-"""The notes in object stores that this process has seen or made. Nobody deletes them."""
+"""The notes in object stores that this process has seen or made. Notes are never deleted."""
 
 
 def forget_noted() -> None:

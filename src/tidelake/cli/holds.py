@@ -22,8 +22,8 @@ def hold(
         typer.Option(
             metavar="TIME",
             callback=check_not_negative,
-            help="The first time that stays readable; by default the last one that can be read now. For reclocked "
-            "collections, also 2026-11-23T10:00:00Z.",
+            help="The earliest time that stays readable; by default, the last one that can be read now. For a "
+            "reclocked collection, it can be a timestamp such as 2026-11-23T10:00:00Z.",
         ),
     ] = None,
     lease: Annotated[
@@ -36,7 +36,7 @@ def hold(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold a time: compaction keeps it readable until the hold is released with the printed token.
+    """Hold a time: compaction keeps it readable until the hold is released with the printed token or expires.
 
     Does not start a JVM.
     """
@@ -48,7 +48,7 @@ def hold(
         collection.renew(renew)
         say(f"{name}: the lease is renewed")
         return
-    from tidelake.store.holds import LEASE_MS_MAX  # imported late: this takes as long as the rest of the command line
+    from tidelake.store.holds import LEASE_MS_MAX  # imported late: this import takes as long as the rest of the command
 
     duration = timedelta(seconds=seconds_of("--lease", lease, max_s=LEASE_MS_MAX / 1000))
     time = None if at is None else read_time("--at", at, name, mints_times)
@@ -65,7 +65,7 @@ def hold(
 
 
 def holds(name: NameArgument, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
-    """Show the holds: the holder, the time, the start and end, the pinned files, and the cost. Does not start a JVM."""
+    """Show the holds: id, purpose, time, start, end, cost, and the size of the pinned files. Does not start a JVM."""
     collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
     found = collection.holds()
     if as_json:
@@ -95,6 +95,6 @@ def release(
     token: Annotated[str, typer.Argument(metavar="TOKEN", help="The token that `tidelake hold` printed.")],
     config: ConfigOption = CONFIG,
 ) -> None:
-    """Release a hold: compaction may forget the times that it kept. Does not start a JVM."""
+    """Release a hold: compaction may then forget the times that the hold kept. Does not start a JVM."""
     open_lake(config).collection(name).release(token)
     say(f"{name}: the hold is released")

@@ -81,7 +81,7 @@ def sql(
         None if text is None else read_time(option, text, "the query", mints_times)
         for option, text in (("--as-of", as_of), ("--not-before", not_before))
     )
-    from tidelake.store.holds import LEASE_MS_MAX  # imported late: this takes as long as the rest of the command line
+    from tidelake.store.holds import LEASE_MS_MAX  # imported late: this import takes as long as the rest of the command
 
     wait_s = 0.0 if wait is None else seconds_of("--wait", wait, max_s=LEASE_MS_MAX / 1000)
     at: dict[str, Any] = {

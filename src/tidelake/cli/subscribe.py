@@ -102,7 +102,7 @@ def subscribe(
     `progress` says so. Continue an ended stream with `--after`: the last complete time is its last `upper` minus 1.
     """
     _check_together(as_of, after, no_snapshot, hold, no_hold)
-    from tidelake.store.holds import LEASE_MS_MAX  # imported late: this takes as long as the rest of the command line
+    from tidelake.store.holds import LEASE_MS_MAX  # imported late: this import takes as long as the rest of the command
 
     year_s = LEASE_MS_MAX / 1000
     wait_s = 0.0 if wait is None else seconds_of("--wait", wait, max_s=year_s)

@@ -39,7 +39,10 @@ def record(
     topic: TopicArgument,
     folder: FolderArgument,
     form: Annotated[
-        Form, typer.Option("--format", help="`parquet`, which can be continued, or `jsonl`, which is human-readable.")
+        Form,
+        typer.Option(
+            "--format", help="`parquet`, which a later recording can continue, or `jsonl`, for people to read."
+        ),
     ] = Form.parquet,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,

@@ -53,14 +53,14 @@ def verify(
 def repair(
     name: NameArgument,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Restore; without this option, only show what would be restored.")
+        bool, typer.Option("--apply", help="Restore what can be restored; without this option, only show the damage.")
     ] = False,
     accept_newest_entry: Annotated[
         bool,
         typer.Option(
             "--accept-newest-entry",
-            help="With --apply, also mark the entries of a log that has lost all of its markers. Its newest entry is "
-            "taken as it is; if later commits are lost, nothing will show it.",
+            help="With --apply, also mark a log that has lost all of them. Its newest entry is trusted; "
+            "if later commits were lost, nothing can show that.",
         ),
     ] = False,
     config: ConfigOption = CONFIG,

@@ -1,4 +1,4 @@
-"""Writes what snapshots change in a table with transactions: barriers, and runs without abandoned snapshots."""
+"""Writes what a connector's snapshots change: barriers, and runs without the rows of abandoned snapshots."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def rewrite_without(spark: SparkSession, collection: Collection, table: OpenTabl
         spark: the session.
         collection: the collection.
         table: its updates table.
-        times: the places of abandoned snapshots, in order.
+        times: the log positions of abandoned snapshots, in order.
 
     Raises:
         DamagedTable: the rows of an affected run are not those that were written.
 
-    Cost: nothing if no file may hold such a time; otherwise one pass over the runs that may.
+    Cost: nothing if no file can hold such a time; otherwise one pass over the runs that can.
     """
     runs = {file.run for file in table.files() if meets(file, times)} if times else set()
     if not runs:
@@ -54,7 +54,7 @@ def write_barriers(collection: Collection, table: OpenTable, places: Sequence[in
     """Write rows that erase what a repeated snapshot no longer contains, given the places of such snapshots."""
     if not places:
         return []
-    # Seal does not count these rows: the position of an event has two numbers, and that of a snapshot's row four.
+    # Seal counts positions of two numbers (events) or four (rows of snapshots), so it does not count these.
     schema = pa.schema([column for column in collection.updates_schema() if column.name != RUN])
     rows = pa.Table.from_pylist([{TIME: lsn, DIFF: 0, POSITION: [lsn]} for lsn in places], schema=schema)
     return write_run(table.path, new_run("ingest", table.seq), rows, sum_of_rows(rows))

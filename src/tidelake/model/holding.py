@@ -1,7 +1,7 @@
-"""An in-memory collection that is held and followed: the model of every call on the reading side.
+"""An in-memory collection that can be held and followed: the model of every call that readers make.
 
 It has the calls of `LakeCollection` that take part in the agreement between readers and compaction: holds with leases,
-reads AS OF a time, changes and subscriptions. Clocks are arguments, and ids are counted, so every answer is
+reads AS OF a time, changes and subscriptions. Clocks are arguments, and ids are sequential, so every answer is
 deterministic.
 """
 
@@ -33,7 +33,7 @@ LEASE_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class _Lease:
-    """When a hold expires: once two sightings of one beat are this far apart."""
+    """A lease: its hold expires once two sightings of the same beat are at least `ms`, and the clock's slack, apart."""
 
     ms: int
     beat: int = 0
@@ -42,7 +42,7 @@ class _Lease:
 
 
 class HeldCollection:
-    """Updates between `since` and `upper`, and the capabilities without which `since` would move.
+    """Updates between `since` and `upper`, and the capabilities that keep `since` from moving.
 
     Args:
         id: the collection's id, which is in each of its tokens.
@@ -94,7 +94,7 @@ class HeldCollection:
     def last(self) -> int:
         """The last sealed time, or -1.
 
-        If the stream is closed, it is the last time that has an update, or that was sealed before the close.
+        If the stream is closed, it is the last time that has an update or was sealed before, whichever is later.
         """
         return self._last if self._sums.is_closed else self.upper[0] - 1
 
@@ -103,7 +103,7 @@ class HeldCollection:
         self._sums.compact(Antichain())
 
     def compact(self, keep: int, now_ms: int = 0) -> tuple[int, ...]:
-        """End leases, move `since` to the meet of all capabilities, and forget the history before it.
+        """End expired leases, move `since` to the meet of all capabilities, and forget the history before it.
 
         Args:
             keep: the distance before upper within which times stay readable even if nobody holds them.

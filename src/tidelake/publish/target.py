@@ -46,7 +46,7 @@ class Target(Protocol):
     name: str
     """The name, path or URI under which the entry of a collection remembers the topic."""
     takes_values: bool
-    """Whether writing messages that this process holds with `write_few` is cheaper than writing a DataFrame."""
+    """Whether `write_few` is cheaper than `write` for messages that this process already has in memory."""
 
     def identify(self, creates: bool = False) -> str | None:
         """Return what distinguishes the topic from others of the same name; None if nothing does.
@@ -68,7 +68,7 @@ class Target(Protocol):
     def write(self, messages: DataFrame, size: int, headers: Headers, partition: int) -> None:
         """Append messages; they are durable afterwards. After an error, some of them may be in the topic.
 
-        In: a column `value` binary, never null.
+        In: `value` binary, never null.
 
         Args:
             messages: the messages.
@@ -77,7 +77,7 @@ class Target(Protocol):
             partition: for files, the partition to append to; brokers choose one themselves.
 
         Raises:
-            TopicUnwritable, StoreUnreadable: they could not be written.
+            TopicUnwritable, StoreUnreadable: the messages could not be written.
         """
 
     def write_few(self, values: list[bytes], headers: Headers, partition: int) -> None:
@@ -190,7 +190,7 @@ class KafkaTarget:
         return self.cluster.topic(self.name).offsets
 
     def write(self, messages: DataFrame, size: int, headers: Headers, partition: int) -> None:
-        """See `Target.write`. Spark's tasks send the messages, and wait until all replicas in sync have them."""
+        """See `Target.write`. Spark's tasks send the messages, and wait until all in-sync replicas have them."""
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F
 

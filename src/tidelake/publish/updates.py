@@ -45,7 +45,7 @@ def write_updates(
         The totals of what was written, with the counts of all shards.
 
     Raises:
-        TopicUnwritable, StoreUnreadable: they could not be written.
+        TopicUnwritable, StoreUnreadable: the messages could not be written.
         DamagedTable: the rows are not those that were counted; nothing was written.
 
     Cost: the updates are computed once. For a folder, if all of Spark runs on this machine, the only other cost is

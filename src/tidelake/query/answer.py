@@ -102,7 +102,7 @@ def failures(name: str, where: str | None) -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, pa.ArrowException) as error:
-        # A stream raises Arrow's own errors, which do not say what kind of error it was.
+        # A stream raises Arrow's own errors, which do not say what kind of error DuckDB had.
         is_of_data = not isinstance(error, duckdb.Error) or isinstance(
             error, duckdb.DataError | duckdb.InvalidInputException
         )

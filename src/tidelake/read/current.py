@@ -67,7 +67,7 @@ class CurrentReport:
     reason: str | None = None
     """Why the table was rebuilt; None if it was not."""
     rows_changed: int = 0
-    """Rows added or removed; with a key, keys whose row was added, removed or stated; 0 if rebuilt."""
+    """Rows added or removed; with a key, the keys that have a new statement, even of the same row; 0 if rebuilt."""
     files_rewritten: int = 0
     """Files of the table that were replaced."""
     rows_rewritten: int = 0
@@ -100,7 +100,7 @@ class Wanted:
     skip_errors: bool = False
     """Whether keys in error are left out; if not, they stop the publication."""
     refused: TidelakeError | None = None
-    """Why the collections of the timeline have no time to publish; the table then stays as it is."""
+    """Why there is no time at which the collections of the timeline can be published; the table then stays as it is."""
 
 
 CONTENTS_AT_UPPER = Wanted()
@@ -124,7 +124,7 @@ def update_current(spark: SparkSession, collection: Collection, wanted: Wanted =
         UnknownCollection: the store no longer has this collection under this name.
         WrittenRowsMissing: the store does not show all rows that Spark wrote. The table stays as it was.
         Conflict: at each attempt, another process published first.
-        TidelakeError: `wanted.refused`, if there is no time to publish.
+        TidelakeError: `wanted.refused`, if it is set.
 
     Cost: see `following.follow`; a rebuild reads and writes the contents.
     """
@@ -255,7 +255,7 @@ class _Attempt:
     def _is_up_to_date(self, shown: Published) -> bool:
         if shown.as_of > self.as_of:  # it was published alone, and never goes back
             return True
-        if shown.skip_errors != self.wanted.skip_errors:  # the note and the comment say so
+        if shown.skip_errors != self.wanted.skip_errors:  # the table says whether it has them
             return False
         if self.wanted.together:  # all tables of the group name the same time
             return shown.as_of == self.as_of and set(shown.together) == set(self.wanted.together)
@@ -303,7 +303,7 @@ class _Attempt:
             contents_rows = contents.total(self.collection, self.as_of)
             if self.shape == "key" and contents_rows != rows:
                 keys, found = counted(rows, "key has", "keys have"), counted(contents_rows, "row")
-                fact = f"{keys} {found} AS OF {self.as_of}, although each key has at most one"
+                fact = f"{keys} {found} AS OF {self.as_of}, but each key must have at most one"
                 raise DamagedTable(str(self.collection.paths.updates), fact)
         return _Written(rows, contents_rows, latest.since, latest.upper, None)
 

@@ -113,7 +113,7 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
 
 
 def _waiting(status: CollectionStatus, name: str, missing: WaitingTime) -> Problem:
-    """Report a waiting time.
+    """Report the first time whose updates are missing.
 
     If its topic was read to the end, the source must send the rest, or an operator must decide.
     """
@@ -144,8 +144,8 @@ def _contradictions(status: CollectionStatus, name: str) -> list[Problem]:
             found.append(Problem("warning", text, (f"tidelake seal {name}",)))
         else:
             text = (
-                f"At time {time}, a statement is left out. If the rest differs from the announced number, decide on "
-                "the count."
+                f"At time {time}, a statement is discarded by decision. If the number of the others "
+                "is not the announced one, decide on the count."
             )
             found.append(Problem("warning", text, (f"tidelake seal {name}", count)))
     return found + _more(len(status.contradictions), "contradiction")
@@ -153,7 +153,8 @@ def _contradictions(status: CollectionStatus, name: str) -> list[Problem]:
 
 def _more(count: int, noun: str) -> list[Problem]:
     more = count - _LISTED_MAX
-    return [Problem("alarm", f"There are {counted(more, f'further {noun}')}.")] if more > 0 else []
+    text = counted(more, f"further {noun} is", f"further {noun}s are")
+    return [Problem("alarm", f"{text} not listed.")] if more > 0 else []
 
 
 def _fact(error: str) -> str:

@@ -1,8 +1,8 @@
 """A session for queries that Spark should plan once, before it runs them.
 
 With adaptive plans, Spark runs the small side of a join first, and then plans the rest again. That helps if sizes are
-unknown. A tick knows that it joins its messages with a few thousand transactions, and its plan is long: planning it
-twice took a tenth of the tick.
+unknown. A tick always joins its messages with a few thousand transactions, and its plan is long: planning it
+twice took a tenth of the tick's time.
 """
 
 from __future__ import annotations

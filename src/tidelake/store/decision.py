@@ -135,7 +135,7 @@ class DecisionDocument(BaseModel):
     accept_topic: tuple[str, int, dict[int, int]] | None = None
     quarantined: Offsets | None = None
     park: str | None = Field(default=None, exclude_if=lambda park: park is None)
-    """Left out for other decisions: releases without transactions refuse a document with a field they do not know."""
+    """Left out of other kinds of decisions: releases from before transactions refuse an unknown field."""
     reason: str
     at_ms: int
 
@@ -203,7 +203,7 @@ def replaces(decision: Decision, earlier: Decision) -> bool:
 
 
 def time_of(decision: Decision) -> int | None:
-    """Return the time that a decision is about; None if it is about offsets or a topic."""
+    """Return the time that a decision is about; None if it is about offsets, a topic or a transaction."""
     return decision.time if isinstance(decision, Count | Discard) else None
 
 
