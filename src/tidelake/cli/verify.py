@@ -59,8 +59,8 @@ def repair(
         bool,
         typer.Option(
             "--accept-newest-entry",
-            help="With --apply, also mark a log that has lost all of them. Its newest entry is trusted; "
-            "if later commits were lost, nothing can show that.",
+            help="With --apply, also write markers for a log that has lost all of its markers. Its newest entry is "
+            "trusted: if later commits were lost, nothing can show that.",
         ),
     ] = False,
     config: ConfigOption = CONFIG,
