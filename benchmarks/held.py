@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from benchmarks.bench import Bench, Lake
@@ -9,10 +10,13 @@ from benchmarks.measure import Measured, Samples
 from tidelake.catalog.catalog import Catalog
 from tidelake.lake import Lake as OpenLake
 from tidelake.store.layout import Store
+from tidelake.store.table_log import CROWDED_S
 
 ACQUIRE, DOWNGRADE, DROP, HOLDS = "acquire", "downgrade", "drop", "holds"
 CALLS = (ACQUIRE, DOWNGRADE, DROP, HOLDS)
 _NAME = "held"
+_SETTLING = 64
+"""Number of commits after a pause, so that the log forgets the entries of the burst, as it would between real calls."""
 
 
 def new(what: str) -> str:
@@ -29,6 +33,9 @@ def measure_holds(bench: Bench, commits: int) -> Samples:
     collections = {key: OpenLake(lake.settings).collection(_NAME) for key, lake in lakes.items()}
     busy = collections["many"].acquire()
     for _ in range(commits):
+        busy.renew()
+    time.sleep(CROWDED_S)
+    for _ in range(_SETTLING):
         busy.renew()
     tokens = {key: [collection.acquire().token] for key, collection in collections.items()}
     moved = {key: collection.acquire() for key, collection in collections.items()}

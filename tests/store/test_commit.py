@@ -181,7 +181,7 @@ def any_table(any_store: Path) -> Location:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write a checkpoint after every second commit, and let the log forget what is not younger than this moment."""
     monkeypatch.setattr(commit, "_CHECKPOINT_EVERY_COMMITS", 2)
-    monkeypatch.setattr(table_log, "_CROWDED_S", -1.0)
+    monkeypatch.setattr(table_log, "CROWDED_S", -1.0)
 
 
 def commit_many(table: Location, commits: int = MANY) -> None:

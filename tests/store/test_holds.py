@@ -166,7 +166,7 @@ def test_a_time_of_a_store_of_an_earlier_version_can_be_held(tmp_path: Path) -> 
 def test_the_log_of_handles_stays_short_however_many_calls_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_log, "_CROWDED_S", 0.0)
+    monkeypatch.setattr(table_log, "CROWDED_S", 0.0)
     monkeypatch.setattr(handles, "_ENTRIES_MAX", 8)
     lake = HeldLake.create(tmp_path, upper=9)
     held = lake.collection.acquire()
@@ -183,7 +183,7 @@ def test_the_log_of_handles_stays_short_however_many_calls_are_made(
 def test_a_process_that_was_paused_while_a_log_was_cleaned_up_lists_it_once_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_log, "_CROWDED_S", 0.0)
+    monkeypatch.setattr(table_log, "CROWDED_S", 0.0)
     monkeypatch.setattr(handles, "_ENTRIES_MAX", 8)
     lake = HeldLake.create(tmp_path, upper=9)
     held, path = lake.collection.acquire(), lake.stored.paths.handles

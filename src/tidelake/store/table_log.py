@@ -46,7 +46,7 @@ LOG = "_delta_log"
 SEQ = "seq"
 BEFORE = "before"
 """The field of an entry's `commitInfo` that states the SHA-256 of the entry before it; empty in the first entry."""
-_CROWDED_S = 10.0
+CROWDED_S = 10.0
 """The minimum age of entries that are deleted because there are many later ones. By then, processes that listed them
 have read them, or will list the log again."""
 RETENTION_S = 6 * 3600
@@ -585,7 +585,7 @@ def clean_up(path: Location, entries_max: int | None = None) -> None:
     listed = [blob for blob in blobs.list_folder(log, hidden=False).blobs if _OF_A_VERSION.match(blob.location.name)]
     old = [blob for blob in listed if version_of(blob.location) < limits[0]]
     # Oldest first, up to the first that is too young: there must be no gap.
-    ages = {blob.location: RETENTION_S if version_of(blob.location) >= first_kept else _CROWDED_S for blob in old}
+    ages = {blob.location: RETENTION_S if version_of(blob.location) >= first_kept else CROWDED_S for blob in old}
     # An entry that came too late is deleted at once: it is before a gap, and would otherwise protect all later ones.
     entries = _tail(path, _versions_in([blob.location.name for blob in listed]))
     first = entries[0] if entries else 0
