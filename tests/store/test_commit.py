@@ -386,6 +386,22 @@ def test_an_entry_after_a_version_that_a_restored_store_lacks_is_deleted(restore
     assert damages(table) == []
 
 
+def test_an_entry_after_a_version_that_a_restored_store_has_committed_again_is_deleted() -> None:
+    table = blobs.mount(f"memory://{secrets.token_hex(8)}", MemoryStore()) / "t"
+    create_table(table, SCHEMA, {"upper": 5})
+    for upper in (6, 7):
+        OpenTable(table).commit({"upper": upper})
+    opened = OpenTable(table)
+    restore(table, 1)
+    OpenTable(table).commit({"upper": 8})
+    with pytest.raises(Conflict, match="version 2 is no longer the one that was read"):
+        opened.commit({"upper": 9})
+    assert not blobs.exists(entry_path(table, 3))
+    assert (OpenTable(table).version, OpenTable(table).value("upper")) == (2, 8)
+    check_log(table)
+    assert damages(table) == []
+
+
 def test_a_writer_that_continues_late_finds_its_commit_in_the_log(
     any_table: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -423,7 +423,8 @@ class OpenTable:
         have moved on, and its entries and markers may have been cleaned up. See docs/decisions/commits.md.
 
         Raises:
-            Conflict: the entry was created where another one had been cleaned up. It is not part of the log.
+            Conflict: the entry was created where another one had been cleaned up, or the log has another entry for the
+                version that was read. The new entry is not part of the log.
             Indeterminate: later entries were cleaned up, or markers are missing, so it is unknown whether this entry
                 was ever in the log.
             DamagedLog: the version was acknowledged before, but its entry was lost; or an older copy of the store was
@@ -444,6 +445,12 @@ class OpenTable:
         except DamagedTable:
             blobs.delete(entry)
             raise
+        if markers.entries.get(self.version, self._tip.digest) != self._tip.digest:
+            # An older copy of the store was restored, and has got a commit of this version again. Nobody acknowledges
+            # an entry that states the SHA-256 of another one.
+            if read_or_none(entry) == text:
+                blobs.delete(entry)
+            raise Conflict(str(self.path), version, f"version {self.version} is no longer the one that was read")
         stated = markers.entries.get(version)
         if stated == digest:
             return True
