@@ -46,6 +46,8 @@ class _Job:
 
 _abandoned: dict[tuple[str, str], _Job] = {}
 """By store and collection, the newest work of this process whose thread was abandoned."""
+_abandoned_lock = threading.Lock()
+"""Held while `_abandoned` is read or changed: each step of a collection asks, in its own thread."""
 
 
 class Crew(AbstractContextManager["Crew"]):
@@ -127,7 +129,8 @@ class Crew(AbstractContextManager["Crew"]):
             yield job.name, None if job.cancelled_s is None else TimedOut(self._limit_s or 0.0)
         for job in [job for job in self._jobs.values() if self._is_given_up(job)]:
             del self._jobs[job.name]
-            _abandoned[self._store, job.name] = job
+            with _abandoned_lock:
+                _abandoned[self._store, job.name] = job
             self._threads -= 1
             yield job.name, TimedOut(self._limit_s or 0.0)
         self._start_threads()
@@ -199,10 +202,13 @@ class Crew(AbstractContextManager["Crew"]):
 def abandoned(store: object, name: str) -> TimedOut | None:
     """Return how long ago work on a collection was begun, if its thread was abandoned and is still alive."""
     key = str(store), name
-    job = _abandoned.get(key)
-    if job is None or job.is_over:
-        _abandoned.pop(key, None)
-        return None
+    with _abandoned_lock:
+        job = _abandoned.get(key)
+        if job is None:
+            return None
+        if job.is_over:
+            del _abandoned[key]
+            return None
     return TimedOut(time.monotonic() - (job.begun_s or 0.0), is_earlier=True)
 
 

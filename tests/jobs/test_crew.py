@@ -6,11 +6,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs import parallel
 from jobs.parallel import Crew, TimedOut, abandoned, for_each
 
 _NO_SESSION = cast(SparkSession, None)
@@ -82,6 +83,39 @@ def test_nothing_begins_on_a_collection_whose_abandoned_thread_lives(hanging: Ha
         crew.start("hangs", lambda: begun.append("again"))
         assert ended(crew) == [("hangs", None)]
     assert begun == ["other"] * 5 + ["hangs", "again"]
+
+
+@pytest.mark.parametrize("has_earlier", [False, True], ids=["the first", "after one that woke up"])
+def test_work_that_is_abandoned_while_another_thread_asks_for_it_is_not_forgotten(
+    hanging: Hanging, monkeypatch: pytest.MonkeyPatch, has_earlier: bool
+) -> None:
+    asked, stored = threading.Event(), threading.Event()
+
+    class Slow(dict[tuple[str, str], parallel._Job]):
+        """Work that is looked up so slowly that other work may be stored in the meantime."""
+
+        def get(self, key: Any, default: Any = None) -> Any:
+            found = super().get(key, default)
+            asked.set()
+            stored.wait(0.3)
+            return found
+
+        def __setitem__(self, key: tuple[str, str], job: parallel._Job) -> None:
+            super().__setitem__(key, job)
+            stored.set()
+
+    asks = threading.Thread(target=abandoned, args=("store", "hangs"))
+    with Crew("store", 1, 0.05) as crew:
+        crew.start("hangs", hanging)
+        crew.wait()
+        assert list(crew.ended()) == []  # its Spark jobs were cancelled, but it continues
+        earlier = {("store", "hangs"): parallel._Job("hangs", hanging, is_over=True)}
+        monkeypatch.setattr(parallel, "_abandoned", Slow(earlier if has_earlier else {}))
+        asks.start()
+        assert asked.wait(10.0)
+        assert ended(crew) == [("hangs", TimedOut(0.05))]
+        asks.join(10.0)
+    assert abandoned("store", "hangs") is not None
 
 
 def test_threads_are_used_again_and_end_with_the_crew() -> None:

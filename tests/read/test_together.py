@@ -14,12 +14,13 @@ from jobs import current
 from jobs.tick import run_steps
 from tests.lakes.published import table_of
 from tests.lakes.shared_times import RECLOCKED, SharedTimes
-from tidelake.errors import ConfigurationError, SnapshotTorn, TidelakeError
+from tidelake.errors import ConfigurationError, SnapshotTorn, StoreUnreachable, TidelakeError
 from tidelake.protocol.transactions import Snapshot
 from tidelake.read.current import CurrentReport, Wanted, update_current
 from tidelake.read.publication import publication_of
 from tidelake.read.together import Chosen, times_to_publish
 from tidelake.settings.lake import load_settings
+from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.published import Published
 from tidelake.store.transactions import STATED, snapshot_values
@@ -55,7 +56,35 @@ def test_a_collection_that_cannot_be_read_is_not_waited_for(tmp_path: Path) -> N
     lake = SharedTimes(tmp_path, orders=SHOP, lines=SHOP, items=SHOP)
     lake.seal(orders=9, lines=6, items=5)
     shutil.rmtree(lake.catalog.find("items").paths.handles.local)
-    assert chosen(lake) == dict.fromkeys(("orders", "lines"), (5, ("lines", "orders")))
+    found = chosen(lake)
+    assert isinstance(found.pop("items"), TidelakeError)
+    assert found == dict.fromkeys(("orders", "lines"), (5, ("lines", "orders")))
+
+
+def test_a_collection_that_cannot_be_read_for_a_moment_is_not_published_at_a_time_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = SharedTimes(tmp_path, orders=SHOP, lines=SHOP, items=SHOP)
+    lake.seal(orders=9, lines=6, items=12)
+    items = lake.catalog.find("items")
+    away = [items.paths.updates]
+
+    class Opened(OpenTable):
+        def __init__(self, path: Location) -> None:
+            if path in away:
+                away.remove(path)
+                raise StoreUnreachable("no answer", str(path))
+            super().__init__(path)
+
+    monkeypatch.setattr("tidelake.read.together.OpenTable", Opened)
+    wanted = current.wanted_tables(load_settings(lake.file))
+    assert (wanted["orders"].through, wanted["lines"].through) == (5, 5)
+    assert wanted["orders"].together == ("lines", "orders")
+    assert wanted["items"].refused is not None
+    with pytest.raises(StoreUnreachable, match="no answer"):
+        update_current(cast(SparkSession, None), items, wanted["items"])
+    again = current.wanted_tables(load_settings(lake.file))
+    assert again["items"] == Wanted(5, ("items", "lines", "orders"))
 
 
 def test_tables_torn_between_two_snapshots_stay_as_they_are_and_stop_no_other_timeline(tmp_path: Path) -> None:

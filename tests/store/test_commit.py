@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import threading
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from obstore.store import MemoryStore
 
 from tests.lakes.places import store_root
 from tests.store.racing import check_race
@@ -32,7 +34,7 @@ from tidelake.errors import (
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
 from tidelake.store import commit, table_log
-from tidelake.store.acknowledged import acknowledge_entry, entry_markers, forget_before
+from tidelake.store.acknowledged import acknowledge_entry, entry_marker, entry_markers, forget_before
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.dead_notes import DEAD
 from tidelake.store.failpoints import on_reach
@@ -355,6 +357,49 @@ def test_an_entry_in_a_table_that_was_deleted_meanwhile_is_not_a_commit(
     with pytest.raises(DamagedTable, match="there is no table"):
         opened.commit({"upper": 8})
     assert not blobs.exists(entry_path(any_table, 1))
+
+
+def restore(table: Location, version: int) -> None:
+    """Let the store be restored from a copy that ends at an earlier version."""
+    forget_all()
+    for later in range(version + 1, OpenTable(table).version + 1):
+        blobs.delete(entry_path(table, later))
+        for digest in entry_markers(table)[later]:
+            blobs.delete(entry_marker(table, later, digest))
+    forget_all()  # other processes have not seen the later versions
+
+
+@pytest.mark.parametrize("restored", [1, 2])
+def test_an_entry_after_a_version_that_a_restored_store_lacks_is_deleted(restored: int) -> None:
+    table = blobs.mount(f"memory://{secrets.token_hex(8)}", MemoryStore()) / "t"
+    create_table(table, SCHEMA, {"upper": 5})
+    for upper in (6, 7, 8):
+        OpenTable(table).commit({"upper": upper})
+    opened = OpenTable(table)
+    restore(table, restored)
+    with pytest.raises(DamagedLog, match="version 3 was acknowledged, but its marker is gone"):
+        opened.commit({"upper": 9})
+    assert not blobs.exists(entry_path(table, 4))
+    assert (OpenTable(table).version, OpenTable(table).value("upper")) == (restored, 5 + restored)
+    assert OpenTable(table).commit({"upper": 9}).version == restored + 1
+    check_log(table)
+    assert damages(table) == []
+
+
+def test_an_entry_after_a_version_that_a_restored_store_has_committed_again_is_deleted() -> None:
+    table = blobs.mount(f"memory://{secrets.token_hex(8)}", MemoryStore()) / "t"
+    create_table(table, SCHEMA, {"upper": 5})
+    for upper in (6, 7):
+        OpenTable(table).commit({"upper": upper})
+    opened = OpenTable(table)
+    restore(table, 1)
+    OpenTable(table).commit({"upper": 8})
+    with pytest.raises(Conflict, match="version 2 is no longer the one that was read"):
+        opened.commit({"upper": 9})
+    assert not blobs.exists(entry_path(table, 3))
+    assert (OpenTable(table).version, OpenTable(table).value("upper")) == (2, 8)
+    check_log(table)
+    assert damages(table) == []
 
 
 def test_a_writer_that_continues_late_finds_its_commit_in_the_log(

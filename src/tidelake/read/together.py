@@ -27,7 +27,7 @@ def times_to_publish(
     """Choose a time for each collection that shares its timeline, and name the collections published at that time.
 
     Collections that share a timeline are all collections of the settings that name the same one, and the tables of one
-    database. Those that have sealed nothing yet, or cannot be read, are left out: the others do not wait for them.
+    database. Those that have sealed nothing yet are left out, and the others do not wait for those that cannot be read.
     Reclocked collections that name no timeline share none here, because an idle one would hold all others back.
 
     Args:
@@ -39,7 +39,8 @@ def times_to_publish(
         For each collection that is to be published at a common time: the greatest time that all have, and the names of
         those that this run publishes. If there is no common time, because one has forgotten times that another has not
         sealed yet, a warning says so, and each is published separately. If no time can be chosen for another reason,
-        such as tables torn between two snapshots, the error: it stops this timeline only.
+        such as tables torn between two snapshots, the error: it stops this timeline only. For a collection that cannot
+        be read, the error: if it can be read again a moment later, it must not be published at a time of its own.
 
     Cost: for each collection of a shared timeline, the log and the handles.
     """
@@ -51,7 +52,15 @@ def times_to_publish(
     for timeline, members in groups.items():
         if len(members) < 2 or not any(is_published(member.name) for member in members):
             continue
-        ready = [member for member in members if _has_sealed(catalog, member.name)]
+        ready = []
+        for member in members:
+            try:
+                if _has_sealed(catalog, member.name):
+                    ready.append(member)
+            except TidelakeError as error:
+                fact = "published tables of a timeline do not wait for a collection"
+                warn(fact, collection=member.name, reason=error.fact)
+                chosen[member.name] = error
         if len(ready) > 1:
             try:
                 chosen |= _common_time(catalog, timeline, ready, is_published)
@@ -76,8 +85,5 @@ def _has_sealed(catalog: Catalog, name: str) -> bool:
     try:
         table = OpenTable(catalog.find(name).paths.updates)
     except UnknownCollection:
-        return False
-    except TidelakeError as error:
-        warn("published tables of a timeline do not wait for a collection", collection=name, reason=error.fact)
         return False
     return bool(table.value(UPPER) or table.value(CLOSED))

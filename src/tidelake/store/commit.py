@@ -423,10 +423,12 @@ class OpenTable:
         have moved on, and its entries and markers may have been cleaned up. See docs/decisions/commits.md.
 
         Raises:
-            Conflict: the entry was created where another one had been cleaned up. It is not part of the log.
+            Conflict: the entry was created where another one had been cleaned up, or the log has another entry for the
+                version that was read. The new entry is not part of the log.
             Indeterminate: later entries were cleaned up, or markers are missing, so it is unknown whether this entry
                 was ever in the log.
-            DamagedLog: the version was acknowledged before, but its entry was lost.
+            DamagedLog: the version was acknowledged before, but its entry was lost; or an older copy of the store was
+                restored, which lacks the version that was read. The new entry is not part of the log.
             DamagedTable: the table was deleted.
         """
         version, digest = self.version + 1, digest_of(text)
@@ -434,11 +436,21 @@ class OpenTable:
         try:
             markers = self._markers_from_here()
         except DamagedLog as error:
+            if self._was_restored_over(digest):
+                if read_or_none(entry) == text:
+                    blobs.delete(entry)
+                raise
             # Perhaps only the listings are wrong, and another process has acknowledged the entry: so it stays.
             raise Indeterminate(str(self.path), version, nonce, error.fact) from error
         except DamagedTable:
             blobs.delete(entry)
             raise
+        if markers.entries.get(self.version, self._tip.digest) != self._tip.digest:
+            # An older copy of the store was restored, and has got a commit of this version again. Nobody acknowledges
+            # an entry that states the SHA-256 of another one.
+            if read_or_none(entry) == text:
+                blobs.delete(entry)
+            raise Conflict(str(self.path), version, f"version {self.version} is no longer the one that was read")
         stated = markers.entries.get(version)
         if stated == digest:
             return True
@@ -459,6 +471,20 @@ class OpenTable:
         if self.path.is_local and read_or_none(entry) != text:
             raise DamagedLog(str(self.path), f"the entry of version {version} is not the one that was written")
         return False
+
+    def _was_restored_over(self, digest: str) -> bool:
+        """Return whether the log no longer has the version at which this table was opened, but has earlier ones.
+
+        Then an older copy of the store has replaced it. Nobody acknowledges an entry after a version that is missing,
+        and the entry must not stay: the log could not be opened. Listings may leave out names, so those that matter are
+        looked up one by one.
+
+        Args:
+            digest: the SHA-256 of the new entry, which nobody may have acknowledged.
+        """
+        markers = ((self.version, self._tip.digest or ""), (self.version + 1, digest))
+        names = [entry_path(self.path, self.version), *(entry_marker(self.path, *marker) for marker in markers)]
+        return not any(map(blobs.exists, names)) and 0 <= read_markers(self.path).newest < self.version
 
     def _create(self, text: bytes, nonce: str) -> None:
         """Create the next entry with durable bytes; return only if it was created."""
