@@ -19,7 +19,7 @@ from tidelake.settings.object_store import ObjectStorePlace, S3Settings
 from tidelake.settings.secret import Secret
 from tidelake.spark.jars import resolve_sets
 from tidelake.storage import blobs
-from tidelake.storage.s3 import access_of
+from tidelake.storage.s3 import Access, access_of
 from tidelake.storage.spark_store import configure, prepare_jvm
 
 pytestmark = pytest.mark.services
@@ -103,6 +103,35 @@ def test_a_platform_may_choose_its_own_credentials(gateway: JavaGateway) -> None
     hadoop.set("fs.s3a.aws.credentials.provider", "com.example.Provider")
     configure(hadoop, access_of(ObjectStorePlace(uri="s3://lake/store")))
     assert hadoop.get("fs.s3a.bucket.lake.aws.credentials.provider") is None
+
+
+def test_what_spark_was_given_for_a_bucket_stays_unless_the_settings_have_credentials(
+    gateway: JavaGateway, tmp_path: Path
+) -> None:
+    for name in ("id", "secret"):
+        (tmp_path / name).write_text(f"lake's {name}", encoding="ascii")
+    keys = {name: Secret(file=tmp_path / name) for name in ("id", "secret")}
+    settings = S3Settings(access_key_id=keys["id"], secret_access_key=keys["secret"])
+    without, named = (access_of(ObjectStorePlace(uri="s3://lake/store", s3=s3)) for s3 in (S3Settings(), settings))
+    names = ("access.key", "secret.key", "session.token", "aws.credentials.provider")
+
+    def configured(given: dict[str, str], *accesses: Access) -> list[str | None]:
+        hadoop = gateway.jvm.org.apache.hadoop.conf.Configuration()
+        for name, value in given.items():
+            hadoop.set(f"fs.s3a.bucket.lake.{name}", value)
+        for access in accesses:
+            configure(hadoop, access)
+        return [hadoop.get(f"fs.s3a.bucket.lake.{name}") for name in names]
+
+    own = configured({}, without)
+    assert own[:3] == [None] * 3 and own[3]
+    given = {"access.key": "a", "secret.key": "b", "session.token": "c", "aws.credentials.provider": "com.example.Own"}
+    assert configured(given, without, without) == [*given.values()]
+    assert configured(dict(list(given.items())[:3]), without) == ["a", "b", "c", own[3]]
+    stated = configured({}, named)
+    assert stated[:3] == ["lake's id", "lake's secret", None]
+    assert configured(given, named)[:2] == stated[:2] and configured(given, named)[3] == stated[3]
+    assert configured({}, named, without) == own, "what the settings no longer have is removed"
 
 
 # --- renewal

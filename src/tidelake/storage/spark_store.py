@@ -30,6 +30,9 @@ _ALL_BUCKETS = {
     "fs.s3.impl": _FILE_SYSTEM,
     "mapreduce.outputcommitter.factory.scheme.s3": "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory",
 }
+_DEFAULTS = "core-default.xml"
+_SOURCE = "tidelake"
+"""How Hadoop's configuration names the source of the options that are set here."""
 _PASSWORD = "changeit"
 """The password of Java's own file of certificate authorities; both are public."""
 
@@ -116,7 +119,9 @@ def _replace_file_system(gateway: Any, hadoop: Any, known: _Prepared) -> Any:
 
 
 def configure(hadoop: Any, access: Access) -> None:
-    """Add the options for a bucket to Hadoop's configuration, which keeps what a platform has chosen for all buckets.
+    """Add the options for a bucket to Hadoop's configuration.
+
+    If the settings give no credentials, those that Spark was started with stay, for all buckets or for this one.
 
     Args:
         hadoop: an `org.apache.hadoop.conf.Configuration`.
@@ -124,15 +129,26 @@ def configure(hadoop: Any, access: Access) -> None:
     """
     for name, value in _ALL_BUCKETS.items():
         hadoop.setIfUnset(name, value)  # a platform may have a file system of its own for S3
-    sources = list(hadoop.getPropertySources(f"fs.s3a.{PROVIDERS}") or ())
-    has_own_providers = bool(sources) and sources[-1] != "core-default.xml"
-    options = hadoop_options(access)
+    options, of_bucket = hadoop_options(access), f"fs.s3a.bucket.{access.bucket}."
+    if not access.credentials and any(_is_chosen(hadoop, f"{of}{PROVIDERS}") for of in ("fs.s3a.", of_bucket)):
+        del options[f"{of_bucket}{PROVIDERS}"]
     for name, value in options.items():
-        if access.credentials or not has_own_providers or not name.endswith(PROVIDERS):
-            hadoop.set(name, value)
-    for name in SECRETS:  # of an earlier access
-        if (option := f"fs.s3a.bucket.{access.bucket}.{name}") not in options:
-            hadoop.unset(option)
+        hadoop.set(name, value, _SOURCE)
+    for name in (PROVIDERS, *SECRETS):
+        option = f"{of_bucket}{name}"
+        if option not in options and _source_of(hadoop, option) == _SOURCE:
+            hadoop.unset(option)  # an earlier access had it
+
+
+def _is_chosen(hadoop: Any, option: str) -> bool:
+    """Return whether a platform or a user has set an option of Hadoop's."""
+    return _source_of(hadoop, option) not in (None, _DEFAULTS, _SOURCE)
+
+
+def _source_of(hadoop: Any, option: str) -> str | None:
+    """Return what has set an option of Hadoop's, as Hadoop calls it; None if nothing has."""
+    sources = hadoop.getPropertySources(option)
+    return str(sources[-1]) if sources else None
 
 
 def delete(spark: SparkSession, folder: Location) -> None:
