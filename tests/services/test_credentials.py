@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,9 +59,9 @@ class Renewed:
     proxy: FaultyProxy
     folder: Path
 
-    def write(self, key_id: str) -> None:
-        """Write another access key into the files."""
-        for name in ("access_key_id", "secret_access_key", "session_token"):
+    def write(self, key_id: str, *names: str) -> None:
+        """Write another access key into the files, or only into those with these names."""
+        for name in names or ("access_key_id", "secret_access_key", "session_token"):
             (self.folder / name).write_text(f"{key_id}\n", encoding="ascii")
 
 
@@ -151,14 +151,26 @@ def test_credentials_that_were_renewed_in_files_are_used_for_the_next_request(re
         blobs.read(blob)
 
 
-def test_spark_uses_renewed_credentials_and_what_runs_is_not_disturbed(gateway: JavaGateway, renewed: Renewed) -> None:
-    blobs.write(blobs.remember(renewed.place) / "a", b"1")
+def opener(gateway: JavaGateway, path: Any) -> Callable[[ObjectStorePlace], Any]:
+    """Return a function that prepares a place, and returns the file system that Hadoop then gives to queries."""
     hadoop, context = gateway.jvm.org.apache.hadoop.conf.Configuration(), object()
+
+    def opened(place: ObjectStorePlace) -> Any:
+        prepare_jvm(gateway, lambda: hadoop, place, context)
+        return path.getFileSystem(hadoop)
+
+    return opened
+
+
+def test_spark_uses_renewed_credentials_and_what_runs_is_not_disturbed(
+    gateway: JavaGateway, renewed: Renewed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs.write(blobs.remember(renewed.place) / "a", b"1")
     path = gateway.jvm.org.apache.hadoop.fs.Path(f"{renewed.place.uri}/a")
+    open_for = opener(gateway, path)
 
     def opened() -> Any:
-        prepare_jvm(gateway, lambda: hadoop, renewed.place, context)
-        return path.getFileSystem(hadoop)
+        return open_for(renewed.place)
 
     first = opened()
     assert first.getFileStatus(path).getLen() == 1
@@ -166,16 +178,20 @@ def test_spark_uses_renewed_credentials_and_what_runs_is_not_disturbed(gateway: 
     renewed.proxy.key_id = "SECOND"
     with pytest.raises(Py4JJavaError, match="AWSBadRequestException"):
         opened().getFileStatus(path)
+    renewed.write("SECOND", "access_key_id")
+    assert not opened().equals(first), "the other files are not written yet"
     renewed.write("SECOND")
     second = opened()
     assert second.getFileStatus(path).getLen() == 1
     renewed.proxy.key_id = "FIRST"
     assert first.getFileStatus(path).getLen() == 1, "a query that has begun may end with the earlier credentials"
+    monkeypatch.setattr("tidelake.storage.spark_store.KEPT_OPEN_S", 0)
     renewed.write("THIRD")
     renewed.proxy.key_id = "THIRD"
     assert opened().getFileStatus(path).getLen() == 1
-    with pytest.raises(Py4JJavaError, match="is closed"):
-        first.getFileStatus(path)
+    for replaced in (first, second):
+        with pytest.raises(Py4JJavaError, match="is closed"):
+            replaced.getFileStatus(path)
 
 
 # --- two lakes in one process
@@ -192,3 +208,24 @@ def test_one_uri_at_two_endpoints_is_refused(gateway: JavaGateway) -> None:
     prepare_jvm(gateway, lambda: hadoop, ObjectStorePlace(uri="s3://two-endpoints/shop", s3=here), context)
     with pytest.raises(ConfigurationError, match=r"but Spark reaches s3://two-endpoints at https://staging.example"):
         prepare_jvm(gateway, lambda: hadoop, ObjectStorePlace(uri="s3://two-endpoints/web", s3=there), context)
+
+
+def test_lakes_that_share_a_bucket_take_turns_and_close_no_file_system(
+    gateway: JavaGateway, renewed: Renewed, tmp_path: Path
+) -> None:
+    blobs.write(blobs.remember(renewed.place) / "a", b"1")
+    path = gateway.jvm.org.apache.hadoop.fs.Path(f"{renewed.place.uri}/a")
+    open_for = opener(gateway, path)
+    renewed.proxy.key_id = None
+    (tmp_path / "other").write_text("OTHER", encoding="ascii")
+    slow, other = (
+        ObjectStorePlace(uri=renewed.place.uri, s3=renewed.place.s3.model_copy(update=changed))
+        for changed in ({"request_timeout_s": 60}, {"access_key_id": Secret(file=tmp_path / "other")})
+    )
+    first, second = open_for(renewed.place), open_for(other)
+    assert not second.equals(first)
+    for _ in range(3):
+        assert open_for(renewed.place).equals(first)
+        assert open_for(slow).equals(first), "a timeout is no reason to replace a file system"
+        assert open_for(other).equals(second)
+    assert [system.getFileStatus(path).getLen() for system in (first, second)] == [1, 1], "both are open"
