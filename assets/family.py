@@ -32,7 +32,7 @@ from assets.metadata import Metadata, current_metadata, declared_metadata, publi
 from assets.names import Names
 from assets.options import RunOptions
 from assets.publishing import build_published
-from assets.steps import build_ingest, build_seal, lake_of, options_of, step_of, topic_inputs
+from assets.steps import build_ingest, build_seal, lake_of, opened, options_of, step_of, topic_inputs
 from tidelake.settings.collection import CollectionSettings
 
 _FRESH_WITHIN_MIN_S = 60
@@ -166,9 +166,8 @@ def _current(names: Names, settings: CollectionSettings, family: Family) -> Asse
         if not options.selects(settings.name):
             context.log.info("not selected by the options of this run")
             return
-        with step_of(context.op_execution_context, options):
-            lake = lake_of(context.op_execution_context, names)
-            collection = lake.open(settings.name)
+        lake = lake_of(context.op_execution_context, names)
+        with step_of(context.op_execution_context, options), opened(lake, settings.name) as collection:
             wanted = lake.wanted_tables(options.rebuild, _publishes(context, names, options))[settings.name]
             published = update_collection(lake.session(), collection, wanted)
             metadata: Metadata = published_metadata(published)

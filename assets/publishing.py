@@ -7,7 +7,7 @@ from dagster import AssetExecutionContext, AssetsDefinition, DataVersion, Materi
 
 from assets.attributes import Attributes
 from assets.names import Names
-from assets.steps import lake_of, options_of, step_of
+from assets.steps import lake_of, opened, options_of, step_of
 from tidelake.settings.collection import CollectionSettings
 
 
@@ -49,9 +49,9 @@ def build_published(names: Names, settings: CollectionSettings, shared: Attribut
             if own is None:
                 context.log.info("the settings no longer name a topic")
                 return
-            lake.open(settings.name)
-            started = clock.monotonic()
-            report = publish_collection(lake.session(), lake.settings, settings.name, Asked.by_settings(own))
+            with opened(lake, settings.name):
+                started = clock.monotonic()
+                report = publish_collection(lake.session(), lake.settings, settings.name, Asked.by_settings(own))
         metadata = {
             "frontier": report.frontier,
             "closed": report.closed,

@@ -85,6 +85,22 @@ def lake_of(context: OpExecutionContext, names: Names) -> Lake:
     return lake
 
 
+@contextmanager
+def opened(lake: Lake, name: str) -> "Iterator[Collection]":
+    """Open a collection for a step, and leave a head start for the next process when the step ends.
+
+    Raises:
+        TidelakeError: see `Lake.open`.
+    """
+    from tidelake.store.head_start import leave_head_start
+
+    collection = lake.open(name)
+    try:
+        yield collection
+    finally:
+        leave_head_start(collection)
+
+
 def options_of(context: OpExecutionContext, names: Names) -> RunOptions:
     """Return the options of the run.
 
@@ -155,23 +171,23 @@ def _ingest(context: OpExecutionContext, names: Names, name: str) -> Numbers:
 
     lake, options = lake_of(context, names), options_of(context, names)
     settings = lake.settings_of(name)
-    collection = lake.open(name)
     ingested, stopped = IngestReport(), None
-    started = clock.monotonic()
-    try:
-        waiting = sum(state.unread for state in read_topic_states(settings, collection))
-        context.log.info(f"{waiting:,} unread messages in {settings.topic}")
-        drain(lake.session(), collection, settings, ingested, _run_ms(context))
-    except SourceError as error:
-        if isinstance(error, WORTH_A_RETRY) and context.retry_number < options.retries:
-            raise
-        stopped = error  # a problem with the topic stops only ingest: seal continues with the committed rows
-        context.log.error(f"ingest stopped: {error}")
-    numbers = ingest_metadata(ingested, clock.monotonic() - started)
-    if stopped is not None:
-        numbers[STOPPED] = str(stopped)
-    numbers["offsets"] = _offsets_of(collection, settings)
-    return numbers | _observe(context, names, settings, collection)
+    with opened(lake, name) as collection:
+        started = clock.monotonic()
+        try:
+            waiting = sum(state.unread for state in read_topic_states(settings, collection))
+            context.log.info(f"{waiting:,} unread messages in {settings.topic}")
+            drain(lake.session(), collection, settings, ingested, _run_ms(context))
+        except SourceError as error:
+            if isinstance(error, WORTH_A_RETRY) and context.retry_number < options.retries:
+                raise
+            stopped = error  # a problem with the topic stops only ingest: seal continues with the committed rows
+            context.log.error(f"ingest stopped: {error}")
+        numbers = ingest_metadata(ingested, clock.monotonic() - started)
+        if stopped is not None:
+            numbers[STOPPED] = str(stopped)
+        numbers["offsets"] = _offsets_of(collection, settings)
+        return numbers | _observe(context, names, settings, collection)
 
 
 def _run_ms(context: OpExecutionContext) -> int | None:
@@ -235,13 +251,14 @@ def _seal(context: OpExecutionContext, names: Names, name: str) -> tuple[Metadat
     from tidelake.read.status import read_status
 
     lake = lake_of(context, names)
-    settings, collection = lake.settings_of(name), lake.open(name)
-    started = clock.monotonic()
-    sealed = seal_collection(lake.session(), collection, settings)
-    numbers = seal_metadata(sealed, clock.monotonic() - started)
-    status = read_status(collection, (), settings.stalled_after_s, counts_waiting=False)
-    numbers |= status_metadata(collection, settings, status, sealed.upper)
-    numbers |= updates_metadata(collection, settings, sealed.upper)
+    settings = lake.settings_of(name)
+    with opened(lake, name) as collection:
+        started = clock.monotonic()
+        sealed = seal_collection(lake.session(), collection, settings)
+        numbers = seal_metadata(sealed, clock.monotonic() - started)
+        status = read_status(collection, (), settings.stalled_after_s, counts_waiting=False)
+        numbers |= status_metadata(collection, settings, status, sealed.upper)
+        numbers |= updates_metadata(collection, settings, sealed.upper)
     return numbers, f"{sealed.upper}, closed" if sealed.closed else str(sealed.upper)
 
 
@@ -257,11 +274,12 @@ def compact_now(context: OpExecutionContext, names: Names, name: str, full: bool
     from tidelake.store.layout import Store
 
     lake = lake_of(context, names)
-    settings, collection = lake.settings_of(name), lake.open(name)
-    started = clock.monotonic()
-    catalog = Catalog(Store(lake.settings.store), lake.settings.writer)
-    compacted = compact_collection(lake.session(), catalog, collection, settings, full)
-    status = read_status(collection, (), settings.stalled_after_s, counts_waiting=False)
+    settings = lake.settings_of(name)
+    with opened(lake, name) as collection:
+        started = clock.monotonic()
+        catalog = Catalog(Store(lake.settings.store), lake.settings.writer)
+        compacted = compact_collection(lake.session(), catalog, collection, settings, full)
+        status = read_status(collection, (), settings.stalled_after_s, counts_waiting=False)
     return {
         "merges": compacted.merges,
         "runs": compacted.runs_after,

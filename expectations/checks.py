@@ -29,7 +29,7 @@ from dagster import (
 from assets.metadata import listed
 from assets.names import Names
 from assets.options import RunOptions
-from assets.steps import STOPPED, Lake, compact_now, failure_of, lake_of, options_of, step_of
+from assets.steps import STOPPED, Lake, compact_now, failure_of, lake_of, opened, options_of, step_of
 from assets.topics import TopicState, read_topic_states
 from expectations.data_docs import INDEX
 from expectations.judge import Verdict
@@ -157,10 +157,9 @@ def _build_validate(names: Names, settings: CollectionSettings, checks: list[str
         if not options.selects(settings.name):
             context.log.info("not selected by the options of this run")
             return
-        key = names.collection(settings.name)
         chosen = {check.name for check in context.selected_asset_check_keys}
-        with step_of(context, options):
-            results = list(_results(context, names, settings, key))
+        with step_of(context, options), opened(lake_of(context, names), settings.name) as collection:
+            results = list(_results(context, names, settings, collection))
         yield from (result for result in results if result.check_name in chosen)
 
     return validate
@@ -204,13 +203,12 @@ def _build_compact(names: Names, settings: CollectionSettings) -> OpDefinition:
 
 
 def _results(
-    context: OpExecutionContext, names: Names, settings: CollectionSettings, key: AssetKey
+    context: OpExecutionContext, names: Names, settings: CollectionSettings, collection: "Collection"
 ) -> Iterator[AssetCheckResult]:
     """Return the results of all checks of a validation."""
     from jobs.pages import unreadable_errors
 
-    lake, options = lake_of(context, names), options_of(context, names)
-    collection = lake.open(settings.name)
+    lake, options, key = lake_of(context, names), options_of(context, names), names.collection(settings.name)
     topics = _read_topics(lake.settings_of(settings.name), collection)
     yield _topic_complete(context, key, topics)
     yield _holds_end(key, collection, lake.settings_of(settings.name))

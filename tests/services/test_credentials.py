@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tidelake.settings.object_store import ObjectStorePlace, S3Settings
 from tidelake.settings.secret import Secret
 from tidelake.spark.jars import resolve_sets
 from tidelake.storage import blobs
-from tidelake.storage.s3 import access_of
+from tidelake.storage.s3 import Access, access_of
 from tidelake.storage.spark_store import configure, prepare_jvm
 
 pytestmark = pytest.mark.services
@@ -59,9 +59,9 @@ class Renewed:
     proxy: FaultyProxy
     folder: Path
 
-    def write(self, key_id: str) -> None:
-        """Write another access key into the files."""
-        for name in ("access_key_id", "secret_access_key", "session_token"):
+    def write(self, key_id: str, *names: str) -> None:
+        """Write another access key into the files, or only into those with these names."""
+        for name in names or ("access_key_id", "secret_access_key", "session_token"):
             (self.folder / name).write_text(f"{key_id}\n", encoding="ascii")
 
 
@@ -105,6 +105,35 @@ def test_a_platform_may_choose_its_own_credentials(gateway: JavaGateway) -> None
     assert hadoop.get("fs.s3a.bucket.lake.aws.credentials.provider") is None
 
 
+def test_what_spark_was_given_for_a_bucket_stays_unless_the_settings_have_credentials(
+    gateway: JavaGateway, tmp_path: Path
+) -> None:
+    for name in ("id", "secret"):
+        (tmp_path / name).write_text(f"lake's {name}", encoding="ascii")
+    keys = {name: Secret(file=tmp_path / name) for name in ("id", "secret")}
+    settings = S3Settings(access_key_id=keys["id"], secret_access_key=keys["secret"])
+    without, named = (access_of(ObjectStorePlace(uri="s3://lake/store", s3=s3)) for s3 in (S3Settings(), settings))
+    names = ("access.key", "secret.key", "session.token", "aws.credentials.provider")
+
+    def configured(given: dict[str, str], *accesses: Access) -> list[str | None]:
+        hadoop = gateway.jvm.org.apache.hadoop.conf.Configuration()
+        for name, value in given.items():
+            hadoop.set(f"fs.s3a.bucket.lake.{name}", value)
+        for access in accesses:
+            configure(hadoop, access)
+        return [hadoop.get(f"fs.s3a.bucket.lake.{name}") for name in names]
+
+    own = configured({}, without)
+    assert own[:3] == [None] * 3 and own[3]
+    given = {"access.key": "a", "secret.key": "b", "session.token": "c", "aws.credentials.provider": "com.example.Own"}
+    assert configured(given, without, without) == [*given.values()]
+    assert configured(dict(list(given.items())[:3]), without) == ["a", "b", "c", own[3]]
+    stated = configured({}, named)
+    assert stated[:3] == ["lake's id", "lake's secret", None]
+    assert configured(given, named)[:2] == stated[:2] and configured(given, named)[3] == stated[3]
+    assert configured({}, named, without) == own, "what the settings no longer have is removed"
+
+
 # --- renewal
 
 
@@ -122,14 +151,26 @@ def test_credentials_that_were_renewed_in_files_are_used_for_the_next_request(re
         blobs.read(blob)
 
 
-def test_spark_uses_renewed_credentials_and_what_runs_is_not_disturbed(gateway: JavaGateway, renewed: Renewed) -> None:
-    blobs.write(blobs.remember(renewed.place) / "a", b"1")
+def opener(gateway: JavaGateway, path: Any) -> Callable[[ObjectStorePlace], Any]:
+    """Return a function that prepares a place, and returns the file system that Hadoop then gives to queries."""
     hadoop, context = gateway.jvm.org.apache.hadoop.conf.Configuration(), object()
+
+    def opened(place: ObjectStorePlace) -> Any:
+        prepare_jvm(gateway, lambda: hadoop, place, context)
+        return path.getFileSystem(hadoop)
+
+    return opened
+
+
+def test_spark_uses_renewed_credentials_and_what_runs_is_not_disturbed(
+    gateway: JavaGateway, renewed: Renewed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs.write(blobs.remember(renewed.place) / "a", b"1")
     path = gateway.jvm.org.apache.hadoop.fs.Path(f"{renewed.place.uri}/a")
+    open_for = opener(gateway, path)
 
     def opened() -> Any:
-        prepare_jvm(gateway, lambda: hadoop, renewed.place, context)
-        return path.getFileSystem(hadoop)
+        return open_for(renewed.place)
 
     first = opened()
     assert first.getFileStatus(path).getLen() == 1
@@ -137,16 +178,20 @@ def test_spark_uses_renewed_credentials_and_what_runs_is_not_disturbed(gateway: 
     renewed.proxy.key_id = "SECOND"
     with pytest.raises(Py4JJavaError, match="AWSBadRequestException"):
         opened().getFileStatus(path)
+    renewed.write("SECOND", "access_key_id")
+    assert not opened().equals(first), "the other files are not written yet"
     renewed.write("SECOND")
     second = opened()
     assert second.getFileStatus(path).getLen() == 1
     renewed.proxy.key_id = "FIRST"
     assert first.getFileStatus(path).getLen() == 1, "a query that has begun may end with the earlier credentials"
+    monkeypatch.setattr("tidelake.storage.spark_store.KEPT_OPEN_S", 0)
     renewed.write("THIRD")
     renewed.proxy.key_id = "THIRD"
     assert opened().getFileStatus(path).getLen() == 1
-    with pytest.raises(Py4JJavaError, match="is closed"):
-        first.getFileStatus(path)
+    for replaced in (first, second):
+        with pytest.raises(Py4JJavaError, match="is closed"):
+            replaced.getFileStatus(path)
 
 
 # --- two lakes in one process
@@ -163,3 +208,24 @@ def test_one_uri_at_two_endpoints_is_refused(gateway: JavaGateway) -> None:
     prepare_jvm(gateway, lambda: hadoop, ObjectStorePlace(uri="s3://two-endpoints/shop", s3=here), context)
     with pytest.raises(ConfigurationError, match=r"but Spark reaches s3://two-endpoints at https://staging.example"):
         prepare_jvm(gateway, lambda: hadoop, ObjectStorePlace(uri="s3://two-endpoints/web", s3=there), context)
+
+
+def test_lakes_that_share_a_bucket_take_turns_and_close_no_file_system(
+    gateway: JavaGateway, renewed: Renewed, tmp_path: Path
+) -> None:
+    blobs.write(blobs.remember(renewed.place) / "a", b"1")
+    path = gateway.jvm.org.apache.hadoop.fs.Path(f"{renewed.place.uri}/a")
+    open_for = opener(gateway, path)
+    renewed.proxy.key_id = None
+    (tmp_path / "other").write_text("OTHER", encoding="ascii")
+    slow, other = (
+        ObjectStorePlace(uri=renewed.place.uri, s3=renewed.place.s3.model_copy(update=changed))
+        for changed in ({"request_timeout_s": 60}, {"access_key_id": Secret(file=tmp_path / "other")})
+    )
+    first, second = open_for(renewed.place), open_for(other)
+    assert not second.equals(first)
+    for _ in range(3):
+        assert open_for(renewed.place).equals(first)
+        assert open_for(slow).equals(first), "a timeout is no reason to replace a file system"
+        assert open_for(other).equals(second)
+    assert [system.getFileStatus(path).getLen() for system in (first, second)] == [1, 1], "both are open"

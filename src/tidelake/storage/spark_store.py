@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,28 @@ _ALL_BUCKETS = {
     "fs.s3.impl": _FILE_SYSTEM,
     "mapreduce.outputcommitter.factory.scheme.s3": "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory",
 }
+_DEFAULTS = "core-default.xml"
+_SOURCE = "tidelake"
+"""How Hadoop's configuration names the source of the options that are set here."""
 _PASSWORD = "changeit"
 """The password of Java's own file of certificate authorities; both are public."""
+
+
+KEPT_OPEN_S = 6 * 3600.0
+"""How long a file system stays open after another has replaced it, for the queries and writes that began with it.
+
+It is as long as a log keeps its entries: a write that takes longer may not be able to commit anyway."""
+
+
+@dataclass(frozen=True)
+class _Replaced:
+    """A file system that Hadoop no longer gives to queries."""
+
+    access: Access
+    """What it was created with."""
+    system: Any
+    at_s: float
+    """When it was replaced, by the monotonic clock."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +62,8 @@ class _Prepared:
     gateway: object
     context: object
     access: Access
-    replaced: Any = None
-    """The file system before the present one; queries that began with it may still be running."""
+    replaced: tuple[_Replaced, ...] = ()
+    """The former file systems that are still open."""
 
 
 _prepared: dict[str, _Prepared] = {}
@@ -57,7 +78,7 @@ def prepare(spark: SparkSession, place: ObjectStorePlace) -> None:
         ConfigurationError: a secret cannot be read, or the session already reaches the bucket at another endpoint.
         SparkLacksStore: the session was started without the jars.
 
-    Cost: reads the secrets; the first time, and whenever they have changed, a few calls of the JVM.
+    Cost: reads the secrets; the first time, and whenever they have changed, a few dozen calls of the JVM.
     """
     context = spark.sparkContext
     prepare_jvm(context._gateway, context._jsc.hadoopConfiguration, place, context)
@@ -76,47 +97,75 @@ def prepare_jvm(gateway: Any, configuration: Callable[[], Any], place: ObjectSto
     with _lock:
         known = _prepared.get(access.bucket)
         if known is not None and known.context is context:
-            if known.access == access:
+            if _are_alike(known.access, access):
                 return
             check_endpoint(place, f"Spark reaches s3://{access.bucket}", known.access.endpoint)
         hadoop = configuration()
         for name in (_FILE_SYSTEM, _COMMITTER):
             if hadoop.getClassByNameOrNull(name) is None:
                 raise SparkLacksStore(place.uri, f"it has no class {name.rpartition('.')[2]}")
-        configure(hadoop, access)
-        if access.ca_file is not None:
-            _trust(gateway, str(access.ca_file))
-        replaced = None
-        if known is not None and known.gateway is gateway:
-            is_outdated = known.access != access
-            replaced = _replace_file_system(gateway, hadoop, known) if is_outdated else known.replaced
-        _prepared[access.bucket] = _Prepared(gateway, context, access, replaced)
+        former = known if known is not None and known.gateway is gateway else None
+        if former is None or _are_alike(former.access, access):
+            _set_options(gateway, hadoop, access)
+            replaced = former.replaced if former is not None else ()
+        else:
+            replaced = _replace_file_system(gateway, hadoop, former, access)
+        now_s = time.monotonic()
+        still_open = tuple(each for each in replaced if now_s - each.at_s < KEPT_OPEN_S)
+        _prepared[access.bucket] = _Prepared(gateway, context, access, still_open)
+        for each in replaced:
+            if now_s - each.at_s >= KEPT_OPEN_S:
+                each.system.close()
 
 
-def _replace_file_system(gateway: Any, hadoop: Any, known: _Prepared) -> Any:
-    """Make Hadoop use a file system with the present options for a bucket, and return the one that it used until now.
+def _are_alike(one: Access, other: Access) -> bool:
+    """Return whether a file system for one access serves the other, too: at most the timeouts differ."""
+    return replace(one, timeout_s=other.timeout_s) == other
+
+
+def _replace_file_system(gateway: Any, hadoop: Any, former: _Prepared, access: Access) -> tuple[_Replaced, ...]:
+    """Make Hadoop use a file system with other options for a bucket; return all that it has used and that are open.
 
     Hadoop caches a file system for as long as the JVM runs, and its only public way to forget one is to close it, which
-    would break the queries that read with it. So its cache is changed by the method that its own tests use, and a file
-    system is closed when the next but one replaces it.
+    would break the queries that read with it. So its cache is changed by the method that its own tests use. If two
+    lakes reach the bucket in different ways, they take turns with the same two file systems.
     """
+    system, uri = gateway.jvm.org.apache.hadoop.fs.FileSystem, gateway.jvm.java.net.URI.create(f"s3://{access.bucket}")
+    configure(hadoop, former.access)  # if Hadoop has none for the former access yet, it creates one now
+    present = _Replaced(former.access, system.get(uri, hadoop), time.monotonic())
+    again = next((each for each in former.replaced if _are_alike(each.access, access)), None)
+    if again is None:
+        _set_options(gateway, hadoop, access)
+        _use(gateway, hadoop, uri, system.newInstance(uri, hadoop))
+    else:
+        configure(hadoop, access)
+        _use(gateway, hadoop, uri, again.system)
+    return (*(each for each in former.replaced if each is not again), present)
+
+
+def _use(gateway: Any, hadoop: Any, uri: Any, system: Any) -> None:
+    """Put a file system into Hadoop's cache."""
     jvm = gateway.jvm
-    system, uri = jvm.org.apache.hadoop.fs.FileSystem, jvm.java.net.URI.create(f"s3://{known.access.bucket}")
-    present, new = system.get(uri, hadoop), system.newInstance(uri, hadoop)
-    arguments = {"java.net.URI": uri, "org.apache.hadoop.conf.Configuration": hadoop, _SYSTEM: new}
+    arguments = {"java.net.URI": uri, "org.apache.hadoop.conf.Configuration": hadoop, _SYSTEM: system}
     kinds, values = gateway.new_array(jvm.java.lang.Class, 3), gateway.new_array(jvm.java.lang.Object, 3)
     for number, (kind, value) in enumerate(arguments.items()):
         kinds[number], values[number] = jvm.java.lang.Class.forName(kind), value
     put = kinds[2].getDeclaredMethod("addFileSystemForTesting", kinds)
     put.setAccessible(True)
     put.invoke(None, values)
-    if known.replaced is not None:
-        known.replaced.close()
-    return present
+
+
+def _set_options(gateway: Any, hadoop: Any, access: Access) -> None:
+    """Give a JVM the options for new file systems of a bucket."""
+    configure(hadoop, access)
+    if access.ca_file is not None:
+        _trust(gateway, str(access.ca_file))
 
 
 def configure(hadoop: Any, access: Access) -> None:
-    """Add the options for a bucket to Hadoop's configuration, which keeps what a platform has chosen for all buckets.
+    """Add the options for a bucket to Hadoop's configuration.
+
+    If the settings give no credentials, those that Spark was started with stay, for all buckets or for this one.
 
     Args:
         hadoop: an `org.apache.hadoop.conf.Configuration`.
@@ -124,15 +173,26 @@ def configure(hadoop: Any, access: Access) -> None:
     """
     for name, value in _ALL_BUCKETS.items():
         hadoop.setIfUnset(name, value)  # a platform may have a file system of its own for S3
-    sources = list(hadoop.getPropertySources(f"fs.s3a.{PROVIDERS}") or ())
-    has_own_providers = bool(sources) and sources[-1] != "core-default.xml"
-    options = hadoop_options(access)
+    options, of_bucket = hadoop_options(access), f"fs.s3a.bucket.{access.bucket}."
+    if not access.credentials and any(_is_chosen(hadoop, f"{of}{PROVIDERS}") for of in ("fs.s3a.", of_bucket)):
+        del options[f"{of_bucket}{PROVIDERS}"]
     for name, value in options.items():
-        if access.credentials or not has_own_providers or not name.endswith(PROVIDERS):
-            hadoop.set(name, value)
-    for name in SECRETS:  # of an earlier access
-        if (option := f"fs.s3a.bucket.{access.bucket}.{name}") not in options:
-            hadoop.unset(option)
+        hadoop.set(name, value, _SOURCE)
+    for name in (PROVIDERS, *SECRETS):
+        option = f"{of_bucket}{name}"
+        if option not in options and _source_of(hadoop, option) == _SOURCE:
+            hadoop.unset(option)  # an earlier access had it
+
+
+def _is_chosen(hadoop: Any, option: str) -> bool:
+    """Return whether a platform or a user has set an option of Hadoop's."""
+    return _source_of(hadoop, option) not in (None, _DEFAULTS, _SOURCE)
+
+
+def _source_of(hadoop: Any, option: str) -> str | None:
+    """Return what has set an option of Hadoop's, as Hadoop calls it; None if nothing has."""
+    sources = hadoop.getPropertySources(option)
+    return str(sources[-1]) if sources else None
 
 
 def delete(spark: SparkSession, folder: Location) -> None:
