@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.expectations.reports import settings
-from tests.lakes.early_sweeps import age
+from tests.lakes.early_sweeps import age, wait_until_older
 from tests.lakes.held import HeldLake
 from tests.lakes.places import store_root
 from tests.report.published import publish
@@ -88,6 +88,7 @@ def dead_run(table: Location) -> str:
     """Write a run that no commit names."""
     run = new_run("proof", OpenTable(table).seq)
     write_run(table, run, pa.table({"_time": [1]}))
+    wait_until_older(table)
     return run
 
 
@@ -98,7 +99,8 @@ def test_dead_runs_are_deleted_a_day_after_they_were_noted(catalog: Catalog) -> 
     new = item_of(gc(catalog, dry_run=True), "dead_runs")
     assert "noted by the next `tidelake gc` or compaction" in new.why and not new.goes and new.bytes
     assert state_of(catalog.store.root) == before
-    assert "noted now" in item_of(gc(catalog), "dead_runs").why
+    for _ in range(2):
+        assert "noted now" in item_of(gc(catalog), "dead_runs").why
     noted = item_of(gc(catalog), "dead_runs")
     assert "1 run is in no version; readers of an earlier version have until 20" in noted.why and not noted.goes
     assert item_of(gc(catalog, dry_run=True, retention_s=-60.0), "dead_runs").goes
@@ -114,9 +116,10 @@ def test_a_dead_run_that_changed_since_it_was_noted_stays(tmp_path: Path) -> Non
     catalog.open_or_create(SPEC)
     table = catalog.find("prices").paths.proofs
     run = dead_run(table)
-    gc(catalog)
+    for _ in range(2):
+        gc(catalog)
     age(table / DEAD, 2 * DAY_S)
-    assert dead_notes.notes_of(table)
+    assert dead_notes.notes_of(table)[f"{RUN}={run}"] is not None
     assert not item_of(gc(catalog, dry_run=True), "dead_runs").goes  # the files are younger than the note
     age(table / f"{RUN}={run}", 3 * DAY_S)
     blobs.delete_folder(table / f"{RUN}={run}")
@@ -132,7 +135,8 @@ def test_a_dead_run_that_a_hold_pins_stays(tmp_path: Path) -> None:
     hold.pin(OpenTable(table).seq, to=3)
     OpenTable(table).commit({}, removes=[run])
     name = lake.stored.entry.name
-    gc(catalog, name)
+    for _ in range(2):
+        gc(catalog, name)
     for dry_run in (True, False, True):
         pinned = item_of(gc(catalog, name, dry_run=dry_run, retention_s=-60.0), "dead_runs")
         assert "1 run is in no version; a subscription holds a version that may contain it" in pinned.why
@@ -155,7 +159,8 @@ def test_a_dead_run_stays_if_it_was_pinned_while_it_was_live_after_gc_had_read_t
         """Everything that happens while this `gc` sleeps for a day."""
         hold.pin(OpenTable(table).seq, to=3)
         OpenTable(table).commit({}, removes=[run])
-        sweep(table)
+        for _ in range(2):
+            sweep(table)
 
     monkeypatch.setattr(garbage, "held_text", pin_and_merge)  # called right after the handles were read
     found = gc(lake.catalog, lake.stored.name, retention_s=-60.0)
@@ -205,6 +210,7 @@ def test_the_published_table_of_a_dropped_collection_is_emptied_and_deleted_a_we
     assert rows_of(table) == 0
     assert rows_of(table, 0) == 2
     assert read_published(table) is None
+    gc(catalog)
     age(table / DEAD, 8 * DAY_S)
     for folder in table.local.glob("publish-*"):
         age(table / folder.name, 9 * DAY_S)
@@ -304,6 +310,7 @@ def test_an_unreadable_collection_stays_and_does_not_stop_other_deletions(catalo
     blobs.delete_folder(other.paths.late / "_delta_log")
     blobs.delete_folder(catalog.store.names / "c")
     blobs.delete(catalog.store.bound_names / "c")
+    gc(catalog, "prices", "b", "c", retention_s=-60.0)
     found = gc(catalog, "prices", "b", "c", retention_s=-60.0)
     kinds = {(item.kind, item.place): item for item in found.items}
     assert "it is missing, but its collection has a name" in kinds["unreadable", f"c/{broken.entry.id}"].why

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from random import Random
 
@@ -15,6 +16,7 @@ from tests.lakes.places import write_in_the_past
 from tests.lakes.published import table_of
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
+from tidelake.store.acknowledged import digest_of
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.dead_notes import DEAD
 from tidelake.store.failpoints import FAILPOINTS, TABLES
@@ -168,11 +170,12 @@ def _crowd(lake: Lake, seed: int) -> None:
 
 
 def _litter(lake: Lake, seed: int) -> None:
-    """Processes that died three days ago have left files behind, which a sweep noted two days ago."""
+    """Processes that died three days ago have left files behind, which a sweep confirmed to be dead two days ago."""
     paths = collection_of(lake).paths
     for folder in (paths.updates / f"{RUN}=ingest-dead", paths.progress / f"{RUN}=progress-dead"):
         write_in_the_past(folder / "part-0.parquet", b"PAR1", 3 * 86400)
-        write_in_the_past(folder.parent / DEAD / "litter.json", json.dumps([folder.name]).encode(), 2 * 86400)
+        note = json.dumps({folder.name: [None, 0, time.time()]}).encode()
+        write_in_the_past(folder.parent / DEAD / f"litter-{digest_of(note)}.json", note, 2 * 86400)
 
 
 def _republish(lake: Lake, seed: int) -> None:

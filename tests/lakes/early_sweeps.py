@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from tests.lakes.places import write_in_the_past
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
@@ -12,9 +14,18 @@ _AS_IF_CLOCK_AHEAD_S = -60.0
 
 
 def sweep_early(table: Location, pinned_seq: int | None = None) -> int:
-    """Sweep twice as if the clock were ahead; return the number of folders that were removed."""
-    # The first sweep notes the folders that the second one deletes.
-    return sum(sweep(table, retention_s=_AS_IF_CLOCK_AHEAD_S, read_pin=lambda: pinned_seq) for _ in range(2))
+    """Sweep three times as if the clock were ahead; return the number of folders that were removed."""
+    wait_until_older(table)
+    # The first sweep announces the folders, the second one confirms that they are dead, and the third one deletes them.
+    return sum(sweep(table, retention_s=_AS_IF_CLOCK_AHEAD_S, read_pin=lambda: pinned_seq) for _ in range(3))
+
+
+def wait_until_older(table: Location) -> None:
+    """Wait until the store's clock, which may state whole seconds, shows a later time than any of the table's files."""
+    now_s = blobs.now_s(table)
+    if any(blob.changed_s >= now_s for blob in blobs.list_blobs(table)):
+        while blobs.now_s(table) == now_s:
+            time.sleep(0.002)
 
 
 def age(folder: Location, age_s: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,23 +10,25 @@ import pytest
 
 from tests.lakes.early_sweeps import sweep_early
 from tests.lakes.held import HeldLake
+from tests.storage.counted import CountedStore
 from tidelake.errors import FrontierRegression
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
 from tidelake.store.commit import OpenTable, create_table
 from tidelake.store.dead_notes import DEAD
 from tidelake.store.entry import Entry
-from tidelake.store.files import write_run
+from tidelake.store.failpoints import on_reach
+from tidelake.store.files import RunFile, write_run
 from tidelake.store.holds import oldest_pin
 from tidelake.store.layout import RUN, new_run
-from tidelake.store.sweep import pinned_bytes
+from tidelake.store.sweep import pinned_bytes, sweep
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Location:
-    path = locate(tmp_path) / "t"
+@pytest.fixture(params=["disk", "object store"])
+def table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Location:
+    path = (locate(tmp_path) if request.param == "disk" else CountedStore(monkeypatch).root) / "t"
     create_table(path, SCHEMA)
     return path
 
@@ -65,6 +68,87 @@ def test_a_run_that_was_noted_before_its_commit_stays_for_readers_after_it(table
     swap(table, run)
     assert sweep_early(table, pinned_seq=pinned_seq) == 0
     assert run in runs_in(table)
+
+
+def write_runs(table: Location, runs: int) -> dict[str, list[RunFile]]:
+    """Write runs that a later commit may add."""
+    names = [new_run("ingest", OpenTable(table).seq) for _ in range(runs)]
+    return {name: write_run(table, name, pa.table({"_time": [1]})) for name in names}
+
+
+def commit_runs(table: Location, runs: dict[str, list[RunFile]]) -> None:
+    OpenTable(table).commit({}, [file for files in runs.values() for file in files])
+
+
+def sweep_that_sleeps(table: Location, meanwhile: Callable[[Callable[[], None]], None]) -> None:
+    """Sweep, and call `meanwhile` when the note is due, with a function that writes it; it is written in any case."""
+    write = blobs.write
+    written: list[Location] = []
+
+    def write_late(location: Location, data: bytes) -> None:
+        def wake() -> None:
+            if not written:
+                written.append(location)
+                write(location, data)
+
+        if location.parent.name != DEAD:
+            write(location, data)
+            return
+        patch.undo()
+        meanwhile(wake)
+        wake()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blobs, "write", write_late)
+        assert sweep(table) == 0
+    assert written
+
+
+@pytest.mark.parametrize("earlier_sweeps", [0, 1])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_sweep_that_sleeps_before_it_writes_its_note_does_not_unpin_what_is_pinned_meanwhile(
+    table: Location, count: int, earlier_sweeps: int
+) -> None:
+    runs = write_runs(table, count)
+    for _ in range(earlier_sweeps):  # without one, the late note announces the runs; after one, it confirms them
+        sweep(table)
+    pinned: list[int] = []
+
+    def commit_pin_and_replace(_: Callable[[], None]) -> None:
+        commit_runs(table, runs)
+        pinned.append(OpenTable(table).seq)
+        swap(table, *runs)
+
+    sweep_that_sleeps(table, commit_pin_and_replace)
+    for _ in range(2):
+        assert sweep_early(table, pinned_seq=pinned[0]) == 0
+    assert runs.keys() <= runs_in(table)
+    assert sweep_early(table) == count
+    assert not runs.keys() & runs_in(table)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_retention_period_begins_after_a_merge_that_slept_before_its_commit(table: Location, count: int) -> None:
+    runs = write_runs(table, count)
+
+    def merge_and_sleep(wake: Callable[[], None]) -> None:
+        commit_runs(table, runs)
+
+        def sleep(place: str) -> None:
+            if place == "commit.before_call.t":  # the merge has read the notes
+                on_reach(None)
+                wake()
+                assert [sweep(table) for _ in range(3)] == [0, 0, 0]
+
+        on_reach(sleep)
+        try:
+            swap(table, *runs)
+        finally:
+            on_reach(None)
+
+    sweep_that_sleeps(table, merge_and_sleep)
+    assert sweep(table, retention_s=-60.0) == 0, "readers of the previous version have only just begun"
+    assert sweep_early(table) == count
 
 
 def test_the_cost_of_a_pin_is_the_replaced_runs_that_stay_only_for_it(table: Location) -> None:

@@ -12,8 +12,9 @@ from tests.lakes.early_sweeps import sweep_early
 from tests.storage.counted import CountedStore
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
+from tidelake.store.acknowledged import digest_of
 from tidelake.store.commit import OpenTable, create_table
-from tidelake.store.dead_notes import DEAD, Note, long_dead, notes_of, read_notes
+from tidelake.store.dead_notes import DEAD, begin_sweep, long_dead, notes_of
 from tidelake.store.failpoints import on_reach
 from tidelake.store.files import write_run
 from tidelake.store.layout import RUN, new_run
@@ -41,6 +42,12 @@ def leave_dead(table: Location, runs: int = 1) -> list[str]:
     for name in names:
         blobs.write(table / f"{RUN}={name}" / "part-0.parquet", b"PAR1")
     return [f"{RUN}={name}" for name in names]
+
+
+def confirm_dead(table: Location) -> None:
+    """Announce the runs that are dead, and confirm them."""
+    for _ in range(2):
+        sweep(table)
 
 
 def requests_of_a_sweep(store: CountedStore, table: Location) -> dict[str, int]:
@@ -75,20 +82,35 @@ def test_notes_of_an_earlier_release_are_counted_and_become_one(store: CountedSt
     folders = leave_dead(table, MANY)
     for number, folder in enumerate(folders):
         blobs.write(table / DEAD / f"{number}-{number:032x}.json", json.dumps([folder]).encode())
-    before = dict(notes_of(table))
-    assert before.keys() == set(folders)
-    sweep(table)
-    assert notes_of(table) == before, "the time and the seq of each note are repeated"
+    assert notes_of(table) == dict.fromkeys(folders), "they announce the folders"
+    assert sweep(table, retention_s=-60.0) == 0
+    assert None not in notes_of(table).values()
     assert len(blobs.list_names(table / DEAD)) == 1
     assert requests_of_a_sweep(store, table)["get"] == 1
-    leave_dead(table)
-    sweep(table)
-    assert before.items() <= notes_of(table).items()
+
+
+def test_a_note_that_confirms_what_was_not_announced_counts_as_an_announcement(table: Location) -> None:
+    (first,) = leave_dead(table)
+    data = json.dumps({first: [0.0, 0]}).encode()  # as between 0.1.0 and the release after it
+    blobs.write(table / DEAD / f"0-{'0' * 32}-{digest_of(data)}.json", data)
+    assert sweep(table, retention_s=-60.0) == 0
+    assert sweep(table, retention_s=-60.0) == 1
+
+
+def test_what_was_confirmed_is_repeated_with_its_times(table: Location) -> None:
+    folders = leave_dead(table, 3)
+    confirm_dead(table)
+    before = dict(notes_of(table))
+    assert before.keys() == set(folders) and None not in before.values()
+    for _ in range(3):
+        leave_dead(table)
+        sweep(table)
+        assert before.items() <= notes_of(table).items()
 
 
 def test_an_earlier_release_reads_the_folders_of_a_note_and_keeps_them_longer(table: Location) -> None:
     (first,) = leave_dead(table)
-    sweep(table)
+    confirm_dead(table)
     noted = notes_of(table)[first]
     OpenTable(table).commit({"other": 1})
     leave_dead(table)
@@ -96,7 +118,7 @@ def test_an_earlier_release_reads_the_folders_of_a_note_and_keeps_them_longer(ta
     (blob,) = blobs.list_folder(table / DEAD).blobs
     folders = set(json.loads(blobs.read(blob.location)))  # an earlier release takes the blob's own time and `seq`
     assert first in folders
-    assert blob.changed_s > noted.at_s
+    assert noted is not None and blob.changed_s > noted.at_s
     assert int(blob.location.name.partition("-")[0]) == 1 > (noted.seq or 0)
 
 
@@ -106,7 +128,7 @@ def test_a_note_whose_times_were_changed_counts_for_nothing(table: Location) -> 
     leave_dead(table)
     sweep(table)
     (note,) = blobs.list_names(table / DEAD)
-    blobs.write(table / DEAD / note, json.dumps({first: [0.0, 0]}).encode())
+    blobs.write(table / DEAD / note, json.dumps({first: [0.0, 0, 0.0]}).encode())
     assert not notes_of(table)
     assert sweep(table) == 0
     assert len(notes_of(table)) == 2
@@ -115,7 +137,7 @@ def test_a_note_whose_times_were_changed_counts_for_nothing(table: Location) -> 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_sweep_that_meets_another_keeps_the_times_of_all_notes(table: Location, is_first: bool) -> None:
     (first,) = leave_dead(table)
-    sweep(table)
+    confirm_dead(table)
     noted = notes_of(table)[first]
     later: list[str] = []
 
@@ -145,8 +167,9 @@ def test_a_note_that_another_sweep_repeats_meanwhile_is_not_missed(
     table: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (first,) = leave_dead(table)
-    sweep(table)
+    confirm_dead(table)
     noted = notes_of(table)[first]
+    assert noted is not None
     read = blobs.read
     repeated: list[Location] = []
 
@@ -166,8 +189,9 @@ def test_a_run_keeps_its_note_while_a_version_names_it(table: Location) -> None:
     opened = OpenTable(table)
     run = new_run("ingest", opened.seq)
     files = write_run(table, run, pa.table({"_time": [1]}))
-    sweep(table)
+    confirm_dead(table)
     noted = notes_of(table)[f"{RUN}={run}"]
+    assert noted is not None
     OpenTable(table).commit({}, files)
     leave_dead(table)
     sweep(table)
@@ -181,7 +205,6 @@ def test_notes_about_folders_that_are_gone_are_forgotten(table: Location) -> Non
     (second,) = leave_dead(table)
     sweep(table)
     assert set(notes_of(table)) == {second}
-    assert isinstance(notes_of(table)[second], Note)
     blobs.delete_folder(table / second)
     sweep(table)
     assert blobs.list_names(table / DEAD) == []
@@ -221,12 +244,12 @@ def test_a_run_that_was_noted_before_its_commit_is_renewed_when_it_is_removed(ta
     run = new_run("ingest", opened.seq)
     files = write_run(table, run, pa.table({"_time": [1]}))
     sweep(table)
-    asleep, present = read_notes(table), {f"{RUN}={run}"}
+    asleep, present = begin_sweep(table), {f"{RUN}={run}"}
     opened.commit({}, files)
     leave_dead(table)
-    sweep(table)  # the run is live now
+    confirm_dead(table)  # the run is live now
     commit_run(table, run, *(commit_run(table) for _ in range(others)))
     long_dead(asleep, [f"{RUN}=ingest-1", *present], present, 3600.0, 0)  # by a sweep that has slept since it read them
     assert sweep(table, retention_s=-60.0) == 1, "only the run that nobody committed was dead for long enough"
     assert blobs.list_blobs(table / f"{RUN}={run}")
-    assert sweep(table, retention_s=-60.0) == others + 1
+    assert sum(sweep(table, retention_s=-60.0) for _ in range(2)) == others + 1

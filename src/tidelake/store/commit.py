@@ -581,7 +581,8 @@ class OpenTable:
     def _renew(self, runs: Sequence[str]) -> None:
         """From now on, give readers the retention period to finish with runs that this commit removes.
 
-        Only a run that was noted before it was committed needs this: the time of any other counts from a later note.
+        Only a run that was announced before it was committed needs this: a sweep may confirm, even after this commit,
+        that an earlier version did not name it. Any other is announced later, and confirmed in a version without it.
         """
         folders = [f"{RUN}={run}" for run in runs]
         if len(folders) > _RENEWED_UNASKED and not self.path.is_local:

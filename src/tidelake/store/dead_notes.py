@@ -1,24 +1,32 @@
 """Notes about folders that sweeps found in no version of a table; a note's age decides when its folders are deleted.
 
 A file's age tells when it was written, not how long it has been in no version: a process may sleep for days before the
-commit that replaces a run, and a reader of the previous version needs that run for some time afterwards. So a sweep
-notes what it finds, and a later sweep deletes what was noted long enough ago, by the store's clock. If a folder was
-written to or renewed after its note, it is noted again.
+commit that replaces a run, and a reader of the previous version needs that run for some time afterwards. So sweeps note
+what they find, twice. The first note about a folder only announces it: a sweep may sleep before it writes the note, and
+meanwhile the folder may be committed, pinned by a hold and replaced. A later sweep confirms that the folder is in no
+version. It does so in this order:
+
+1. It reads the notes. From here on, every commit that removes an announced run renews it.
+2. It reads the store's clock.
+3. It opens the table, in whose newest version the folder is still missing.
+
+The confirmation states the clock of step 2 and the `seq` of step 3. If the folder was committed after step 3, the
+commit that replaced it has renewed it after step 2, and that shows however late the confirmation is written: the folder
+is confirmed again. If it was replaced before step 3, no version at or after that `seq` names it. So a sweep deletes a
+folder if it was confirmed long enough ago and has not changed since step 2. A reader who has pinned an earlier `seq`
+may still be reading it, however old the confirmation is, so then it stays.
 
 A sweep that has something to note writes one note for all folders and deletes those that it has read. For a folder that
-was noted before, the new note repeats when, so the number of notes does not grow. A note about a folder is repeated
-until the folder is gone, even while a version names it: that a folder has no note proves that it was never noted.
-
-A note also states the `seq` at which each folder was in no version. A reader who has pinned an earlier `seq` may still
-be reading the folder, however old the note is, so it stays.
+was noted before, the new note repeats what was noted, so the number of notes does not grow. A note about a folder is
+repeated until the folder is gone, even while a version names it: that a folder has no note proves that it was never
+announced.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,22 +37,34 @@ from tidelake.store.failpoints import reach
 
 DEAD = "_dead"
 """The folder of a table that holds the notes."""
-_SEQ = re.compile(r"([0-9]{1,18})-")
 _READS_MAX = 8
+_Stated = tuple[float | None, int | None, float] | None
+"""What a note says about a folder: `at_s`, `seq` and `clock_s`, or None if it announces the folder.
+
+`at_s` is None in the first note that confirms the folder: it is the time of that note."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """The notes about one folder, combined."""
+    """The confirmations that a folder is in no version, combined."""
 
     at_s: float
-    """When it was last noted, by the store's clock."""
-    seq: int | None = None
-    """The newest `seq` whose version is known not to name the folder; None if an earlier release wrote its notes."""
+    """When it was last confirmed, by the store's clock. The retention period begins here."""
+    seq: int | None
+    """The newest `seq` whose version is known not to name the folder; None if the table has no `seq`."""
+    clock_s: float
+    """The store's clock, as it was read between the announcement and the state that confirmed it."""
 
     def is_before(self, pinned_seq: int | None) -> bool:
         """Whether no version at or after a pinned `seq` names the folder; true if nothing is pinned."""
         return pinned_seq is None or (self.seq is not None and self.seq <= pinned_seq)
+
+    def has_changed(self, folder: Location) -> bool:
+        """Whether the folder was written to or renewed since `clock_s`: then it may have been in a version since.
+
+        An object store states whole seconds, so a change in the same second counts.
+        """
+        return blobs.last_change_s(folder) >= self.clock_s
 
 
 @dataclass(frozen=True)
@@ -52,50 +72,80 @@ class Notes:
     """All notes of a table, as they were read at one moment."""
 
     table: Location
-    by_folder: Mapping[str, Note]
+    by_folder: Mapping[str, Note | None]
+    """The folders that have a note; None if a folder was announced, but not confirmed."""
     written: Sequence[Location]
     """The blobs that hold them."""
     is_complete: bool
     """Whether all of them could be read."""
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """What a sweep reads before it opens the table."""
+
+    notes: Notes
+    clock_s: float
+    """The store's clock after the notes were read; 0 if there are none."""
+
+
+def begin_sweep(table: Location) -> Beginning:
+    """Read the notes of a table, and then the store's clock. Open the table only afterwards.
+
+    Cost: that of `read_notes`, and of the clock if there are notes.
+    """
+    notes = read_notes(table)
+    return Beginning(notes, blobs.now_s(table) if notes.by_folder else 0.0)
+
+
 def long_dead(
-    notes: Notes,
+    beginning: Beginning,
     folders: Sequence[str],
     present: Collection[str],
     retention_s: float,
     seq: int | None = None,
     pinned_seq: int | None = None,
 ) -> list[str]:
-    """Return the folders that were noted more than `retention_s` ago and have not changed since; note the others.
+    """Return the folders that were confirmed more than `retention_s` ago and have not changed since; note the others.
 
     Args:
-        notes: the table's notes.
+        beginning: what was read before the state in which no version names the folders.
         folders: the names of all the table's folders that no version names now. A name with a `/` is a single file,
             which never changes.
         present: the names of all folders, listed after the notes were read. Notes about others are forgotten.
-        retention_s: how long a reader may still need a folder after it was first noted.
-        seq: the `seq` of the state in which no version names the folders, if the table has one.
+        retention_s: how long a reader may still need a folder after it was confirmed to be in no version.
+        seq: the `seq` of that state, if the table has one.
         pinned_seq: the first `seq` that a reader has pinned. Folders stay if a version at or after it may name them.
 
-    Cost: nothing if there are neither folders nor notes. If a folder was noted before, the store's clock is read; and
-    each folder whose note is old enough is listed. If a folder is new, a note is written, and the others are deleted.
+    Cost: each folder that was confirmed long enough ago is listed. If a folder has to be announced or confirmed, a note
+    is written, and the others are deleted.
     """
+    notes, horizon_s = beginning.notes, beginning.clock_s - retention_s
     known, table = notes.by_folder, notes.table
-    noted = [name for name in folders if name in known]
-    horizon_s = blobs.now_s(table) - retention_s if noted else 0.0
-    old = [name for name in noted if known[name].at_s < horizon_s]
-    changed = [name for name in old if "/" not in name and blobs.last_change_s(table / name) > known[name].at_s]
-    new = [name for name in folders if name not in known or name in changed]
-    if pinned_seq is not None and seq is not None:  # a note of an earlier release states no `seq`
-        new += [name for name in noted if name not in changed and known[name].seq is None]
+    old = {name: note for name in folders if (note := known.get(name)) is not None and note.at_s < horizon_s}
+    changed = changed_since(notes, old)
+    announced = [name for name in folders if name not in known]
+    confirmed = [name for name in folders if name in known and known[name] is None] + changed
     kept = {name: note for name, note in known.items() if name in present}
-    if new or (kept and len(notes.written) > 1):
-        _write(table, kept, new, seq)
+    is_new = bool(announced or confirmed)
+    if is_new or (kept and len(notes.written) > 1):
+        noted: dict[str, _Stated] = {name: _stated(note) for name, note in kept.items()}
+        noted |= dict.fromkeys(announced)
+        noted |= dict.fromkeys(confirmed, (None, seq, beginning.clock_s))
+        _write(table, noted, seq)
         reach("sweep.after_note")
-    if new or not kept or len(notes.written) > 1:
+    if is_new or not kept or len(notes.written) > 1:
         blobs.delete_all(notes.written)
-    return [name for name in old if name not in changed and known[name].is_before(pinned_seq)]
+    return [name for name, note in old.items() if name not in changed and note.is_before(pinned_seq)]
+
+
+def changed_since(notes: Notes, folders: Iterable[str]) -> list[str]:
+    """Return those of some confirmed folders that have changed since.
+
+    Cost: each folder is listed.
+    """
+    confirmed = {name: note for name in folders if (note := notes.by_folder[name]) is not None}
+    return [name for name, note in confirmed.items() if "/" not in name and note.has_changed(notes.table / name)]
 
 
 def read_notes(table: Location) -> Notes:
@@ -105,14 +155,12 @@ def read_notes(table: Location) -> Notes:
     has written notes.
     """
     for _ in range(_READS_MAX):
-        by_folder: dict[str, Note] = {}
+        by_folder: dict[str, Note | None] = {}
         listed = blobs.list_folder(table / DEAD, hidden=False).blobs
         read = [_read(blob) for blob in listed]
         for noted in read:
             for name, note in (noted or {}).items():
-                before = by_folder.get(name, Note(0.0))
-                # The newest `seq` counts: a run that was noted before its commit has been in a version since.
-                by_folder[name] = Note(max(note.at_s, before.at_s), _newest(note.seq, before.seq))
+                by_folder[name] = _newest_of(note, by_folder.get(name))
         is_complete = None not in read
         if is_complete or all(blobs.exists(blob.location) for blob in listed):
             break
@@ -120,46 +168,54 @@ def read_notes(table: Location) -> Notes:
     return Notes(table, by_folder, [blob.location for blob in listed], is_complete)
 
 
-def notes_of(table: Location) -> Mapping[str, Note]:
-    """Return the notes about each folder. Nothing is written."""
+def notes_of(table: Location) -> Mapping[str, Note | None]:
+    """Return the note about each folder; None if it was only announced. Nothing is written."""
     return read_notes(table).by_folder
+
+
+def _newest_of(one: Note | None, other: Note | None) -> Note | None:
+    """Combine two notes. Each value may be the newest: a later state was opened after every earlier clock was read."""
+    if one is None or other is None:
+        return one or other
+    return Note(max(one.at_s, other.at_s), _newest(one.seq, other.seq), max(one.clock_s, other.clock_s))
 
 
 def _newest(*known: int | None) -> int | None:
     return max((seq for seq in known if seq is not None), default=None)
 
 
-def _write(table: Location, kept: Mapping[str, Note], new: Collection[str], seq: int | None) -> None:
-    """Write a note that repeats others and adds folders, whose time is that of the blob.
+def _stated(note: Note | None) -> _Stated:
+    return None if note is None else (note.at_s, note.seq, note.clock_s)
+
+
+def _write(table: Location, noted: Mapping[str, _Stated], seq: int | None) -> None:
+    """Write a note.
 
     The name begins with the newest `seq`: earlier releases take it for the `seq` of all folders, and keep them longer.
     """
-    noted: dict[str, list[float | int | None]] = {name: [note.at_s, note.seq] for name, note in kept.items()}
-    noted |= {name: [None, _newest(seq, kept[name].seq if name in kept else None)] for name in new}
-    newest = _newest(seq, *(note.seq for note in kept.values()))
+    newest = _newest(seq, *(stated[1] for stated in noted.values() if stated is not None))
     data = json.dumps(noted).encode()
     prefix = "" if newest is None else f"{newest}-"
     blobs.write(table / DEAD / f"{prefix}{secrets.token_hex(16)}-{digest_of(data)}.json", data)
 
 
-def _read(blob: Blob) -> dict[str, Note] | None:
+def _read(blob: Blob) -> dict[str, Note | None] | None:
     """Read a note; None if it is damaged, or another sweep has just deleted it. What it noted is noted again."""
     try:
         data = blobs.read(blob.location)
         noted = json.loads(data)
-        if isinstance(noted, dict):
-            return _repeated(blob, data, noted)
-        stated = _SEQ.match(blob.location.name)  # an earlier release wrote it
-        return dict.fromkeys(noted, Note(blob.changed_s, None if stated is None else int(stated[1])))
-    except (FileNotFoundError, ValueError, TypeError):
+        if isinstance(noted, list):  # an earlier release wrote it
+            return dict.fromkeys(noted)
+        if not blob.location.name.endswith(f"-{digest_of(data)}.json"):
+            raise ValueError("its times are not those that were written")
+        return {name: _note(stated, blob.changed_s) for name, stated in noted.items()}
+    except (FileNotFoundError, ValueError, TypeError, AttributeError):
         return None
 
 
-def _repeated(blob: Blob, data: bytes, noted: Mapping[str, Any]) -> dict[str, Note]:
-    if not blob.location.name.endswith(f"-{digest_of(data)}.json"):
-        raise ValueError("its times are not those that were written")
+def _note(stated: list[Any] | None, written_s: float) -> Note | None:
+    if stated is None or len(stated) == 2:  # an earlier release stated a time and a `seq`, but announced nothing before
+        return None
+    at_s, seq, clock_s = stated
     # No time in a note is later than the note itself.
-    return {
-        name: Note(blob.changed_s if at_s is None else min(at_s, blob.changed_s), seq)
-        for name, (at_s, seq) in noted.items()
-    }
+    return Note(written_s if at_s is None else min(at_s, written_s), seq, min(clock_s, written_s))

@@ -21,7 +21,7 @@ from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.storage.notices import warn
-from tidelake.store.dead_notes import long_dead, read_notes
+from tidelake.store.dead_notes import begin_sweep, long_dead
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.publication import Publication
@@ -283,6 +283,7 @@ def maintain_published(table: Location) -> None:
 
     Cost: the table's files are listed; every tenth version, a checkpoint is written and the log is cleaned up.
     """
+    beginning = begin_sweep(table)
     loaded = load_table(table)
     if loaded.version() > 0 and loaded.version() % _CHECKPOINT_EVERY_COMMITS == 0:
         try:
@@ -297,14 +298,13 @@ def maintain_published(table: Location) -> None:
             warn("the log of a publication was not cleaned up", table=str(table), reason=engine_fact(error))
     live = {file.path for file in live_files(loaded)}
     folders = {path.partition("/")[0] for path in live}
-    notes = read_notes(table)
     staged = {name: match for name in blobs.list_names(table) if (match := _FOLDER.fullmatch(name))}
     stale = [name for name, match in staged.items() if name not in folders and int(match[1]) <= loaded.version()]
     # A folder with a live file was committed as a whole, so its other files are in no later version.
     for folder in staged.keys() & folders:
         files = (blob.location for blob in blobs.list_blobs(table / folder) if blob.location.suffix == ".parquet")
         stale += sorted({file.below(table) for file in files} - live)
-    for name in long_dead(notes, stale, stale, RETENTION_S):
+    for name in long_dead(beginning, stale, stale, RETENTION_S):
         if "/" in name:
             blobs.delete(table / name)
         else:

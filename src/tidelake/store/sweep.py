@@ -12,7 +12,7 @@ from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Blob, Listing, Location
 from tidelake.store.acknowledged import ACKED
 from tidelake.store.commit import SWEEP_FLOOR, OpenTable, maintain
-from tidelake.store.dead_notes import long_dead, notes_of, read_notes
+from tidelake.store.dead_notes import begin_sweep, changed_since, long_dead, notes_of
 from tidelake.store.failpoints import reach
 from tidelake.store.files import discard_run
 from tidelake.store.layout import RUN, Store, begun_at
@@ -20,7 +20,7 @@ from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 from tidelake.store.table_log import LOG
 
 RETENTION_S = 24 * 3600.0
-"""How long readers may use files after a commit has removed them, counted from the first sweep that finds them dead."""
+"""How long readers may use files after a commit has removed them, counted from the sweep that confirms this."""
 
 
 def nothing_pinned() -> None:
@@ -34,7 +34,7 @@ class DeadRun:
     name: str
     bytes: int
     noted_s: float | None
-    """When a sweep noted it, by the store's clock; None if none has done so, or if it has changed since."""
+    """When a sweep confirmed this, by the store's clock; None if none has done so, or if it has changed since."""
     goes: bool
     """Whether a sweep would delete it now."""
     is_pinned: bool = False
@@ -66,7 +66,7 @@ def dead_runs(
     notes, horizon_s, found = notes_of(table), now_s(table) - retention_s, []
     for folder in dead:
         note = notes.get(folder)
-        if note is not None and blobs.last_change_s(table / folder) > note.at_s:
+        if note is not None and note.has_changed(table / folder):
             note = None
         run, size = folder.removeprefix(f"{RUN}="), sum(blob.size for blob in blobs.list_blobs(table / folder))
         is_old = note is not None and note.at_s < horizon_s and begun_at(run) <= opened.seq
@@ -78,7 +78,7 @@ def dead_runs(
 def pinned_bytes(table: Location, pinned_seq: int) -> int:
     """Return the size of the runs that are no longer in any version of a table, but stay because of a pin.
 
-    Runs that no sweep has noted yet are not counted: they stay in any case. Nothing is written.
+    Runs that no sweep has confirmed to be dead are not counted: they stay in any case. Nothing is written.
 
     Args:
         table: the table's folder.
@@ -90,7 +90,8 @@ def pinned_bytes(table: Location, pinned_seq: int) -> int:
     if not notes:
         return 0
     dead = _dead_folders(OpenTable(table), blobs.list_folder(table))
-    kept = [folder for folder in dead if folder in notes and not notes[folder].is_before(pinned_seq)]
+    noted = {folder: note for folder in dead if (note := notes.get(folder)) is not None}
+    kept = [folder for folder, note in noted.items() if not note.is_before(pinned_seq)]
     return sum(blob.size for folder in kept for blob in blobs.list_blobs(table / folder))
 
 
@@ -103,10 +104,10 @@ def _dead_folders(table: OpenTable, listing: Listing) -> list[str]:
 def sweep(
     table: Location, retention_s: float = RETENTION_S, read_pin: Callable[[], int | None] = nothing_pinned
 ) -> int:
-    """Delete the runs that an earlier sweep, more than the retention period ago, found in no log; return their number.
+    """Delete the runs that a sweep confirmed to be dead more than the retention period ago; return their number.
 
     Merges leave behind the runs that they replace, and killed processes leave those that they wrote. A reader can use
-    the version for which its read was planned until `retention_s` after the first sweep that finds the run in no log
+    the version for which its read was planned until `retention_s` after a sweep has confirmed that no log names the run
     or, if its hold pins a `seq`, until the hold ends. The clock may be wrong, and a writer may be about to commit one
     of these runs; so the sweep floor is committed before any run is deleted.
 
@@ -118,23 +119,18 @@ def sweep(
         retention_s: how long readers may use files after a commit has removed them.
         read_pin: reads the first `seq` of the table that a live hold pins now; None if none does.
     """
+    beginning = begin_sweep(table)
     opened = OpenTable(table)
-
-    def look(state: OpenTable) -> tuple[list[str], Listing]:
-        notes = read_notes(table)  # before the listing: a noted folder that it does not show is gone for good
-        listing = blobs.list_folder(table)
-        dead, present = _dead_folders(state, listing), {folder.name for folder in listing.folders}
-        pinned_seq = read_pin() if dead else None
-        old = long_dead(notes, dead, present, retention_s, state.seq, pinned_seq)
-        return [name.removeprefix(f"{RUN}=") for name in old], listing
-
+    listing = blobs.list_folder(table)  # after the notes: a noted folder that it does not show is gone for good
+    dead, present = _dead_folders(opened, listing), {folder.name for folder in listing.folders}
+    pinned_seq = read_pin() if dead else None
+    old = long_dead(beginning, dead, present, retention_s, opened.seq, pinned_seq)
     given_up: list[str] = []
-    old, listing = look(opened)
     if old:
-        given_up, newest = _give_up(table, old)
-        if newest.seq != opened.seq:  # meanwhile, a version may have named a run, and been read
-            old, _ = look(newest)
-            given_up = [run for run in given_up if run in old]
+        given_up, newest = _give_up(table, [name.removeprefix(f"{RUN}=") for name in old])
+        if newest.seq != opened.seq:  # meanwhile, a version may have named a run, and been read: then it was renewed
+            changed = changed_since(beginning.notes, old)
+            given_up = [run for run in given_up if f"{RUN}={run}" not in changed]
     for run in given_up:
         discard_run(table, run)
         reach("sweep.after_folder")
