@@ -136,7 +136,7 @@ def test_an_error_takes_exactly_its_fields() -> None:
     ("error", "text"),
     [
         (OverCount(4, 1, 2), "time 4 has more distinct updates than announced: 2 instead of 1\nhint: earlier times "
-         "are still sealed; settle this one with `tidelake resolve count NAME --time 4 --count N --reason …`, or "
+         "can still be sealed; settle this one with `tidelake resolve count NAME --time 4 --count N --reason …`, or "
          "discard a statement with `tidelake resolve discard`"),
         (TopicGap("orders", 0, 3, 5, "gone"), "topic 'orders', partition 0: offsets 3 to 5 are missing: gone\nhint: "
          "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets orders:0:3-5 --reason …`; "

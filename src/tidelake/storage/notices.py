@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 _WAITING_EVERY_S = 10.0
@@ -15,12 +16,17 @@ _warned_at_s: dict[tuple[str, str], float] = {}
 
 def inform(event: str, **values: Any) -> None:
     """Log that something was done."""
-    _log().info(event, **values)
+    with suppress(OSError):
+        _log().info(event, **values)
 
 
 def warn(event: str, **values: Any) -> None:
-    """Log something that a person should know: damage that was repaired or set aside, or a new format."""
-    _log().warning(event, **values)
+    """Log something that a person should know: damage that was repaired or set aside, or a new format.
+
+    If the log is a file on a full disk, nothing is logged: a message never changes the outcome of what it is about.
+    """
+    with suppress(OSError):
+        _log().warning(event, **values)
 
 
 def warn_of_waiting(store: str, event: str, **values: Any) -> None:
