@@ -71,7 +71,7 @@ def compact_collection(
     for table, schema in small_tables.items():
         merge_small_files(table, schema, entry.epoch)
     store = catalog.store
-    # In an object store, a sweep takes a few requests for each table, so that a tick leaves it to a later one.
+    # In an object store, a sweep takes a few requests for each table, so most ticks leave it to a later tick.
     if full or store.root.is_local or not was_swept(store, collection.name, SWEEP_EVERY_S):
         for table in (*small_tables, paths.progress, paths.handles, store.catalog):
             compacted.folders_removed += sweep(table)

@@ -33,15 +33,15 @@ MAINTAIN_S = 60.0
 LIMIT_S = 300.0
 """How long the work on a collection may take if the settings have no `collection_limit_s`."""
 POLLERS = 16
-"""Maximum number of collections of one source that are polled at a time; Kafka keeps nobody from polling folders."""
+"""Maximum number of collections polled at a time, for each source: slow brokers do not delay the polls of folders."""
 POLL_LIMIT_S = 120.0
 """How long a poll may take. Kafka's three requests may each take `request_timeout_s`, by default 30 s."""
 _LOOK_S = 0.05
 """How long to wait before looking at the polls, if no steps end."""
 _SLOW_POLL_S = 2.0
-"""After a poll that took longer, a collection rests for `AGAIN_S`: the pollers are needed for those that answer."""
+"""After a poll that took longer, a collection rests for `AGAIN_S`: the pollers are needed for topics that answer."""
 _UNREACHABLE_S = 300.0
-"""The same as `AGAIN_S` if the topics cannot be polled: the ingest would wait for them in the place of another."""
+"""Takes the place of `AGAIN_S` if the topics cannot be polled: an ingest would only keep a thread from other work."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class _Watched:
     """Whether it is time for a validation and a merge."""
 
     def poll(self) -> None:
-        """Find out whether it is time to ingest: messages have arrived, or upper of an idle topic may move."""
+        """Find out whether it is time to ingest: messages have arrived, or it is time to move an idle `upper`."""
         begun_s = time.monotonic()
         ends, waited_s = self._ends(), begun_s - self.at_s
         if self.stopped:

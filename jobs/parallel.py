@@ -22,7 +22,7 @@ class TimedOut:
     """A collection whose work took too long; its Spark jobs were cancelled."""
 
     seconds: float
-    """The limit; or, if the work was begun by an earlier run, how long ago."""
+    """The limit; or, if an earlier run began the work, how long ago it did."""
     is_earlier: bool = False
     """Whether nothing was begun, because the thread of an earlier run is still alive."""
 
@@ -47,7 +47,7 @@ class _Job:
 _abandoned: dict[tuple[str, str], _Job] = {}
 """By store and collection, the newest work of this process whose thread was abandoned."""
 _abandoned_lock = threading.Lock()
-"""Held while `_abandoned` is read or changed: each step of a collection asks, in its own thread."""
+"""Held while `_abandoned` is read or changed: every step on a collection looks there, each in its own thread."""
 
 
 class Crew(AbstractContextManager["Crew"]):
@@ -68,7 +68,7 @@ class Crew(AbstractContextManager["Crew"]):
         """Start no thread yet.
 
         Args:
-            store: the place of the collections' store, which tells apart collections of one name.
+            store: the place of the collections' store, which distinguishes collections with the same name.
             threads: the maximum number of collections at a time.
             limit_s: how long the work on a collection may take; None means as long as it takes.
             spark: the session, if the work uses it. Each collection then has a pool of Spark's fair scheduler to
@@ -151,7 +151,7 @@ class Crew(AbstractContextManager["Crew"]):
 
     @staticmethod
     def _give_up_s(job: _Job, now_s: float, limit_s: float) -> float:
-        """Return when work is to be cancelled or, if it was, abandoned. Work that waits may begin now."""
+        """Return when work is to be cancelled or, after that, abandoned. Waiting work might begin right now."""
         return job.cancelled_s + _GRACE_S if job.cancelled_s is not None else (job.begun_s or now_s) + limit_s
 
     def _start_threads(self) -> None:

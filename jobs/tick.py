@@ -96,7 +96,7 @@ class CollectionRun:
                     self.is_over = True
 
     def stop(self, error: TidelakeError) -> None:
-        """Begin no further step; a thread that is still at work changes nothing any more."""
+        """Begin no further step; a thread that is still at work no longer changes anything."""
         self.results, self.error, self.is_over = dict(self.results), error, True
 
 
@@ -106,8 +106,8 @@ def run_steps(
     """Run steps of every collection, `settings.parallel` collections at a time.
 
     A step that fails ends the steps of that collection, as later steps build on it. The exception is a problem with the
-    topic: messages read before it are still sealed. `current` comes after all other steps of all collections, because
-    the tables of one timeline are brought to one time.
+    topic: messages read before the problem are still sealed. `current` comes after all other steps of all collections,
+    because the tables of one timeline are brought to one time.
 
     Args:
         spark: the session.

@@ -1,4 +1,4 @@
-"""Random histories of every family and framing, with the contents that the model gives each of their times."""
+"""Random histories of every family and framing, with the contents that the model gives for each of their times."""
 
 from __future__ import annotations
 

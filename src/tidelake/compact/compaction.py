@@ -104,7 +104,7 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int | timed
     upper = table.value(UPPER) or 0
     beats = beats_of(read_handles(collection.paths))
     bounds_by_clock = isinstance(keep, timedelta) or (keep != "all" and collection.entry.mints_times)
-    # Read the clock after the heartbeats, so that no heartbeat is later than the time read.
+    # Read the clock after the beats, so that no beat is later than the time read.
     store_ms = int(blobs.now_s(collection.paths.root) * 1000) if beats or bounds_by_clock else 0
     target = _target(collection, upper, keep, min(int(clock.time() * 1000), store_ms))
 
@@ -333,7 +333,7 @@ def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
 
 
 def _falls_behind(table: OpenTable, run: Run, since: tuple[int, ...]) -> bool:
-    """Return whether merging a table's only run again may combine more rows: `since` passed more than idle ticks."""
+    """Return whether merging a table's only run again can combine more rows: `since` passed more than idle ticks."""
     merged = table.value(SINCE) or 0
     is_only_idle = idle_lower(table) is not None and all(
         file.time_max is not None and file.time_max <= merged for file in run.files

@@ -1,6 +1,6 @@
 """Collects the garbage of a store: deletes what is no longer needed, and says why everything else stays.
 
-Only what a log declares dead is deleted: runs that are in no version and that a sweep noted at least a retention period
+Only what a log declares dead is deleted: runs that a sweep confirmed to be in no version at least a retention period
 ago, the tables of dropped collections that nobody holds, and what those collections had published. Ages are measured by
 the store's clock; a dry run, which writes nothing, takes this machine's clock instead. Needs no JVM.
 """

@@ -56,11 +56,11 @@ class _File:
 _Index = dict[tuple[Location, object], _File]
 """The files of a topic, by location and stamp."""
 _remote: dict[Location, _Index] = {}
-"""By folder, the topic that was listed last at the end: the indexes of all topics in object stores that this process
-reads. Reading a file again takes requests."""
+"""By folder, the indexes of all topics in object stores that this process reads, in the order in which they were last
+listed. They are cached because reading a file again takes requests."""
 _remote_lock = threading.Lock()
 _REMOTE_MAX = 50_000
-"""How many files `_remote` has at most, unless a single topic has more."""
+"""Maximum number of files in `_remote`, unless a single topic has more."""
 _READERS = 16
 """Maximum number of files of an object store that are indexed at a time."""
 
@@ -279,7 +279,7 @@ class FileTopic:
 
 
 def _cache(folder: Location, index: _Index) -> None:
-    """Cache the index of a topic whole; leave out as many files as necessary of those not listed for the longest."""
+    """Cache the whole index of a topic. To make room, drop files of the topics that were listed longest ago."""
     with _remote_lock:
         _remote.pop(folder, None)
         excess = sum(map(len, _remote.values())) + len(index) - _REMOTE_MAX

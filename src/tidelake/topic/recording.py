@@ -53,9 +53,9 @@ def record_topic(cluster: KafkaCluster, name: str, place: Place | ObjectStorePla
 
     Raises:
         TopicMissing: the topic does not exist.
-        CopyRefused: the folder holds an earlier topic of this name, or more of a partition than the topic has. If JSON
-            lines are requested: the folder already holds messages, an offset has no record, or a line is too long.
-            Also if another process has recorded the same offsets into the folder in the meantime.
+        CopyRefused: the folder holds an earlier topic of this name, or more of a partition than the topic has; another
+            process has recorded the same offsets into the folder in the meantime; or, for JSON lines, the folder
+            already holds messages, an offset has no record, or a line is too long.
         TopicUnreachable: the brokers do not answer, or stop answering.
 
     Cost: as Parquet, bounded memory; as JSON lines, one partition at a time in memory.

@@ -222,7 +222,7 @@ def test_a_capability_whose_maker_was_killed_may_hold_the_time_that_was_the_last
     history["compact"]["answer"] = {"since": 10}
     with pytest.raises(HistoryBroken, match="since could have moved to 11"):
         History(SEED, calls_of(history)).check()
-    history["compact"]["answer"] = {"since": 12}  # so no such capability exists
+    history["compact"]["answer"] = {"since": 12}  # past 11, so nothing holds 11
     history["again"] = record("compact", {"keep": 0}, {"since": 12})
     with pytest.raises(HistoryBroken, match="since could have moved to 14"):
         History(SEED, calls_of(history)).check()
