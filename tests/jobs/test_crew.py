@@ -69,7 +69,7 @@ def test_nothing_begins_on_a_collection_whose_abandoned_thread_lives(hanging: Ha
             crew.start("other", lambda: begun.append("other"))
             assert {name: late is None for name, late in ended(crew)} == {"hangs": False, "other": True}
         assert begun == ["other"] * 5
-        assert threading.active_count() <= threads + 1  # that of `other`
+        assert threading.active_count() <= threads + 1  # plus the thread of `other`
         with crew_of(1) as another:
             another.start("hangs", lambda: begun.append("in vain"))
             (found,) = ended(another)

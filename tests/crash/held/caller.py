@@ -173,7 +173,7 @@ def _tokens_in(records: Iterable[dict[str, Any]]) -> dict[str, str]:
     asked: dict[str, Any] = {}
     for record in records:
         asked = record.get("asked", asked)
-        if record.get("name") == "take":  # it may be killed before it has the new token
+        if record.get("name") == "take":  # it may have been killed before it had the new token
             tokens[asked["id"]] = asked["token"]
         answer, is_lost = record.get("answer") or {}, "Capability" in (record.get("error") or {}).get("kind", "")
         if "token" in answer:
