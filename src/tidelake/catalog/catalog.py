@@ -261,7 +261,7 @@ class Catalog:
         return None
 
     def publish(self, collection: Collection) -> Publication:
-        """Bind a collection's name to it, so that its contents may be published, and return the publication.
+        """Bind a collection's name to it, so that its contents can be published, and return the publication.
 
         If the name is bound to another collection, which was dropped or has a different name now, it is rebound. If
         it is already bound to this one, nothing is written.
@@ -299,7 +299,8 @@ class Catalog:
             names: the names of all collections in the settings; by default those of the specifications.
 
         Returns:
-            The names of those that the store has. Damaged collections are included: opening one raises the error.
+            The names of the specified collections that the store has. Damaged collections are included: opening one
+            raises the error.
 
         Raises:
             ConfigurationError: a collection exists with a different envelope or schema; these are fixed.

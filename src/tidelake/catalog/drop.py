@@ -1,8 +1,9 @@
 """Drops a collection: first in its handles; its tables are deleted once nobody can still be reading them.
 
-The commit to the handles ends the collection: since is empty, its name is free, and its writers are fenced. Readers who
-hold a capability keep its files; everybody else has the retention period to finish. This period begins, by the store's
-clock, when a process finds that nobody holds the collection. The handles stay forever. See docs/decisions/catalog.md.
+The commit to the handles ends the collection: `since` is empty, its name is free, and its writers are fenced. Readers
+who hold a capability keep its files; everybody else has the retention period to finish. This period begins, by the
+store's clock, when a process finds that nobody holds the collection. The handles stay forever. See
+docs/decisions/catalog.md.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def _fence(collection: Collection) -> None:
 
 
 def observe_dropped(paths: CollectionPaths) -> Entry:
-    """End a dropped collection's leases that were not renewed, and note when it was found that nobody holds it.
+    """End a dropped collection's leases that were not renewed, and note when nobody was found to hold the collection.
 
     Returns:
         The entry, with everything that could be noted. The entry of a collection that was not dropped is unchanged.
@@ -91,7 +92,7 @@ def observe_dropped(paths: CollectionPaths) -> Entry:
     def note(newest: Entry) -> Entry:
         newest = observe(newest, beats, store_ms, slack_ms)
         dropped = newest.dropped
-        if dropped is None or seen.is_held:  # nobody can acquire a capability: since is empty
+        if dropped is None or seen.is_held:  # nobody can acquire a capability: `since` is empty
             return newest
         noted_ms = dropped.unheld_at_ms
         if noted_ms is not None and noted_ms <= store_ms:

@@ -2,8 +2,8 @@
 
 An entry is created only if its version is free, so exactly one of several processes that create a collection with the
 same name succeeds. The entries have the form of a Delta log without rows, with `seq`, nonce, the hash of the previous
-entry and a marker, so that `table_log` verifies them. Each name that was ever bound also has a blob elsewhere: without
-it, a name whose log is lost would look free.
+entry and a marker, so that `table_log` can verify them. Each name that was ever bound also has a blob elsewhere:
+without it, a name whose log is lost would look free.
 """
 
 from __future__ import annotations

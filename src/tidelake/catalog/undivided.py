@@ -44,7 +44,7 @@ def catalog_entries(catalog: OpenTable) -> dict[str, Entry]:
 
 
 def catalog_publications(catalog: OpenTable, name: str | None = None) -> dict[str, Publication]:
-    """Return the publications in a catalog's rows, by name: that of this name, or all of them if it is None."""
+    """Return the publications in a catalog's rows, by name: that of this name, or all of them if `name` is None."""
     files = [file for file in catalog.files() if holds_publication(file.run, name)]
     publications = [Publication.model_validate_json(text) for text in _documents(catalog, files)]
     return {publication.name: publication for publication in publications}

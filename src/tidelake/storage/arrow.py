@@ -1,4 +1,4 @@
-"""Arrow without pandas: to convert a Python value, PyArrow imports pandas; that takes longer than a whole `status`."""
+"""Arrow without pandas: to convert a Python value, PyArrow imports pandas, which takes longer than all of `status`."""
 
 from __future__ import annotations
 

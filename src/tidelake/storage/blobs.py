@@ -1,8 +1,8 @@
 """The layer under the store: all access to the bytes of a store or a topic, except by Spark and delta-rs.
 
-A blob is whole or absent: it is written once, under a name of its own. Folders group blobs by name. Nothing here needs
-more than an object store offers: no rename, no link, no append. `local_disk` makes files as safe as objects; `objects`
-serves every other store. Only this module calls these two.
+A blob is whole or absent, and most blobs are written only once, under a name of their own. Folders group blobs by name.
+Nothing here needs more than an object store offers: no rename, no link, no append. `local_disk` makes files as safe as
+objects; `objects` serves every other store. Only this module calls these two.
 
 An absent blob raises `FileNotFoundError` and a name in use `FileExistsError`, whatever the store. Errors that concern
 an object store as a whole are raised as `StoreUnreadable`.

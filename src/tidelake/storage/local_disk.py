@@ -289,7 +289,7 @@ def _locked(path: str, wait_s: float, needs_s: float) -> int | None:
             return lock
         if outcome == "late" and _has_path(lock, path):
             with suppress(OSError):
-                os.unlink(path)  # nobody else waits for a turn that takes too long
+                os.unlink(path)  # so that nobody else waits for a turn that takes too long
         os.close(lock)
         if outcome != "locked":
             return None

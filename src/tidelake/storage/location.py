@@ -149,7 +149,7 @@ class Listing:
     blobs: list[Blob]
     folders: list[Location]
     others: list[Location] = field(default_factory=list)
-    """Pipes, sockets and devices, which only a local disk has. Nothing may open them: a pipe may never end."""
+    """Pipes, sockets and devices, which only a local disk has. Nothing may open them: a pipe might never end."""
 
 
 Place = Location | PathLike[str] | str

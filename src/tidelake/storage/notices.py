@@ -30,7 +30,7 @@ def warn(event: str, **values: Any) -> None:
 
 
 def warn_of_waiting(store: str, event: str, **values: Any) -> None:
-    """Log that an attempt failed and is repeated, unless there was such a warning about this store just before."""
+    """Log that an attempt failed and is repeated, unless the same warning about this store was logged just before."""
     now_s = time.monotonic()
     if now_s - _warned_at_s.get((store, event), -math.inf) >= _WAITING_EVERY_S:
         _warned_at_s[store, event] = now_s

@@ -68,7 +68,7 @@ class Objects:
             raise ConditionalWritesMissing("a second put replaced an object", location.root)
 
     def _is_refused(self, location: Location, data: bytes) -> bool:
-        """Put an object if its name is free, and return whether it was taken: if so, the store has conditional writes.
+        """Put an object if its name is free. Return whether the name was taken: then the store has conditional writes.
 
         It does not matter who created that object: even an earlier attempt of this call proves as much.
         """
@@ -117,9 +117,9 @@ class Objects:
     def _created(self, location: Location, nonce: str, data: bytes) -> bool:
         """Create an object, and return whether it is this caller's.
 
-        A put without an answer may have happened, and may still happen. The nonce in the object's metadata tells: if
-        the object has it, the put happened; if it has another one, somebody else came first; if there is no object,
-        another put with the same nonce is safe.
+        A put without an answer may have happened, and may still happen. The nonce in the object's metadata shows what
+        happened: if the object has this nonce, the put succeeded; if it has another one, somebody else came first; if
+        there is no object, another put with the same nonce is safe.
 
         Raises:
             StoreUnreachable: the outcome is still unknown after all attempts.

@@ -1,6 +1,6 @@
 """The headers of a Parquet file's pages, which no Parquet checksum covers: where they are, and their digest.
 
-The checksum of a page covers only what follows its header. A flipped bit in a header may change how many values the
+The checksum of a page covers only what follows its header. A flipped bit in a header can change how many values the
 page has or how they are decoded. For a file of more than 1 MiB on a local disk, the log states a digest of all headers,
 and readers compare it.
 """
@@ -108,7 +108,7 @@ def checked_headers_in(source: pa.NativeFile, chunk: Chunk) -> bytes:
     Raises:
         ValueError: a page differs from what was written.
 
-    Cost: the compressed bytes of the chunk, which are in memory meanwhile.
+    Cost: reads the compressed bytes of the chunk, all of them into memory.
     """
     data = source.read_at(chunk.size, chunk.start)
     headers: list[bytes] = []

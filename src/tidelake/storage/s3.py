@@ -1,7 +1,7 @@
 """Gives three engines access to S3: obstore, delta-rs, and Spark's S3A.
 
-All three get the same endpoint, region and credentials. The environment supplies what the settings leave out. What this
-module returns contains secrets: it must not be logged, put into an error, or stored.
+All three get the same endpoint, region and credentials. The environment supplies what the settings leave out. The
+values that this module returns contain secrets: they must not be logged, put into an error, or stored.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ def endpoint_of(place: ObjectStorePlace) -> str | None:
 
 
 def check_endpoint(place: ObjectStorePlace, used: str, endpoint: str | None) -> None:
-    """Refuse to reach a place at another endpoint: with one URI, two lakes would be taken for each other.
+    """Refuse to reach a place at another endpoint: two lakes with one URI would be mistaken for each other.
 
     Args:
         place: the place.
-        used: what already uses an endpoint: `Spark reaches s3://lake`.
+        used: what already uses an endpoint, such as `Spark reaches s3://lake`.
         endpoint: that endpoint.
 
     Raises:
@@ -153,7 +153,7 @@ def open_store(place: ObjectStorePlace) -> S3Store:
 
 
 def _present_credentials(settings: S3Settings) -> S3Credential:
-    """Return the credentials for one request. Secrets are renewed in their files while a process runs."""
+    """Return the credentials for one request. The files with the secrets can change while a process runs."""
     present = _read_credentials(settings)
     return {
         "access_key_id": present["access_key_id"],
@@ -238,7 +238,7 @@ _trusted: set[Path] = set()
 
 
 def _trust(ca_file: Path) -> None:
-    """Make delta-rs trust these authorities as well as the machine's: it knows only the variable SSL_CERT_FILE."""
+    """Make delta-rs trust these authorities as well as the machine's: it reads only the variable `SSL_CERT_FILE`."""
     if ca_file in _trusted:
         return
     known = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile

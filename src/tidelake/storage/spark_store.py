@@ -78,7 +78,7 @@ def prepare(spark: SparkSession, place: ObjectStorePlace) -> None:
         ConfigurationError: a secret cannot be read, or the session already reaches the bucket at another endpoint.
         SparkLacksStore: the session was started without the jars.
 
-    Cost: reads the secrets; the first time, and whenever they have changed, a few dozen calls of the JVM.
+    Cost: reads the secrets; the first time, and whenever they have changed, a few dozen calls to the JVM.
     """
     context = spark.sparkContext
     prepare_jvm(context._gateway, context._jsc.hadoopConfiguration, place, context)
@@ -124,7 +124,7 @@ def _are_alike(one: Access, other: Access) -> bool:
 
 
 def _replace_file_system(gateway: Any, hadoop: Any, former: _Prepared, access: Access) -> tuple[_Replaced, ...]:
-    """Make Hadoop use a file system with other options for a bucket; return all that it has used and that are open.
+    """Make Hadoop use a file system with other options for a bucket; return the former ones that are still open.
 
     Hadoop caches a file system for as long as the JVM runs, and its only public way to forget one is to close it, which
     would break the queries that read with it. So its cache is changed by the method that its own tests use. If two
@@ -165,7 +165,7 @@ def _set_options(gateway: Any, hadoop: Any, access: Access) -> None:
 def configure(hadoop: Any, access: Access) -> None:
     """Add the options for a bucket to Hadoop's configuration.
 
-    If the settings give no credentials, those that Spark was started with stay, for all buckets or for this one.
+    If the settings give no credentials, Spark keeps those that it was started with, for all buckets or for this one.
 
     Args:
         hadoop: an `org.apache.hadoop.conf.Configuration`.

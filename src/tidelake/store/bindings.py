@@ -75,7 +75,7 @@ def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> l
 
 
 def _linked(times: list[int], lowers: list[int], upper: int) -> list[int]:
-    """Return the indices of the bindings whose times form a chain that ends at upper; offsets are not compared here."""
+    """Return the indices of the bindings whose times form a chain that ends at `upper`; offsets are not compared."""
     index_of = {time: index for index, time in enumerate(times)}
     linked: list[int] = []
     while (index := index_of.pop(upper - 1, None)) is not None:

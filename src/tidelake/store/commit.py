@@ -97,7 +97,7 @@ _CONFIGURATION = {
 }
 _CHECKPOINT_EVERY_COMMITS = 32
 _RENEWED_UNASKED = 2
-"""The number of runs that an object store renews with no more requests than it takes to read the notes about them."""
+"""Renewing this many runs in an object store takes no more requests than reading the notes about them."""
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
@@ -386,8 +386,8 @@ class OpenTable:
             raise Indeterminate(str(self.path), version, nonce, error.fact) from error
         reach("commit.after_marker", self.path.name)
         if self.path.is_local:
-            # Another entry of this version may have been acknowledged meanwhile: that is an error. Or the log has moved
-            # on and was cleaned up: then this marker came too late, and would make the entry look lost.
+            # Another entry of this version may have been acknowledged meanwhile: `read_markers` then raises an error.
+            # Or the log has moved on and was cleaned up: this marker came too late, and would make the entry look lost.
             newest_now = read_markers(self.path, version).newest
             if newest_now > version and read_or_none(entry_path(self.path, version)) is None:
                 blobs.delete(entry_marker(self.path, version, digest))
@@ -427,8 +427,8 @@ class OpenTable:
                 version that was read. The new entry is not part of the log.
             Indeterminate: later entries were cleaned up, or markers are missing, so it is unknown whether this entry
                 was ever in the log.
-            DamagedLog: the version was acknowledged before, but its entry was lost; or an older copy of the store was
-                restored, which lacks the version that was read. The new entry is not part of the log.
+            DamagedLog: the version was acknowledged before, but its entry was lost; or an older copy of the store,
+                without the version that was read, was restored. The new entry is not part of the log.
             DamagedTable: the table was deleted.
         """
         version, digest = self.version + 1, digest_of(text)
@@ -446,8 +446,8 @@ class OpenTable:
             blobs.delete(entry)
             raise
         if markers.entries.get(self.version, self._tip.digest) != self._tip.digest:
-            # An older copy of the store was restored, and has got a commit of this version again. Nobody acknowledges
-            # an entry that states the SHA-256 of another one.
+            # An older copy of the store was restored, and then got another commit of the version that was read. Nobody
+            # acknowledges an entry that states the SHA-256 of a different predecessor.
             if read_or_none(entry) == text:
                 blobs.delete(entry)
             raise Conflict(str(self.path), version, f"version {self.version} is no longer the one that was read")
@@ -456,7 +456,8 @@ class OpenTable:
             return True
         if markers.newest > version:
             # The next entry, even one that came too late itself, states the SHA-256 of the entry that the log had here.
-            # Read it first: on a disk, cleanup deletes oldest first, so this entry, if committed, would go before it.
+            # Read the next entry first: on a disk, cleanup deletes oldest first, so if this entry is committed, it is
+            # deleted before the next one.
             following = stated_before(read_or_none(entry_path(self.path, version + 1)) or b"")
             if following == digest:
                 return True
@@ -475,12 +476,12 @@ class OpenTable:
     def _was_restored_over(self, digest: str) -> bool:
         """Return whether the log no longer has the version at which this table was opened, but has earlier ones.
 
-        Then an older copy of the store has replaced it. Nobody acknowledges an entry after a version that is missing,
-        and the entry must not stay: the log could not be opened. Listings may leave out names, so those that matter are
-        looked up one by one.
+        If so, an older copy of the store was restored. Nobody acknowledges an entry after a version that is missing,
+        and the entry must not stay: with it, the log could not be opened. Listings may leave out names, so those that
+        matter are looked up one by one.
 
         Args:
-            digest: the SHA-256 of the new entry, which nobody may have acknowledged.
+            digest: the SHA-256 of the new entry; if the entry was acknowledged, the answer is False.
         """
         markers = ((self.version, self._tip.digest or ""), (self.version + 1, digest))
         names = [entry_path(self.path, self.version), *(entry_marker(self.path, *marker) for marker in markers)]
@@ -582,7 +583,7 @@ class OpenTable:
         """From now on, give readers the retention period to finish with runs that this commit removes.
 
         Only a run that was announced before it was committed needs this: a sweep may confirm, even after this commit,
-        that an earlier version did not name it. Any other is announced later, and confirmed in a version without it.
+        that an earlier version did not name it. Any other run is announced later and confirmed in a version without it.
         """
         folders = [f"{RUN}={run}" for run in runs]
         if len(folders) > _RENEWED_UNASKED and not self.path.is_local:
@@ -603,7 +604,7 @@ class OpenTable:
 
 
 def maintain(path: Location, entries_max: int | None = None) -> bool:
-    """If there are enough new entries, write a checkpoint and clean up the log before it; return whether it did so.
+    """If there are enough new entries, write a checkpoint and clean up the log; return whether this was done.
 
     If the store does not answer, a later commit tries again: commits are durable without a checkpoint.
 

@@ -52,7 +52,7 @@ def note_cuts(collection: Collection, topic: str, identity: int | None, cuts: Se
 
 
 def read_cuts(collection: Collection, table: OpenTable, lower: int) -> list[Cut]:
-    """Return the cut transactions, at or after `lower`, in the topics that a collection reads, in commit order.
+    """Return, in commit order, the cut transactions at or after `lower` in the topics that a collection reads.
 
     Args:
         collection: the collection.

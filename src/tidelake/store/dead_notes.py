@@ -11,14 +11,14 @@ version. It does so in this order:
 3. It opens the table, in whose newest version the folder is still missing.
 
 The confirmation states the clock of step 2 and the `seq` of step 3. If the folder was committed after step 3, the
-commit that replaced it has renewed it after step 2, and that shows however late the confirmation is written: the folder
-is confirmed again. If it was replaced before step 3, no version at or after that `seq` names it. So a sweep deletes a
-folder if it was confirmed long enough ago and has not changed since step 2. A reader who has pinned an earlier `seq`
-may still be reading it, however old the confirmation is, so then it stays.
+commit that replaced it renewed it after step 2. The renewal is visible no matter how late the confirmation is written,
+and the folder is confirmed again. If the folder was replaced before step 3, no version at or after that `seq` names it.
+So a sweep deletes a folder if it was confirmed long enough ago and has not changed since step 2. While a reader pins an
+earlier `seq`, the folder stays, however old the confirmation is: that reader may still be reading it.
 
-A sweep that has something to note writes one note for all folders and deletes those that it has read. For a folder that
-was noted before, the new note repeats what was noted, so the number of notes does not grow. A note about a folder is
-repeated until the folder is gone, even while a version names it: that a folder has no note proves that it was never
+A sweep that has something to note writes one note for all folders and deletes the notes that it has read. For a folder
+that was noted before, the new note repeats what was noted, so the number of notes does not grow. A note about a folder
+is repeated until the folder is gone, even while a version names it: if a present folder has no note, it was never
 announced.
 """
 
@@ -41,7 +41,7 @@ _READS_MAX = 8
 _Stated = tuple[float | None, int | None, float] | None
 """What a note says about a folder: `at_s`, `seq` and `clock_s`, or None if it announces the folder.
 
-`at_s` is None in the first note that confirms the folder: it is the time of that note."""
+`at_s` is None in the first note that confirms the folder, and then means the time of that note."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ def long_dead(
         seq: the `seq` of that state, if the table has one.
         pinned_seq: the first `seq` that a reader has pinned. Folders stay if a version at or after it may name them.
 
-    Cost: each folder that was confirmed long enough ago is listed. If a folder has to be announced or confirmed, a note
-    is written, and the others are deleted.
+    Cost: each folder that was confirmed long enough ago is listed. If a folder has to be announced or confirmed, or
+    there are several notes, one note is written, and the earlier ones are deleted.
     """
     notes, horizon_s = beginning.notes, beginning.clock_s - retention_s
     known, table = notes.by_folder, notes.table
@@ -140,7 +140,7 @@ def long_dead(
 
 
 def changed_since(notes: Notes, folders: Iterable[str]) -> list[str]:
-    """Return those of some confirmed folders that have changed since.
+    """Return the folders that were confirmed and have changed since.
 
     Cost: each folder is listed.
     """
@@ -151,8 +151,8 @@ def changed_since(notes: Notes, folders: Iterable[str]) -> list[str]:
 def read_notes(table: Location) -> Notes:
     """Read the notes of a table.
 
-    Cost: one listing, and one request for each note: a single one, unless sweeps have just met or an earlier release
-    has written notes.
+    Cost: one listing, and one request for each note. There is at most one note, unless sweeps have just overlapped or
+    an earlier release has written notes.
     """
     for _ in range(_READS_MAX):
         by_folder: dict[str, Note | None] = {}
@@ -164,7 +164,7 @@ def read_notes(table: Location) -> Notes:
         is_complete = None not in read
         if is_complete or all(blobs.exists(blob.location) for blob in listed):
             break
-        # Another sweep has just deleted a note that it repeats in a new one, so they are listed again.
+        # Another sweep has just replaced a note with a new one that repeats it, so list the notes again.
     return Notes(table, by_folder, [blob.location for blob in listed], is_complete)
 
 
@@ -174,7 +174,10 @@ def notes_of(table: Location) -> Mapping[str, Note | None]:
 
 
 def _newest_of(one: Note | None, other: Note | None) -> Note | None:
-    """Combine two notes. Each value may be the newest: a later state was opened after every earlier clock was read."""
+    """Combine two notes by taking the newest of each value.
+
+    This is safe because a later state was opened after every earlier clock was read.
+    """
     if one is None or other is None:
         return one or other
     return Note(max(one.at_s, other.at_s), _newest(one.seq, other.seq), max(one.clock_s, other.clock_s))
@@ -200,7 +203,7 @@ def _write(table: Location, noted: Mapping[str, _Stated], seq: int | None) -> No
 
 
 def _read(blob: Blob) -> dict[str, Note | None] | None:
-    """Read a note; None if it is damaged, or another sweep has just deleted it. What it noted is noted again."""
+    """Read a note; None if it is damaged, or another sweep has just deleted it. Its folders are noted again."""
     try:
         data = blobs.read(blob.location)
         noted = json.loads(data)

@@ -113,7 +113,7 @@ class PublishedVersion(BaseModel):
     starts_at: int
     """Updates at or after this time, and before that of the next version, are written with `record_schema`."""
     record_schema: dict[str, Any]
-    """The schema of `data`: the columns of the previous version, and new ones, which may be null."""
+    """The schema of `data`: the columns of the previous version, and new ones, which are nullable."""
     schema_id: int | None = None
     """With Confluent framing, the id of the CDCv2 schema."""
 

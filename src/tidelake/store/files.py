@@ -1,8 +1,8 @@
 """The files of a run: writing and reading them, what their footers state, and whether they fit the table.
 
 Every page has a checksum, and every reader verifies it. The log states each file's size and a digest: the SHA-256 of a
-small file, or of the footer of a larger one. So damage outside the pages and a different file under the same name are
-detected as well. For a larger file, the log also states the SHA-256 of the whole file, which merges and deep
+small file, or of the footer of a larger one. The digest also reveals damage outside the pages and a different file
+under the same name. For a larger file, the log also states the SHA-256 of the whole file, which merges and deep
 verifications compare, and on a local disk, the SHA-256 of its page headers, which every reader compares.
 """
 
@@ -44,7 +44,7 @@ _TAIL_BYTES = 1 << 14
 """Number of bytes at the end of a file that are read first, to find its footer."""
 _CHUNK_BYTES = 1 << 20
 _LISTINGS_MAX = 2
-"""How often a run is listed until its files have all rows: writing them again would take longer than a listing."""
+"""Maximum number of times that a run is listed until all rows are found: writing them again would take longer."""
 _THREADS = 2
 """The number of files that are hashed at the same time."""
 
@@ -106,8 +106,8 @@ def meets(file: RunFile, times: Sequence[int]) -> bool:
 def describe_run(table: Location, run: str, rows_hash: str | None = None) -> list[RunFile]:
     """Describe a run's files from their footers; delete files without rows.
 
-    Cost: files on a local disk are read once to hash them, two at a time; of larger files in an object store, only the
-    footer is read.
+    Cost: files on a local disk are read once to hash them, two at a time. Only the footer of a larger file in an object
+    store is read.
     """
     described = []
     listed = [blob for blob in blobs.list_blobs(table / f"{RUN}={run}") if blob.location.suffix == ".parquet"]
@@ -128,7 +128,7 @@ def describe_run(table: Location, run: str, rows_hash: str | None = None) -> lis
 
 
 def describe_whole_run(table: Location, run: str, rows: int) -> list[RunFile]:
-    """Describe a run that other machines wrote, which only a listing shows; see `describe_run`.
+    """Describe a run that other machines wrote, so that only a listing shows its files; see `describe_run`.
 
     Args:
         table: the table's folder.
@@ -165,7 +165,7 @@ def upload_run(folder: Location, table: Location, run: str) -> list[RunFile]:
     Returns:
         The files, as their bytes on this machine describe them.
 
-    Cost: the files are read once, or three times if they are large; a put for each small file.
+    Cost: the files are read once, or twice if they are large; a put for each small file.
     """
 
     def upload(blob: Blob) -> RunFile | None:
@@ -342,7 +342,8 @@ def open_verified(
     Raises:
         DamagedTable: the file is missing, or its size or digest differs.
 
-    Cost: the whole of a small file; of a larger one, its footer and the headers of its pages.
+    Cost: the whole of a small file; of a larger one, its footer and, if the log states a digest of them, the headers of
+    its pages.
     """
     remembers = may_be_remembered and not table.is_local and file.bytes <= HASHED_BYTES_MAX
     remembered = bytes_of(table / file.path, file.digest) if remembers else None
@@ -410,7 +411,7 @@ def check_whole(table: Location, files: Sequence[RunFile]) -> None:
 def are_same_bytes(table: Location, committed: RunFile, made: RunFile) -> bool:
     """Return whether the log proves that a file has exactly the bytes of a committed file.
 
-    For a larger file, this takes the SHA-256 of the whole file: if the log does not state it, the answer is False.
+    For a larger file, this requires the SHA-256 of the whole file: if the log does not state it, the answer is False.
     """
     if committed.digest is None or (committed.bytes > HASHED_BYTES_MAX and committed.whole_digest is None):
         return False
@@ -478,8 +479,8 @@ def check_file(table: Location, file: RunFile, schema: pa.Schema) -> None:
     """Refuse a file that is missing, or that does not have the table's schema or the stated number of rows.
 
     Raises:
-        CommitRefused: the error names the file and what does not fit. Delta engines would accept it, and fail when
-            they read it.
+        CommitRefused: the error names the file and what does not fit. Delta engines would accept the file,
+            and fail when they read it.
         DamagedTable: the file does not have the size or the digest that is stated.
     """
     path = table / file.path

@@ -117,7 +117,7 @@ def newest(path: Location) -> Followed:
 def known(path: Location) -> Followed:
     """Return a log as this process last saw it; if it has never seen it, or on a disk, return the log as it is now.
 
-    Only for a caller that commits to the table, or that needs no newer state than what it has seen.
+    Only for a caller that commits to the table, or that needs no newer state than this process has seen.
     """
     return (None if path.is_local else _kept.get(path)) or newest(path)
 

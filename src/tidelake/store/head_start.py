@@ -50,10 +50,11 @@ _NOT_A_HEAD_START = (
 _CHECKPOINT = ".checkpoint.parquet"
 
 _SWEPT = "swept"
-"""The name below the blob's own under which it says when the tables were swept."""
+"""The name, below the blob's own, of the member that says when the tables were swept."""
 
 _saved: dict[Location, frozenset[tuple[Location, str | None]]] = {}
-"""The contents of the blobs that this process has read or written: each log with the SHA-256 of its newest entry."""
+"""The contents of the blobs that this process has read or written: the SHA-256 of each log's newest entry, and when the
+tables were swept."""
 _swept_s: dict[Location, float] = {}
 """For each blob, when the tables of its collection were swept, as far as this process knows."""
 _lock = Lock()
@@ -95,7 +96,7 @@ def use_head_start(store: Store, name: str, *, follows: bool = False) -> None:
 def leave_head_start(collection: Collection) -> None:
     """Write what this process knows of a collection, unless the blob already has it. Nothing is done on a disk.
 
-    Cost: one put if a log has changed since the blob was last read or written.
+    Cost: one put if a log has changed, or the tables were swept, since the blob was last read or written.
     """
     store = collection.paths.store
     if store.root.is_local:
@@ -131,7 +132,7 @@ def was_swept(store: Store, name: str, within_s: float) -> bool:
     """Return whether a process is known to have swept the tables of a collection within the last `within_s`.
 
     The clocks of the machines decide, so a wrong one makes sweeps rarer or more frequent, and nothing else: a sweep
-    itself measures ages by the store's clock. A time that has not come yet counts for nothing.
+    itself measures ages by the store's clock. A time in the future is ignored.
     """
     with _lock:
         swept_s = _swept_s.get(store.head_start(name))
@@ -240,7 +241,7 @@ def _unpack(root: Location, data: bytes) -> dict[Location, bytes]:
             if location in found or member.compress_type not in _COMPRESSION:
                 raise ValueError(f"{member.filename} was not written here")
             with archive.open(member) as stream:
-                # One byte more, so that the checksum is verified. Without a limit, everything would be unpacked.
+                # Read one byte more, so that the checksum is verified. Without a limit, everything would be unpacked.
                 found[location] = stream.read(member.file_size + 1)
     return found
 

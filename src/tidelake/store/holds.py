@@ -94,7 +94,7 @@ def acquire(entry: Entry, token: Token, at: int, lease_ms: int, purpose: str, no
     Args:
         entry: the entry.
         token: a new token.
-        at: the first time that stays readable, at or after `since`; it may also be beyond upper.
+        at: the first time that stays readable, at or after `since`; it can also be beyond upper.
         lease_ms: how long the hold lives after each call, in milliseconds.
         purpose: what it is for, in the words of the holder.
         now_ms: the time by this process's clock, for display.

@@ -121,7 +121,7 @@ class LateNotes:
 
     @property
     def undecided(self) -> int:
-        """Number of contradictions that no decision settles. Only notes that a decision may settle are parsed."""
+        """Number of contradictions that no decision settles. Only notes that a decision might settle are parsed."""
         if not self.rows:
             return 0
         late = (contradiction for row in self._maybe_settled().to_pylist() for contradiction in self._read(row))
@@ -129,7 +129,10 @@ class LateNotes:
         return self.contradictions - settled
 
     def first(self, limit: int, undecided: bool = False) -> list[LateContradiction]:
-        """Return some contradictions, or undecided ones, by time: those of the notes with the earliest first times."""
+        """Return at most `limit` contradictions, by time, from the notes with the earliest first times.
+
+        With `undecided`, only contradictions that no decision settles are returned.
+        """
         late = (
             contradiction for contradiction in self._each(self.rows) if not undecided or contradiction.decision is None
         )

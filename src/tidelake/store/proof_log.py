@@ -14,7 +14,8 @@ from tidelake.store.late_notes import CONTRADICTED_RUN
 from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, RETENTION_RUN, TIME
 
 DAMAGED_FILES = "damaged_files"
-"""A value of `proofs/`: an odd number if the newest validation found damaged files, else even. Values only rise."""
+"""A value of `proofs/`: odd if the newest validation that verified files found damaged files, else even. Values only
+rise."""
 COMPACTED = "compacted"
 """The kind of the note of a full compaction: `lower` and `upper` are `since` before and after it, `copies` is the
 number of runs that it merged, and `announced` and `counted` are the numbers of their rows before and after."""

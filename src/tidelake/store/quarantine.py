@@ -15,7 +15,7 @@ from tidelake.store.layout import QUARANTINE_SCHEMA
 _PLACE = ("topic", "partition", "offset")
 PARKED, NO_TRANSACTION = "parked_transaction", "no_transaction"
 """With transactions, the reasons given for events that a decision has left out: their transaction was parked, or they
-have none."""
+belong to none."""
 
 
 def quarantine_rows(

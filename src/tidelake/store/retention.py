@@ -1,8 +1,8 @@
 """Recorded retention: which rows were removed from the contents of an append-only collection, when, and by which rule.
 
-A commit that removes rows states the time and the number of all rows removed so far. Before it, a note with the
-same numbers is appended to `proofs/`; a note counts only if the state, or the note after it, leads to it. So a note of
-a process that was stopped before its commit does not count. Needs no JVM.
+A commit that removes rows states the time and the number of all rows removed so far. Before that commit, a note with
+the same numbers is appended to `proofs/`. A note counts only if the table's state or the next note refers to it, so the
+note of a process that was stopped before its commit does not count. Needs no JVM.
 """
 
 from __future__ import annotations

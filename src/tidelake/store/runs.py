@@ -211,8 +211,8 @@ def _write(
         table: the table's folder.
         run: a fresh name.
         split_by: see `write_frame`.
-        rows: observes `_ROWS` over `stored`. Only a session on this machine, whose own disk lists every file, needs no
-            such number.
+        rows: observes `_ROWS` over `stored`. It is needed unless all of Spark runs on this machine, where a listing
+            shows every file.
     """
     blobs.prepare_spark(stored.sparkSession, table)
     is_here = runs_here(stored.sparkSession)
@@ -260,7 +260,7 @@ def read_files(spark: SparkSession, table: Location, files: Iterable[RunFile], s
     Raises:
         DamagedTable: a file does not have the size or the digest that was committed.
 
-    Cost: the driver reads small files whole, and only the end of larger files.
+    Cost: the driver reads small files whole; of larger files, it reads what `open_verified` reads.
     """
     blobs.prepare_spark(spark, table)
     paths = []
@@ -285,7 +285,8 @@ def append_run(
     Args:
         table: the table's folder.
         kind: the kind of the run.
-        write: writes a run under the given name. It is called again, with a new name, if a sweep deleted the run first.
+        write: writes a run under the given name. It is called again, with a new name, if a sweep may have deleted the
+            run before it was committed.
         epoch: the writer's epoch.
         values: the values that the commit sets.
 

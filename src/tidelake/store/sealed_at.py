@@ -15,10 +15,10 @@ from tidelake.store.layout import BINDINGS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIM
 def last_sealed_by(collection: Collection, after: int, moment_ms: int) -> int | None:
     """Return the last time that was sealed by a given moment, together with every time before it.
 
-    A proof has the moment just before the commit of its seal: the contents AS OF the returned time are those that could
-    be read at `moment_ms`. A binding has the moment when its tick began, from which its time is minted: the contents at
-    the returned time are those AS OF `moment_ms`, if the clock was right. A time that was proven twice counts as sealed
-    by the second proof: the first seal may have been stopped before its commit.
+    A proof records the moment just before the commit of its seal: the contents AS OF the returned time are those that
+    could be read at `moment_ms`. A binding records the moment when its tick began, and its time is minted from that
+    moment: the contents at the returned time are those AS OF `moment_ms`, if the clock was right. A time that was
+    proven twice counts as sealed by the second proof: the first seal may have been stopped before its commit.
 
     Args:
         collection: the collection.

@@ -2,7 +2,7 @@
 
 Spark writes the rows and their statistics into a folder of the table, as a small Delta table of its own. Its only entry
 becomes the next entry of the publication's log: the rows, the name, the comments and the time change together or not at
-all. An entry is created only if its name is free, so of two writers exactly one succeeds.
+all. An entry is created only if its name is free, so exactly one of two writers succeeds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tidelake.store.table_log import LOG, load_table, newest_version, read_entry
 
 
 class StagedRows:
-    """Rows that Spark is to write, or has written, into a folder of a publication's table."""
+    """Rows that Spark will write, or has written, into a folder of a publication's table."""
 
     def __init__(self, table: Location) -> None:
         """Choose the folder; nothing is written."""
@@ -196,7 +196,7 @@ class StagedRows:
 
 
 def _metadata_of(before: DeltaTable | None) -> dict[str, Any]:
-    """Return the columns and properties of a table as an action states them, for a commit without staged rows."""
+    """Return the columns and properties of a table as a `metaData` action, for a commit without staged rows."""
     if before is None:
         raise AssertionError("the first commit of a table has rows, or at least columns")
     return {

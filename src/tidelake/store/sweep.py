@@ -34,7 +34,8 @@ class DeadRun:
     name: str
     bytes: int
     noted_s: float | None
-    """When a sweep confirmed this, by the store's clock; None if none has done so, or if it has changed since."""
+    """When a sweep confirmed this, by the store's clock; None if none has done so, or if the run's folder has changed
+    since."""
     goes: bool
     """Whether a sweep would delete it now."""
     is_pinned: bool = False
@@ -53,10 +54,11 @@ def dead_runs(
         table: the table's folder.
         retention_s: how long readers may use files after a commit has removed them.
         read_pin: as for `sweep`.
-        now_s: reads the clock, given a folder of the store; by default the store's clock, with a short-lived file.
+        now_s: reads the clock, given a folder of the store. The default writes a short-lived file to read the store's
+            clock.
 
-    Cost: the log is opened, the table's folder and the notes are listed, and so is each dead run. The clock is read if
-    there are any.
+    Cost: the log is opened and the table's folder is listed. If there are dead runs, the notes and each dead run are
+    listed, and the clock is read.
     """
     opened = OpenTable(table)
     dead = _dead_folders(opened, blobs.list_folder(table))
@@ -107,12 +109,12 @@ def sweep(
     """Delete the runs that a sweep confirmed to be dead more than the retention period ago; return their number.
 
     Merges leave behind the runs that they replace, and killed processes leave those that they wrote. A reader can use
-    the version for which its read was planned until `retention_s` after a sweep has confirmed that no log names the run
-    or, if its hold pins a `seq`, until the hold ends. The clock may be wrong, and a writer may be about to commit one
-    of these runs; so the sweep floor is committed before any run is deleted.
+    a run of the version for which its read was planned until `retention_s` after a sweep has confirmed that no log
+    names that run or, if the reader's hold pins a `seq`, until the hold ends. The clock may be wrong, and a writer may
+    be about to commit one of these runs; so the sweep floor is committed before any run is deleted.
 
-    The pin is read after the state of the table. The reads of a hold that pins later are planned later still, from this
-    state or one that follows it, so they need no run that is in none of these states.
+    The pin is read after the state of the table. If a hold pins a `seq` after that, its reads are planned later still,
+    from this state or a later one. So they do not need a run that none of these states names.
 
     Args:
         table: the table's folder.
@@ -128,7 +130,7 @@ def sweep(
     given_up: list[str] = []
     if old:
         given_up, newest = _give_up(table, [name.removeprefix(f"{RUN}=") for name in old])
-        if newest.seq != opened.seq:  # meanwhile, a version may have named a run, and been read: then it was renewed
+        if newest.seq != opened.seq:  # meanwhile, a version may have named a run and been read; such a run was renewed
             changed = changed_since(beginning.notes, old)
             given_up = [run for run in given_up if f"{RUN}={run}" not in changed]
     for run in given_up:
@@ -146,7 +148,7 @@ def sweep_names(store: Store, names: Iterable[str], retention_s: float = RETENTI
     Args:
         store: the store.
         names: the names of collections that exist.
-        retention_s: how long ago the files must have been written.
+        retention_s: the minimum age of the files to delete.
     """
     if not store.root.is_local:
         return
@@ -166,7 +168,7 @@ def delete_unfinished(left: Iterable[Blob], horizon_s: float) -> None:
 
 
 def _delete_unfinished(table: Location, listing: Listing, retention_s: float) -> None:
-    """Delete what a killed process was writing. In an object store, only the table's own folder can have something."""
+    """Delete what a killed process was writing. In an object store, only the table's own folder can have leftovers."""
     log = (LOG, ACKED) if table.is_local else ()
     left = [*listing.blobs, *(blob for name in log for blob in blobs.list_folder(table / name).blobs)]
     files = [blob for blob in left if blob.location.name.startswith(UNFINISHED)]

@@ -100,7 +100,7 @@ def check_log(path: Location) -> int:
             continue
         is_torn = not is_whole(text)
         if is_torn and version == versions[-1] and version > read_markers(path).newest and blobs.may_be_torn(path):
-            break  # nobody has acknowledged it, and a reader that may not write leaves it where it is
+            break  # nobody has acknowledged it, and a reader that is not allowed to write leaves it in place
         entry = [] if is_torn else _parse(text)
         seq, before = seq_of(entry), before_of(entry)
         if seq is None or (seq_before is not None and seq != seq_before + 1):
@@ -231,7 +231,7 @@ class Tip:
         return dict(enumerate(self.entries, start=self.version - len(self.entries) + 1))
 
     def newest_entries(self) -> tuple[Entry | None, Entry]:
-        """The second newest entry (None unless it is past the checkpoint) and the newest entry; both are cached."""
+        """The second-newest entry (None unless it is past the checkpoint) and the newest entry; both are cached."""
         before = parsed_entry(self.entries[-2]) if len(self.entries) > 1 else None
         return before, parsed_entry(self.entries[-1])
 
@@ -450,7 +450,7 @@ def _take_over(path: Location, tip: Tip, versions: list[int], marks: bool) -> Ti
 
 @contextmanager
 def _unless_read_only() -> Iterator[None]:
-    """Skip the rest of the block if this process may not write to the store: it then only reads."""
+    """Skip the rest of the block if this process is not allowed to write to the store: it then only reads."""
     try:
         yield
     except LakeReadOnly:
@@ -572,8 +572,8 @@ def clean_up(path: Location, entries_max: int | None = None) -> None:
 
     Args:
         path: the table's folder.
-        entries_max: how many entries are kept for the whole retention period; earlier ones only for seconds, so
-            that a log with many commits stays short. None means all.
+        entries_max: how many entries are kept for the whole retention period; earlier ones are kept only for seconds,
+            so that a log with many commits stays short. None means all.
     """
     acknowledged = sorted(read_markers(path).checkpoints)
     on_disk = {version_of(location) for location in checkpoints(path)}
@@ -728,7 +728,8 @@ def _versions_in(names: list[str]) -> list[int]:
 def _tail(path: Location, versions: list[int]) -> list[int]:
     """Return the versions, except unacknowledged ones before a gap: their entries came too late.
 
-    The writer of such an entry was suspended until the log had forgotten the version, and killed before deleting it.
+    The writer of such an entry was suspended until the log had forgotten the version, and was killed before it deleted
+    the entry.
     """
     gaps = [place for place in range(1, len(versions)) if versions[place] != versions[place - 1] + 1]
     if not gaps:
