@@ -40,7 +40,7 @@ COMMIT, CHECKPOINT = 3, 16
 """The requests of a commit without files, and those that every 32nd commit adds for a checkpoint and the cleanup."""
 COMPACT, SWEEP = 20, 35
 """The requests of a compaction without merges, and those that it adds if it sweeps all tables."""
-CLUSTER = 40
+CLUSTER = 44
 """The requests that a tick adds on a cluster, whose executors put the files."""
 
 
