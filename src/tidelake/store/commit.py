@@ -437,8 +437,7 @@ class OpenTable:
             markers = self._markers_from_here()
         except DamagedLog as error:
             if self._was_restored_over(digest):
-                if read_or_none(entry) == text:
-                    blobs.delete(entry)
+                _withdraw(entry, text)
                 raise
             # Perhaps only the listings are wrong, and another process has acknowledged the entry: so it stays.
             raise Indeterminate(str(self.path), version, nonce, error.fact) from error
@@ -448,8 +447,7 @@ class OpenTable:
         if markers.entries.get(self.version, self._tip.digest) != self._tip.digest:
             # An older copy of the store was restored, and then got another commit of the version that was read. Nobody
             # acknowledges an entry that states the SHA-256 of a different predecessor.
-            if read_or_none(entry) == text:
-                blobs.delete(entry)
+            _withdraw(entry, text)
             raise Conflict(str(self.path), version, f"version {self.version} is no longer the one that was read")
         stated = markers.entries.get(version)
         if stated == digest:
@@ -461,9 +459,7 @@ class OpenTable:
             following = stated_before(read_or_none(entry_path(self.path, version + 1)) or b"")
             if following == digest:
                 return True
-            is_there = read_or_none(entry) == text
-            if is_there:
-                blobs.delete(entry)
+            is_there = _withdraw(entry, text)
             if following is not None or (is_there and self.path.is_local):
                 raise Conflict(str(self.path), version, "other commits came first, and were cleaned up")
             raise Indeterminate(str(self.path), version, nonce, "later entries were cleaned up")
@@ -720,6 +716,14 @@ def _run_file(path: str, action: dict[str, Any]) -> RunFile:
         headers_digest=statistics.get(HEADERS_DIGEST),
         rows_hash=statistics.get(ROWS_HASH),
     )
+
+
+def _withdraw(entry: Location, text: bytes) -> bool:
+    """Delete an entry unless its bytes are another writer's; return whether it was there."""
+    is_there = read_or_none(entry) == text
+    if is_there:
+        blobs.delete(entry)
+    return is_there
 
 
 def _folders_of(table: Location, file: RunFile) -> list[Location]:
