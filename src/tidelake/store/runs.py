@@ -93,7 +93,8 @@ def write_updates(
     Raises:
         WrittenRowsMissing: the store does not show all files that executors wrote.
     """
-    rows = Observed(_stored(frame, schema, split_by), _number_of_rows(), *_sums(schema, weighted))
+    counted = [] if runs_here(frame.sparkSession) else [_number_of_rows()]
+    rows = Observed(_stored(frame, schema, split_by), *counted, *_sums(schema, weighted))
     files = _write(rows.frame, table, run, split_by, rows)
     if not files:  # if Spark sees while planning that there are no rows, it computes no sums
         return WrittenUpdates([])
