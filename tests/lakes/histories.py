@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.lakes import ticking
 from tests.lakes.generated import FORMS, Tide, text_of
+from tests.lakes.lake import Lake
 from tests.lakes.positioned_table import NAMES, Table
 from tests.lakes.ticking import TICKING
 from tests.model.sources import Ticks, random_source
@@ -69,7 +70,28 @@ class History(Protocol):
         """A row as text, without its time and its diff."""
 
 
-class StreamHistory:
+class _OfLake:
+    """What all histories of a whole lake have in common."""
+
+    rng: Random
+    lake: Lake
+
+    def merge(self, token: int | None) -> None:
+        self.lake.compact(full=self.rng.random() < 0.6)
+
+    @property
+    def collection(self) -> Collection:
+        return self.lake.collection
+
+    @property
+    def followed(self) -> LakeCollection:
+        return open_lake(self.lake.file).collection(self.collection.name)
+
+    def has_errors(self, time: int) -> bool:
+        return False
+
+
+class StreamHistory(_OfLake):
     """A generated topic, mangled in every way, that arrives in pieces."""
 
     few, where = ["customer"], "id % 2 = 0"
@@ -77,6 +99,7 @@ class StreamHistory:
     def __init__(self, root: Path, spark: SparkSession, kind: str, rng: Random, length: int) -> None:
         self.rng = rng
         self.tide = Tide(root, spark, kind, rng, (4 * length, (2 * length) // 3), ("all", 0, 3))
+        self.lake = self.tide.lake
 
     @property
     def more(self) -> bool:
@@ -84,22 +107,11 @@ class StreamHistory:
 
     def tick(self) -> None:
         self.tide.arrive(self.rng.randint(1, max(1, 2 * len(self.tide.files) // 3)))
-        self.tide.lake.run()
-
-    def merge(self, token: int | None) -> None:
-        self.tide.lake.compact(full=self.rng.random() < 0.6)
-
-    @property
-    def collection(self) -> Collection:
-        return self.tide.lake.collection
-
-    @property
-    def followed(self) -> LakeCollection:
-        return open_lake(self.tide.lake.file).collection(self.collection.name)
+        self.lake.run()
 
     @property
     def last(self) -> int:
-        return (self.tide.lake.table.value("upper") or 0) - 1
+        return (self.lake.table.value("upper") or 0) - 1
 
     @property
     def known(self) -> Sequence[int]:
@@ -111,9 +123,6 @@ class StreamHistory:
 
     def expected(self, time: int) -> Mapping[str, int]:
         return self.tide.expected(time)
-
-    def has_errors(self, time: int) -> bool:
-        return False
 
     def text(self, row: dict[str, Any]) -> str:
         return text_of(row)
@@ -174,7 +183,7 @@ class SourceHistory:
         return repr(row)
 
 
-class TickHistory:
+class TickHistory(_OfLake):
     """Records whose times are minted or are commits of transactions; some of the ticks are idle."""
 
     few, where = ["id"], "id % 2 = 0"
@@ -183,6 +192,7 @@ class TickHistory:
         more = {"timeline": "web"} if kind == "reclocked records" else {}
         self.rng, self.left = rng, length
         self.ticking: ticking.Ticking = TICKING[kind](root, spark, rng, keep=rng.choice(("all", 0, 200)), **more)
+        self.lake = self.ticking.lake
 
     @property
     def more(self) -> bool:
@@ -191,17 +201,6 @@ class TickHistory:
     def tick(self) -> None:
         self.left -= 1
         self.ticking.tick()
-
-    def merge(self, token: int | None) -> None:
-        self.ticking.lake.compact(full=self.rng.random() < 0.6)
-
-    @property
-    def collection(self) -> Collection:
-        return self.ticking.lake.collection
-
-    @property
-    def followed(self) -> LakeCollection:
-        return open_lake(self.ticking.lake.file).collection(self.collection.name)
 
     @property
     def last(self) -> int:
@@ -217,9 +216,6 @@ class TickHistory:
 
     def expected(self, time: int) -> Mapping[str, int]:
         return self.ticking.at[time]
-
-    def has_errors(self, time: int) -> bool:
-        return False
 
     def text(self, row: dict[str, Any]) -> str:
         return ticking.text_of(row)
