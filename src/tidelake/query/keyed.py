@@ -37,6 +37,7 @@ class KeyedForm(Form):
         every = reads.rows(needed, at, files=base)
         if not later:
             return once_each(every, columns, where)
+        reads.engine.verify_ahead(every)
         newest, keys = self._newest_of_few(reads, at, later, needed)
         others = f"SELECT b.* FROM ({every}) b ANTI JOIN {keys} f ON {matched('b', 'f', self.key)}"
         return " UNION ALL ".join(once_each(part, columns, where) for part in (newest, others))
@@ -61,7 +62,9 @@ class KeyedForm(Form):
         keys = reads.keep(f"SELECT {names_of(self.key)}, {newest} FROM ({rows}) GROUP BY {names_of(self.key)}")
         taken = f"SELECT {names_of(columns)} FROM ({rows}) r"
         if reads.engine.scalar(f"SELECT coalesce(max(_rows), 0) > 1 FROM {keys}"):
-            taken += f" SEMI JOIN {keys} k ON r._number = k._newest"
+            # Most keys have a single row, so it is the other keys whose older rows are sought.
+            several = f"SELECT * FROM {keys} WHERE _rows > 1"
+            taken += f" ANTI JOIN ({several}) k ON {matched('r', 'k', self.key)} AND r._number <> k._newest"
         return f"{taken} WHERE {DIFF} > 0", keys
 
     def row_updates(self, reads: Reads, after: int, through: int) -> str | None:

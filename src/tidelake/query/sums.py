@@ -51,18 +51,22 @@ class SumForm(Form):
             return add_up(f"{many} UNION ALL {kept(later)}" if later else many, self.chosen(columns))
         if not later:
             return many
+        reads.engine.verify_ahead(many)
         fields = self.chosen(columns)
-        few = reads.keep(f"SELECT * FROM ({_totals(kept(later), fields)}) WHERE _total <> 0")
+        are_small = _are_small(bounds) and _add_up_to_little(later, reads.diffs(later))
+        # An int64 costs less than a sum of the type that DuckDB gives it.
+        stored = listed([*map(quoted, columns), "_total::BIGINT AS _total" if are_small else "_total"])
+        few = reads.keep(f"SELECT {stored} FROM ({_totals(kept(later), fields)}) WHERE _total <> 0")
         # No two rows of the base are equal, so each matches at most one of the few; one scan of the base is enough.
         both = f"FROM ({many}) b FULL OUTER JOIN {few} f ON {_same_rows(reads, few, fields)}"
         # CASE costs half as much as coalesce: it evaluates a branch for all rows at once.
         taken = listed(
             f"CASE WHEN b.{DIFF} IS NULL THEN f.{name} ELSE b.{name} END AS {name}" for name in map(quoted, columns)
         )
-        if _are_small(bounds) and _are_small(_bounds(reads, few)):
+        if are_small:
             total = (
-                f"CASE WHEN f._total IS NULL THEN b.{DIFF} WHEN b.{DIFF} IS NULL THEN f._total::BIGINT "
-                f"ELSE b.{DIFF} + f._total::BIGINT END"
+                f"CASE WHEN f._total IS NULL THEN b.{DIFF} WHEN b.{DIFF} IS NULL THEN f._total "
+                f"ELSE b.{DIFF} + f._total END"
             )
             return f"SELECT * FROM (SELECT {taken}, {total} AS {DIFF} {both}) WHERE {DIFF} <> 0"
         total = f"coalesce(b.{DIFF}::HUGEINT, 0) + coalesce(f._total, 0)"
@@ -125,10 +129,10 @@ def _are_small(bounds: tuple[int, int] | None) -> bool:
     return bounds is not None and bounds[0] > -_PIECE and bounds[1] < _PIECE
 
 
-def _bounds(reads: Reads, totals: str) -> tuple[int, int] | None:
-    """Return the least and the greatest total; 0 if there is none."""
-    bounds = reads.engine.table(f"SELECT min(_total) AS low, max(_total) AS high FROM {totals}").to_pylist()[0]
-    return int(bounds["low"] or 0), int(bounds["high"] or 0)
+def _add_up_to_little(files: Sequence[RunFile], bounds: tuple[int, int] | None) -> bool:
+    """Return whether `_are_small` is true of any sum of these files' diffs, given the bounds of a single diff."""
+    rows = sum(file.rows for file in files)
+    return bounds is not None and _are_small((rows * min(bounds[0], 0), rows * max(bounds[1], 0)))
 
 
 def _in_pieces(totals: str, columns: Sequence[str]) -> str:

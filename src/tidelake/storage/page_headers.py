@@ -114,7 +114,7 @@ def checked_headers_in(source: pa.NativeFile, chunk: Chunk) -> bytes:
     headers: list[bytes] = []
     pages, position = memoryview(data), 0
     while position < len(data):
-        length, follows, checksum = _page(data[position : position + _HEADER_BYTES], data, position)
+        length, follows, checksum = _page(data, position)
         body = position + length
         end = body + follows
         if end > len(data) or (checksum is not None and crc32(pages[body:end]) != checksum):
@@ -128,15 +128,14 @@ def _placed(position: int) -> bytes:
     return position.to_bytes(8, "little")
 
 
-def _page(head: bytes, data: bytes, position: int) -> tuple[int, int, int | None]:
+def _page(data: bytes, position: int) -> tuple[int, int, int | None]:
     """Return the length of a page's header, the number of bytes that follow it, and their checksum."""
-    try:
-        return _measure(head)
-    except IndexError:  # the header is longer than that
+    for size in (_HEADER_BYTES, _HEADER_BYTES_MAX):
         try:
-            return _measure(data[position : position + _HEADER_BYTES_MAX])
-        except IndexError:
-            raise ValueError("a page header is cut off") from None
+            return _measure(data[position : position + size])
+        except IndexError:  # the header is longer than that
+            continue
+    raise ValueError("a page header is cut off")
 
 
 def _start_of(chunk: pq.ColumnChunkMetaData) -> int:
