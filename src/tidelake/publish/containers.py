@@ -40,7 +40,7 @@ def write_containers(
         shards: the shards to write.
         of: the number of shards.
 
-    Cost: that of Spark writing the rows as Avro; no exchange.
+    Cost: that of Spark writing the rows to Avro files; no exchange.
     """
     rows = updates.select(
         data_struct(record_schema).alias("data"), F.col(TIME).alias("time"), F.col(DIFF).alias("diff")
