@@ -110,8 +110,8 @@ class Reads(StoredCollection):
         """Read what changed after a time, up to and including another, with DuckDB; see `changes` and `rows`.
 
         Returns:
-            Updates: `rows` has the columns, `_time` bigint and `_diff` bigint, never 0; other fields say how many files
-            are opened at most, and how many rows these have.
+            Updates: `rows` has the columns, `_time` bigint and `_diff` bigint, never 0; other fields give the
+            maximum number of files that are opened, and the number of rows in these files.
 
         Raises:
             SinceError, UpperError, ArgumentRefused, KeysInError, UnknownColumn, PredicateRefused: as for `changes`.
@@ -206,8 +206,8 @@ class Reads(StoredCollection):
             skip_errors: treat keys in error as keys without a row: their rows are retracted.
 
         Returns:
-            Changes: `updates` has the columns, `_time` bigint and `_diff` bigint, never 0; other fields say how many
-            files are opened at most, and how many rows these have.
+            Changes: `updates` has the columns, `_time` bigint and `_diff` bigint, never 0; other fields give the
+            maximum number of files that are opened, and the number of rows in these files.
 
         Raises:
             SinceError, UpperError: a time can no longer be read, or cannot be read yet.

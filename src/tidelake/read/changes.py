@@ -134,7 +134,7 @@ def changes(
 
 @dataclass(frozen=True)
 class NewestStates:
-    """The rows, after a range of times, of the keys that have a statement in it.
+    """The rows at the end of a range of times, for the keys that have a statement in the range.
 
     `states` has the key's columns (unique together) and `_row` struct, null if the key no longer has a row. The row may
     be the same as before the range.
