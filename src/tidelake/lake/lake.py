@@ -80,7 +80,7 @@ class Lake(OpenedStore):
         """Choose one time for several collections of a timeline; the result reads all of them AS OF this time.
 
         Args:
-            time: a time that all of them have, or `latest`: the latest such time.
+            time: a time that all of them have; `latest` chooses the last such time.
             names: the collections; by default all collections of the lake.
             not_before: a time that this session has read before: `latest` is never earlier, and an earlier `time` is
                 refused.
