@@ -1,4 +1,4 @@
-"""Stores of ten and of many collections: does it cost the same to find one, to change one, and to show all?"""
+"""Stores of ten and of many collections: whether finding or changing one costs the same, and what `status` costs."""
 
 from __future__ import annotations
 

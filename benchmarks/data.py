@@ -191,7 +191,7 @@ def _topic_frame(messages: DataFrame, topic: str) -> DataFrame:
 
 
 def write_bulk(spark: SparkSession, folder: Path, rows: int, update: str, updates_per_time: int, prefix: str) -> int:
-    """Write updates 0 to `rows` as topic files `<prefix>-…`, then their progress; return the next offset.
+    """Write the first `rows` updates as topic files `<prefix>-…`, then their progress; return the next offset.
 
     Args:
         spark: the session.

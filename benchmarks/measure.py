@@ -55,7 +55,7 @@ class Samples:
     series: dict[str, list[float]] = field(default_factory=dict)
     """Counts that were taken repeatedly, in order."""
     cut: str = ""
-    """The measurements that were left out because time ran out."""
+    """What a time limit cut short, for example `3 of 5 rounds, then time ran out`; empty if nothing was cut short."""
 
     def median(self, name: str, what: str = "seconds") -> float:
         """Return the median over the rounds; NaN for a contestant that was not measured."""

@@ -1,4 +1,4 @@
-"""Ingest of Debezium's JSON from a reclocked topic into a sealed table, compared with Spark, which only parses it."""
+"""Ingest of Debezium's JSON from a reclocked topic into a sealed table, compared with Spark merely parsing the JSON."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def write_ends(file: Path, table: str, first: int, records: int, in_transaction:
 
 
 def parse_events(spark: SparkSession, files: list[Path]) -> DataFrame:
-    """Parse the records with plain Spark: unchecked, with null for values that do not fit."""
+    """Parse the records with plain Spark: unchecked, with null for each value that its type cannot hold."""
     read = spark.read.parquet(*(str(file) for file in files))
     event = F.from_json(F.col("value").cast("string"), _EVENT).alias("event")
     return read.select("partition", "offset", event).select("partition", "offset", "event.*")

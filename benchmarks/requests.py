@@ -1,4 +1,4 @@
-"""Requests to an object store: how many a tick, a seal and a status need, and whether the numbers grow."""
+"""Requests to an object store: how many of them a tick, a seal and a status take, and whether the numbers grow."""
 
 from __future__ import annotations
 

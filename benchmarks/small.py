@@ -1,4 +1,4 @@
-"""Measurements without big data: a seal without copies, the ledger in reverse order, and start-up times."""
+"""Measurements that need no large data set: a seal without copies, the ledger in reverse order, start-up times."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Row:
 
 TICK = Row("whole tick, upsert and plain", "best tuned MERGE", "5× at 1 M, 15× at 10 M, 75× at 100 M", "ticks")
 TICK_READ = Row(
-    "whole tick plus the first full read, and plus `current`",
+    "whole tick plus the first full read; whole tick plus `current`",
     "MERGE + read",
     "1× at 1 M, 2× at 10 M and 100 M",
     "ticks",
@@ -28,7 +28,7 @@ TICK_READ = Row(
 TICK_DELTA_RS = Row(
     "tick", "delta-rs merge of decoded rows", "0.5× at 1 M, 3× at 10 M, 30× at 100 M; half the memory", "ticks"
 )
-GROWTH = Row("growth with a fixed tick", "itself, 1 M → 10 M → 100 M", "at most 1.1× a step", "ticks")
+GROWTH = Row("growth with a fixed tick", "itself, 1 M → 10 M → 100 M", "at most 1.1× per step", "ticks")
 SEAL = Row("seal without copies", "Spark-Delta append", "no rows, at most one job, commit under 20 ms", "seal")
 BULK = Row("bulk ingest, sealed and proven", "from_avro to Parquet, unchecked", "0.6×", "bulk")
 BULK_COPY = Row("bulk ingest, sealed and proven", "Parquet to Parquet copy", "reported", "bulk")
@@ -64,12 +64,12 @@ PUBLICATIONS = Row(
 DUCKDB = Row(
     "read AS OF any t by DuckDB, in this process",
     "DuckDB's own scan of an optimised table",
-    "at most 1.5×; `tidelake read` from the prompt in at most 1.5 s",
+    "at most 1.5×; `tidelake read` from the command line in at most 1.5 s",
     "reads",
 )
 CHANGES = Row("changes of a tick of 100,000 updates", "reading both snapshots", "at most 1.5 s at 10 M", "changes")
 PUBLISH = Row(
-    "publishing a collection as CDCv2", "Spark writing the same rows as Avro", "at most 2× at 10 M", "publish"
+    "publishing a collection as CDCv2", "Spark writing these rows to Avro files", "at most 2× at 10 M", "publish"
 )
 OF_TIME = Row("reading 1 % of the times", "bytes of a full scan", "at most 3 % on compacted runs", "reads")
 MANY = Row("1,000 ticks, with compaction between them", "median tick", "none over 2×; few runs, a short log", "many")
@@ -78,8 +78,8 @@ LINGER = Row(
     "a lingering run", "a message's arrival in its topic", "sealed in at most 3 s at the median; flat memory", "linger"
 )
 CATALOG = Row(
-    "finding and changing a collection in a store of many",
-    "a store of 10 collections",
+    "finding and changing a collection in a store with many collections",
+    "a store with 10 collections",
     "at most 1.5×; `status` of 10,000 in at most 30 s",
     "catalog",
 )
@@ -92,14 +92,14 @@ HOLDS = Row(
 REQUESTS = Row(
     "requests to an object store",
     "the budget",
-    "at most 40 a tick, 20 a seal without copies, 6 a status",
+    "at most 40 per tick, 20 per seal without copies, 6 per `status`",
     "requests",
 )
 VERIFY = Row("`verify --deep`", "Arrow reading all columns of the same files", "0.5×", "verify")
 MEMORY = Row("memory", "2 GiB of heap", "enough for every state", "ticks")
 START = Row("cold start to the first commit", "bare session and first job", "1.3×; import 150 ms; status 1 s", "start")
 CLUSTER = Row("standard tick on two workers", "standard tick in one process", "reported", "cluster")
-NO_JARS = "none of their jars for Spark 4.0 and Scala 2.13 could be resolved (tried: 1.2.0 and 1.4.2, November 2026)"
+NO_JARS = "no jars for Spark 4.0 and Scala 2.13 could be resolved (tried in November 2026: Hudi 1.2.0, Paimon 1.4.2)"
 HUDI = Row("tick", "Hudi's and Paimon's writers", "reported", "", NO_JARS)
 
 ROWS = (

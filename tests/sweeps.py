@@ -60,7 +60,7 @@ def swept(
 
     Args:
         values: all values.
-        everyday: values that together cover every property that the values combine; at least one.
+        everyday: some of the values, at least one; together, they cover every property that any of the values has.
         ids: the name of a value; by default pytest names it.
         unpack: whether each value is a tuple for several parameters.
     """
@@ -87,7 +87,7 @@ class Titled(Protocol):
 def some_of_each_kind(cases: Iterable[Titled], every: int | None = 3) -> list[Any]:
     """Cases to parametrise a test with: the first of each kind runs every day, and most others only in sweeps.
 
-    The kind of a case is what its title says before the colon.
+    The kind of a case is the part of its title before the colon.
 
     Args:
         cases: all cases.

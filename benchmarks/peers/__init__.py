@@ -103,7 +103,7 @@ class Apart:
         self._pool = ProcessPoolExecutor(1, get_context("spawn"))
 
     def measure(self, action: Callable[..., dict[str, float]], *arguments: Any) -> Measured:
-        """Run an action in that process; the action may return a time of its own, and further counters."""
+        """Run an action in that process; the action may return counters, and times that it has measured itself."""
         counters = self._pool.submit(_measured, action, *arguments).result()
         return Measured(**counters)
 

@@ -193,7 +193,7 @@ def values_of(annotation: Any) -> str:
         "int": "integer",
         "Path": "path",
         "bool": "`true` `false`",
-        "Secret": "place",
+        "Secret": "secret",
         "timedelta": "duration",
         "PublishSettings": "block",
         "CurrentSettings": "block",

@@ -55,7 +55,7 @@ def race(folder: Path, seed: int, workers: int, operations: int, endpoint: str |
     """Make `operations` commits in total with `workers` processes; a commit that loses a race is tried again.
 
     Args:
-        folder: the folder for the processes' output; the table is in the store of a lake there.
+        folder: the folder for the processes' output; the table is in the store of a lake in this folder.
         seed: the source of all randomness.
         workers: the number of processes.
         operations: the number of commits.

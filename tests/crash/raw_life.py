@@ -30,12 +30,12 @@ _ROW = {
 
 @dataclass(frozen=True)
 class _Record:
-    """The contents of a record: a row. If rows have keys, a record without a price says that its key is gone."""
+    """The contents of a record: a row. If rows have keys, a record without a price deletes its key."""
 
     id: int
     price: int | None
     place: int
-    """The record's place in the database's log; each record has a higher place than the one before it."""
+    """The record's position in the database's log, which is higher than that of the record before it."""
 
 
 def _event(record: _Record, after: dict[str, Any] | None) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class RawLife:
         row = {"id": record.id, "price": record.price}
         if self.envelope == "append_only":
             return {"key": {"id": record.id}, "value": row}
-        after = None if record.price is None else row  # the key is gone
+        after = None if record.price is None else row  # the record deletes its key
         value = after if self.envelope == "upsert" else _event(record, after)
         return {"key": {"id": record.id}, "value": value}
 
@@ -81,12 +81,16 @@ class RawLife:
         return {"config": str(self.lake.file), "said": str(self.lake.root / f"{who}.jsonl"), "steps": steps}
 
     def check(self) -> None:
-        """Check that each valid binding shows the records before its offsets, and that all bindings cover the topic."""
+        """Check the contents at the time of each valid binding, and that the last binding ends where the topic ends."""
         chain = self.check_read()
         assert chain[-1].ends == {(NAME, partition): len(records) for partition, records in self.records.items()}
 
     def check_read(self) -> list[Binding]:
-        """Check that each valid binding shows the records before its offsets; return these bindings."""
+        """Check that at each valid binding's time, the contents follow from exactly the records before its offsets.
+
+        Returns:
+            The valid bindings.
+        """
         collection = collection_of(self.lake)
         table = OpenTable(collection.paths.updates)
         rows = read_rows(collection.paths.updates, table.files(), table.schema()).to_pylist()

@@ -32,7 +32,7 @@ _NEIGHBOURS = dict(zip(COLLECTIONS, [*list(COLLECTIONS)[1:], next(iter(COLLECTIO
 _GROWING = ("status bytes", "status runs")
 """After a tick, these answers depend on how its rows were distributed."""
 _GOING_ON = (0, 2)
-"""The moments at which a collection is read after its next steps. The one between depends on when a time was minted."""
+"""The moments of the reads after a collection's next steps. The one in between depends on when a time was minted."""
 
 
 class Undamaged:
@@ -127,7 +127,7 @@ class Cases:
         return "verify names it" if damages else "verify finds nothing"
 
     def _go_on(self, lake: WholeStore, done: Damaged, label: str) -> None:
-        """Take the next steps. A step that succeeds must take effect; one that fails, wholly or not at all."""
+        """Take the next steps. A step that succeeds takes effect; one that fails takes effect wholly or not at all."""
         reached = len(list(go_on(self.spark, lake, self.name)))
         found = Reader(self.spark, lake, self.name, self.undamaged.known, _GOING_ON).answers()
         stages = self.undamaged.stages[reached : reached + 2]

@@ -62,7 +62,7 @@ class History:
         check_steps(self._said(who))
 
     def kill(self, steps: tuple[str, ...]) -> None:
-        """Run jobs, and kill them at a failpoint, if they reach it."""
+        """Run jobs, and kill them at a failpoint if they reach it."""
         _, process = self._start(steps, **self._stop())
         assert self.nursery.wait(process) in (0, -signal.SIGKILL)
 

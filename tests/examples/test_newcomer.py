@@ -28,7 +28,7 @@ DEMO = Path("data") / "demo"
 TICK = {"resources": {"run_demo": {"config": {"compact": True, "collections": ["prices"]}}}}
 LOST = updates(((7, 70), 10, 1), ((8, 80), 10, 1))
 SENT = (updates(((9, 90), 10, 1)), progress([10], [11], {10: 3}))
-WAITS = "time 10: 3 announced, 1 here"
+WAITS = "time 10: 3 announced, 1 stored"
 """How time 10 is reported while the message is missing."""
 
 
@@ -136,7 +136,7 @@ def test_a_newcomer_finds_and_resends_a_lost_message_in_less_than_ten_minutes(
         with me.step("tidelake explain"):
             explained = me.tidelake("explain prices")
             assert "prices, time 10: waiting" in explained
-            assert "3 announced, 1 here: 2 updates are missing" in explained
+            assert "3 announced, 1 stored: 2 updates are missing" in explained
         with me.step("tidelake validate --full: the report"):
             me.tidelake("validate prices --full")
             page = (me.folder / DEMO / "data_docs" / "collections" / "prices.html").read_text(encoding="utf-8")

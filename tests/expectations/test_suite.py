@@ -143,7 +143,7 @@ def test_only_damage_blocks_and_only_problems_that_can_wait_are_warnings() -> No
 def test_the_evidence_says_what_upper_is_waiting_for_before_the_check_fails() -> None:
     waiting = Waiting(5, times=[WaitingTime(5, announced=8, counted=7)])
     assert evidence_of(report(), replace(STATUS, waiting=waiting)) == {
-        "frontier_moves": ["upper is waiting at time 5: 8 announced, 7 here"]
+        "frontier_moves": ["upper is waiting at time 5: 8 announced, 7 stored"]
     }
     for unknown in (None, Waiting(None, is_sealed=False), Waiting(5, times=[WaitingTime(5, None, 7)])):
         assert evidence_of(report(), replace(STATUS, waiting=unknown)) == {}

@@ -60,7 +60,7 @@ steps = st.lists(
     min_size=10,
     max_size=60,
 )
-"""What happens, in order: a publisher does all parts of its work, or does some of them, or continues after some."""
+"""What happens, in order: a publisher does all parts of its work, or only the first ones, or only the last ones."""
 
 
 @given(steps)

@@ -33,7 +33,7 @@ RECORD: dict[str, Any] = {
     "type": "record",
     "name": "data",
     "fields": [
-        {"name": "id", "type": "long", "doc": "the article's number"},
+        {"name": "id", "type": "long", "doc": "the item's number"},
         {"name": "price", "type": ["null", "int"], "doc": " in cents\n"},
     ],
 }
@@ -97,7 +97,7 @@ def test_the_table_says_what_it_is(lake: Lake) -> None:
     )
     assert "sum(_diff) counts rows" in comment
     comments = {field.name: field.metadata.get("comment") for field in table.schema().fields}
-    assert comments["id"] == "the article's number" and comments["price"] == "in cents"
+    assert comments["id"] == "the item's number" and comments["price"] == "in cents"
     assert comments["_diff"] is not None
     assert comments["_diff"].startswith("How many times the row occurs; never 0.")
     noted = json.loads(table.history(1)[0]["userMetadata"])

@@ -30,7 +30,7 @@ def published(lake: Lake, wanted: Wanted = CONTENTS_AT_UPPER) -> CurrentReport:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
-    """A collection with a key: the keys 1 and 2 are published in one file, and the key 3 is sealed only."""
+    """A collection with a key: the keys 1 and 2 are published in one file, and the key 3 is not published yet."""
     lake = Lake(tmp_path_factory.mktemp("follows"), spark, "upsert", key="id")
     lake.send(updates(((1, 10), 0, 1), ((2, 20), 0, 1)), progress([0], [1], {0: 2}))
     lake.run()

@@ -64,21 +64,21 @@ def status_of(lake: Lake) -> CollectionStatus:
     [
         (0, "sealed", (1, 1, 0), "by the seal from 0 to 2: 1 announced, 1 counted"),
         (1, "sealed", (1, 1, 0), "not recounted yet"),
-        (2, "waiting", (2, 1, 0), "2 announced, 1 here: 1 update is missing"),
+        (2, "waiting", (2, 1, 0), "2 announced, 1 stored: 1 update is missing"),
         (3, "contradicted", (1, 1, 1), "is stated with diff 1 and with diff 2"),
         (4, "contradicted", (1, 2, 0), "time 4 has more distinct updates than announced: 2 instead of 1"),
         (5, "contradicted", (2, 1, 0), "time 5 is announced with different counts: 1 and 2"),
         (6, "contradicted", (1, 1, 0), "time 6 is announced with different counts: 0 and 1"),
-        (7, "complete", (1, 1, 0), "1 announced, 1 here"),
+        (7, "complete", (1, 1, 0), "1 announced, 1 stored"),
         (
             8,
             "waiting",
             (1, 0, 0),
             "is about it: topic 'prices', partition 0, offset 8, zero_diff",
         ),
-        (15, "not announced", (None, 0, 0), "no progress statement that was read covers it; 0 updates here"),
+        (15, "not announced", (None, 0, 0), "no progress statement that was read covers it; 0 updates stored"),
         (25, "waiting", (1, 0, 0), "offset 18: 1 update at this time, in a statement about the times from 20 to 30"),
-        (26, "complete", (0, 0, 0), "0 announced, 0 here"),
+        (26, "complete", (0, 0, 0), "0 announced, 0 stored"),
     ],
 )
 def test_each_pitfall_is_explained_with_its_numbers(
@@ -88,7 +88,7 @@ def test_each_pitfall_is_explained_with_its_numbers(
     assert (found.state, (found.announced, found.counted, found.copies)) == (state, numbers)
     assert fact in "\n".join(found.facts)
     if time > 2:
-        assert "an earlier time must be sealed first: time 2: 2 announced, 1 here" in found.facts
+        assert "an earlier time must be sealed first: time 2: 2 announced, 1 stored" in found.facts
 
 
 def test_the_first_waiting_time_is_explained_by_default(pitfalls: Lake) -> None:
@@ -157,7 +157,7 @@ def test_a_lost_update_is_reported_and_needs_attention(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)), progress([0], [9], {1: 1, 5: 8}), updates((5, 5, 1)))
     lake.run()
     status = status_of(lake)
-    assert status.sentence.startswith("waiting at time 5: 8 announced, 1 here, for ")
+    assert status.sentence.startswith("waiting at time 5: 8 announced, 1 stored, for ")
     assert (status.state, status.needs_somebody) == ("waiting at time 5", True)
     assert status.waits_for == "7 updates at time 5, or a decision about the count"
     assert status.as_json()["waiting"]["times"][0] == {
@@ -170,7 +170,7 @@ def test_a_lost_update_is_reported_and_needs_attention(lake: Lake) -> None:
     config = ("--config", str(lake.file))
     shown = invoke("status", *config)
     assert shown.exit_code == 1
-    assert "waiting at time 5: 8 announced, 1 here" in shown.stdout
+    assert "waiting at time 5: 8 announced, 1 stored" in shown.stdout
     assert "`tidelake explain prices`" in shown.stdout
     assert invoke("status", "--check", *config).stdout.splitlines()[-1] == "collections that need attention: 1 of 1"
 
@@ -183,8 +183,8 @@ def test_a_lost_update_is_reported_even_if_columns_are_nested(tmp_path: Path, sp
     update = {"data": {"id": 1, "tags": ["a"]}, "time": 1, "diff": 1}
     lake.send(encode([update, update], schema), progress([0], [9], {1: 8}))
     lake.run()
-    assert status_of(lake).sentence.startswith("waiting at time 1: 8 announced, 1 here, for ")
-    assert "8 announced, 1 here" in " ".join(explained(lake, 1).facts)
+    assert status_of(lake).sentence.startswith("waiting at time 1: 8 announced, 1 stored, for ")
+    assert "8 announced, 1 stored" in " ".join(explained(lake, 1).facts)
 
 
 def test_an_update_that_may_still_be_unread_needs_no_attention_yet(lake: Lake) -> None:

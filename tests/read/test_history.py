@@ -1,4 +1,4 @@
-"""`history` shows events forever or only while the logs have them, and says since when it is complete."""
+"""`history` shows some events forever and others only while the logs have them, and says from when it is complete."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_a_collection_that_cannot_be_read_for_a_moment_is_not_published_at_a_tim
 
 
 def test_tables_torn_between_two_snapshots_stay_as_they_are_and_stop_no_other_timeline(tmp_path: Path) -> None:
-    """The connector was killed after the first table; only the snapshot that it took next has both."""
+    """The connector was killed after the first table; only its next snapshot has both tables."""
     shop: dict[str, Any] = {"framing": "transactions", "format": "json", "transaction_topic": "shop.transaction"}
     shop |= {"family": "debezium", "key": ["id"]}
     (tmp_path / "topics" / "shop.transaction").mkdir(parents=True)

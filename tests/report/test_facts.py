@@ -31,11 +31,11 @@ def test_a_waiting_time_is_shown_with_its_announced_and_its_counted_updates(tmp_
     stored.announce(5, 9, {5: 8, 7: 2})
     stored.arrive(5, 7, 7, 30)
     facts = stored.facts()
-    assert facts.ahead == "Waiting at time 5: 8 announced, 1 here, for 3 h."
+    assert facts.ahead == "Waiting at time 5: 8 announced, 1 stored, for 3 h."
     (problem,) = facts.problems
     assert (facts.level, problem.text.partition(".")[0]) == (
         "warning",
-        "Updates are missing at time 5: 8 announced, 1 here",
+        "Updates are missing at time 5: 8 announced, 1 stored",
     )
     assert problem.commands[1] == f'tidelake resolve count {NAME} --time 5 --count N --reason "…"'
     stored.arrive(5, 5, 5, 5, 5, 5, 5)

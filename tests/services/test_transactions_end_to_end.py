@@ -41,7 +41,7 @@ _READS_BETWEEN = 500
 _OFFSET_SAVED_S, _STREAMS_S = 4.0, 2.0
 """How long the connector takes to save its last offset, and to start streaming after a restart."""
 _RUNS = 8
-"""This many runs seal every marker; one may not, because an event and the END of its transaction arrive separately."""
+"""Maximum number of runs. One may not seal every marker, as an event and the END of its transaction come separately."""
 
 
 def miscounting_ends(marks: list[dict[str, Any]], events: list[dict[str, Any]], table: str) -> set[int]:

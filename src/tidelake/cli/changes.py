@@ -56,7 +56,7 @@ def changes(
             metavar="TIME",
             callback=check_number,
             help="The last time before the range; by default, the updates begin with the contents AS OF since. For "
-            "reclocked collections, also 2026-11-23T10:00:00Z.",
+            "reclocked collections, also a timestamp such as 2026-11-23T10:00:00Z.",
         ),
     ] = None,
     through: Annotated[

@@ -29,7 +29,7 @@ def compare(
         typer.Option(
             metavar="TIME",
             callback=check_number,
-            help="A time that both have; by default the greatest one. For reclocked collections, also "
+            help="A time that both collections have; by default the latest. For reclocked collections, also "
             "a timestamp such as 2026-11-23T10:00:00Z.",
         ),
     ] = None,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidelake.query.contents import KeyCounts
     from tidelake.read.diff import KeyChanges
 
-TIME_HELP = "A time in [since, upper). For reclocked collections, also 2026-11-23T10:00:00Z."
+TIME_HELP = "A time in [since, upper). For reclocked collections, also a timestamp such as 2026-11-23T10:00:00Z."
 
 
 @dataclass(frozen=True)

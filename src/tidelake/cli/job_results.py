@@ -56,14 +56,14 @@ def _seal(result: Any, show: Callable[[int], str]) -> str:
     if waiting:
         time, announced, here = waiting[0]
         stated = "nothing announced" if announced is None else f"{announced:,} announced"
-        text += f"; waiting at time {show(time)}: {stated}, {here:,} here"
+        text += f"; waiting at time {show(time)}: {stated}, {here:,} stored"
     return text
 
 
 def _validate(result: Any, show: Callable[[int], str]) -> str:
     if result.damaged:
         return f"DAMAGED below upper: {result.mismatches[0] if result.mismatches else 'times beyond upper can be read'}"
-    text = f"{counted(len(result.times), 'sealed time')} recounted, as announced" if result.times else "nothing new"
+    text = f"{counted(len(result.times), 'sealed time')} recounted, and as announced" if result.times else "nothing new"
     if result.files_verified:
         text += f", {counted(result.files_verified, 'file')} verified"
     if result.late.contradictions:

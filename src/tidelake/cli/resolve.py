@@ -115,7 +115,7 @@ def gap(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Continue after offsets that are missing in a topic, or after a part of them."""
+    """Continue after offsets that are missing in a topic, or after some of them."""
     from tidelake.decisions import AcceptGap, Offsets
 
     _decide(config, name, AcceptGap(offsets=Offsets.parse(offsets), reason=reason), as_json)

@@ -45,7 +45,10 @@ def spark_errors(step: str, name: str, where: str | None) -> Iterator[None]:
 
 
 def rows_of(frame: DataFrame, rows_max: int | None) -> list[dict[str, Any]]:
-    """Return the rows in order, read as JSON from the JVM: Python has no year 10000, and `parse` keeps 38 digits."""
+    """Return the rows in order. The JVM sends them as JSON, because Python has no year 10000.
+
+    `parse` keeps all digits of a number.
+    """
     from pyspark.sql import functions as F
 
     from tidelake.decode.landing import ROW_TEXT

@@ -174,10 +174,10 @@ def _notes(status: CollectionStatus) -> list[str]:
     if status.published_problem is not None:
         notes.append(f"move the folder of the published table away, then run `tidelake current {status.name}`")
     if status.waiting is not None and status.waiting.first_missing is not None:
-        notes.append(f"`tidelake explain {status.name}` shows which statement announced them, and what is missing")
+        notes.append(f"`tidelake explain {status.name}` shows which statement announced the missing updates")
     notes += [
-        f"time {time}: a statement is left out; if the rest differs from the announced number, decide on the count: "
-        f"`tidelake resolve count {status.name} --time {time} --count N --reason …`"
+        f"time {time}: a statement is discarded; if the number of the others is not the announced one, decide on the "
+        f"count: `tidelake resolve count {status.name} --time {time} --count N --reason …`"
         for time in sorted({c["time"] for c in status.contradictions if c["decided"]} - set(status.decided_counts))
     ]
     if status.late:

@@ -69,7 +69,7 @@ def subscribe(
         typer.Option(metavar="TIME", callback=check_not_negative, help="End after this time."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="End after this number of times with updates; the last one is whole.")
+        int | None, typer.Option(min=1, help="End after this number of times with updates; the last one is complete.")
     ] = None,
     wait: Annotated[
         str | None,
@@ -84,8 +84,8 @@ def subscribe(
         str | None,
         typer.Option(
             metavar="TOKEN",
-            help="Continue from this hold, and move it forward. A new token is printed on standard error; once that is "
-            "done, this one is used up.",
+            help="Continue from this hold, and move it forward. A new token is printed on standard error, and this "
+            "one is then used up.",
         ),
     ] = None,
     no_hold: Annotated[
@@ -116,7 +116,7 @@ def subscribe(
     held = None if hold is None else collection.capability(hold)
     if held is not None:
         say(f"the hold's new token: {held.token}")
-        held.renew()  # this uses up the old token; a command that dies before it has printed the new one does not
+        held.renew()  # uses up the old token, which stays valid if the command dies before it has printed the new one
     takes_snapshot, wanted = after is None and hold is None and not no_snapshot, names_in(columns)
     session = None
     if chosen_engine(collection, engine) == "spark":

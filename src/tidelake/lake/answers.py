@@ -184,7 +184,7 @@ class Answers(StoredCollection):
         return publication_of(self._stored())
 
     def places(self) -> Places:
-        """Return the places of its tables, for people and for other engines."""
+        """Return where its tables are, for people and for other engines."""
         with engine_errors():
             stored, store_id = self._stored(), OpenTable(self._catalog.store.catalog).id
             return Places(publication_of(stored), older_table(stored), stored.paths.updates, store_id)

@@ -80,7 +80,7 @@ class Lake(OpenedStore):
         """Choose one time for several collections of a timeline; the result reads all of them AS OF this time.
 
         Args:
-            time: a time that all of them have, or `latest`: the greatest such time.
+            time: a time that all of them have; `latest` chooses the last such time.
             names: the collections; by default all collections of the lake.
             not_before: a time that this session has read before: `latest` is never earlier, and an earlier `time` is
                 refused.
@@ -200,7 +200,7 @@ class Lake(OpenedStore):
         if store.root.is_local:
             return self._read_status(chosen)
         found: dict[str, CollectionStatus | TidelakeError | None] = {}
-        for settings in chosen:  # one by one, because a process remembers a bounded number of logs
+        for settings in chosen:  # one by one, because a process caches a limited number of logs
             use_head_start(store, settings.name, follows=True)
             found |= self._read_status([settings])
         return found

@@ -110,8 +110,8 @@ class Reads(StoredCollection):
         """Read what changed after a time, up to and including another, with DuckDB; see `changes` and `rows`.
 
         Returns:
-            Updates: `rows` has the columns, `_time` bigint and `_diff` bigint, never 0; other fields say how many files
-            are opened at most, and how many rows these have.
+            Updates: `rows` has the columns, `_time` bigint and `_diff` bigint, never 0; other fields give the
+            maximum number of files that are opened, and the number of rows in these files.
 
         Raises:
             SinceError, UpperError, ArgumentRefused, KeysInError, UnknownColumn, PredicateRefused: as for `changes`.
@@ -206,8 +206,8 @@ class Reads(StoredCollection):
             skip_errors: treat keys in error as keys without a row: their rows are retracted.
 
         Returns:
-            Changes: `updates` has the columns, `_time` bigint and `_diff` bigint, never 0; other fields say how many
-            files are opened at most, and how many rows these have.
+            Changes: `updates` has the columns, `_time` bigint and `_diff` bigint, never 0; other fields give the
+            maximum number of files that are opened, and the number of rows in these files.
 
         Raises:
             SinceError, UpperError: a time can no longer be read, or cannot be read yet.
@@ -284,7 +284,7 @@ class Reads(StoredCollection):
             wait_s: how long to wait for the next batch, in seconds; None means forever.
             poll_s: how often to check for newly sealed times, in seconds.
             until: the last time to deliver.
-            rows_max: how many stored rows a batch of several times may come from.
+            rows_max: the maximum number of stored rows that a batch of several times may come from.
             lease: how long the hold lives after each call; None holds nothing. If work on a batch can take longer, call
                 the subscription's `renew` while it runs.
             capability: a hold of the caller, which moves with the subscription and stays when it ends.
@@ -336,7 +336,7 @@ class Reads(StoredCollection):
 
     @property
     def upper(self) -> int | None:
-        """The first time that is not sealed; None if the stream is closed: then every time is sealed."""
+        """The first time that is not sealed; None if the stream is closed, because every time is then sealed."""
         stored = self._stored()
         _, upper, closed = stored.readable_range(OpenTable(stored.paths.updates))
         return None if closed else upper

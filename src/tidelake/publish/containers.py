@@ -1,7 +1,8 @@
 """Encodes updates as messages on this machine: Spark writes them as Avro files, whose blocks become the messages.
 
 A block of an Avro file is the number of its records, its size, and the encoded records one after the other. An array of
-the same records has the number, the records, and a zero. So a message is a slice of a file, and no row leaves the JVM.
+the same records is the number, the records, and a zero. So a message is a slice of a file with a few bytes around it,
+and no row becomes a Python object.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def write_containers(
         shards: the shards to write.
         of: the number of shards.
 
-    Cost: that of Spark writing the rows as Avro; no exchange.
+    Cost: that of Spark writing the rows to Avro files; no exchange.
     """
     rows = updates.select(
         data_struct(record_schema).alias("data"), F.col(TIME).alias("time"), F.col(DIFF).alias("diff")

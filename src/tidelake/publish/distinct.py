@@ -77,7 +77,7 @@ def distinct_rows(
             if proof is None or proof.decision is not None or proof.counted != count:
                 return None
     rows = read_files(spark, table.path, live, collection.updates_schema())
-    # Compare only if needed: Spark compiles a comparison again for each number in it.
+    # Compare only if needed: Spark compiles each comparison with a new number again.
     if any(file.reach[0] < first for file in live):
         rows = rows.where(F.col(TIME) >= first)
     if any(file.reach[1] > through for file in live):
@@ -101,7 +101,7 @@ def _count(table: OpenTable, files: Sequence[RunFile], first: int, through: int)
 
 
 def _may_be_proven(collection: Collection, form: Form, table: OpenTable) -> bool:
-    """Return whether stored rows identify statements: then a time has at least one row for each statement.
+    """Return whether stored rows identify statements, so that a time has at least one row for each statement.
 
     Reals are excluded, because their zeros and NaNs may be stated in several ways. Rows that retention removes are
     retracted at times that have other proofs.

@@ -109,7 +109,7 @@ def read_evidence(
         accepts_cut: whether messages that nobody has read back may be missing.
 
     Raises:
-        PublishedTopicRecreated: it is another topic, or ends before what was read back.
+        PublishedTopicRecreated: it is another topic, or ends before the offset up to which it was read back.
         PublishedTopicCut: messages that were not read back are missing, and `accepts_cut` is false.
         PublishedTopicForeign: somebody else wrote to it.
         PublishedTopicContradicts: its statements contradict each other.

@@ -33,7 +33,7 @@ class Foreign(NamedTuple):
 
     number: int
     partition: int
-    """The place of the first one."""
+    """The partition and offset of the first one."""
     offset: int
 
 

@@ -339,8 +339,8 @@ class _Publisher:
     def claim(self, until: int) -> None:
         """Commit that times before `until` may be stated; if the collection has new columns, first add a version.
 
-        Every column that has a value at a sealed time is in the entry that is read afterwards. So if the last version
-        has all columns of this entry, or gets them here, no version leaves out a value.
+        Every column that has a value at a time before `until` is in the entry, which is read after `until`. So if the
+        last version has all columns of this entry, or gets them here, no version leaves out a value.
 
         Raises:
             PublishedTopicColumns: the topic cannot state the new columns.

@@ -10,7 +10,7 @@ import pyarrow as pa
 UPDATES_MAX = 500
 """Maximum number of updates in a message."""
 BYTES_MAX = 128 * 1024
-"""A message ends at this size, unless it has a single update."""
+"""Maximum size of the updates in a message, unless it has a single update."""
 UPDATE, VALUE, COUNTS = "_update", "value", "counts"
 MESSAGES = f"{VALUE} binary, {COUNTS} array<struct<time: bigint, count: bigint>>"
 

@@ -49,7 +49,8 @@ def write_updates(
         DamagedTable: the rows are not those that were counted; nothing was written.
 
     Cost: the updates are computed once. For a folder, if all of Spark runs on this machine, the only other cost is
-    the time that Spark needs to write them as Avro; otherwise each update goes through Arrow, and messages are cached.
+    the time that Spark needs to write them to Avro files. Otherwise, each update goes through Arrow, and messages are
+    cached.
     """
     is_whole = len(shards) == of
     spark = updates.rows.sparkSession

@@ -166,7 +166,7 @@ def _checked(tree: Any, columns: frozenset[str] = frozenset()) -> Parsed:
 
 
 def _tables_outside(tree: Any) -> Iterator[str]:
-    """Find the names of tables, except where a surrounding `with` surely defines the table.
+    """Find the names of tables, except where a surrounding `with` certainly defines the table.
 
     As in DuckDB, a part of `with` sees the parts before it; only the second half of a recursive part sees that part.
     """

@@ -99,7 +99,7 @@ def contents(
     """Read the contents AS OF a time; `LakeCollection.rows` says what the arguments mean and what is raised.
 
     Cost: the footers of the files are read before this returns, and the rows when they are requested. If there may be
-    keys in error or values that were never stated, one pass over the rows.
+    keys in error or values that were never stated, also one pass over the rows.
     """
     table = table if table is not None else OpenTable(collection.paths.updates)
     times = readable(collection, table)

@@ -26,11 +26,11 @@ _DIALECT = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
     "spark.sql.legacy.ctePrecedencePolicy": "CORRECTED",
-    # Otherwise the parser evaluates the rows of VALUES, and the checks cannot see what they contained.
+    # By default, the parser evaluates the rows of VALUES, so the checks would not see what they contained.
     "spark.sql.parser.eagerEvalOfUnresolvedInlineTable": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Otherwise `${env:HOME}` would become a value from this process's environment.
+    # By default, `${env:HOME}` would become a value from this process's environment.
     "spark.sql.variable.substitute": "false",
 }
 """The settings that decide what a text means: the same in every session."""
@@ -100,7 +100,7 @@ def frame_of(spark: SparkSession, confined: Confined, frames: Mapping[str, DataF
         frames: the rows of each table, by name; all tables of the query are included.
 
     Raises:
-        Refused: it does not fit the columns, or its result depends on more than rows.
+        Refused: it is invalid for these columns, or its result depends on more than rows.
 
     Cost: one analysis; no rows.
     """

@@ -84,7 +84,7 @@ def collections_named(query: str, tables: Sequence[str], names: Sequence[str]) -
     """Return the name of each collection, by its name in a query.
 
     Raises:
-        QueryRefused: a table is not a collection, or SQL would take two collections for one.
+        QueryRefused: a table is not a collection, or SQL cannot tell two collections apart.
     """
     found: dict[str, str] = {}
     for table in tables:
@@ -111,7 +111,7 @@ def answer(query: Query, moment: Moment | None, skip_errors: bool = False) -> Qu
 
     Raises:
         KeysInError: there are keys in error at the time, and `skip_errors` is false.
-        QueryRefused: the query does not fit the columns, or fails.
+        QueryRefused: the query is invalid for the columns, or fails.
         DamagedTable: a file is not what was committed, or cannot be read.
 
     Cost: for each collection, the needed columns of the files with rows at or before the time.
@@ -143,12 +143,12 @@ def answer(query: Query, moment: Moment | None, skip_errors: bool = False) -> Qu
 def _create_view(engine: Engine, reads: Reads, form: Form, name: str, parsed: Parsed, at: int) -> None:
     """Make the contents of a collection readable under its name.
 
-    With a key, each row occurs once. Without a key, `_diff` says how often it occurs, as in the published
-    table, unless that is a bag: the setting `bag` affects only the published table.
+    With a key, each row occurs once. Without a key, `_diff` says how often it occurs, even if the published
+    table repeats the row instead: the setting `bag` affects only that table.
     """
     needed = names = [field.name for field in form.fields]
     if form.key and not parsed.takes_all_columns:
-        # Only with a key: otherwise, rows equal in the needed columns would be added up, and a query would count fewer.
+        # Without a key, rows that are equal in these columns would be added up, and a query would count fewer rows.
         needed = [column for column in names if column.lower() in parsed.names] or list(form.key)
     rows = form.contents(reads, at, needed)
     shown = names_of(needed) if form.key else names_of([*needed, DIFF])

@@ -25,7 +25,7 @@ class StoredRows:
     Args:
         table: the table's folder.
         files: the files, as the log describes them.
-        schema: the columns to read; those that a file does not have are null there.
+        schema: the columns to read; a column that a file does not have is null in its rows.
         within: row groups whose statistics show that they have no time in this range are left out. All other groups are
             read whole, including other times.
     """

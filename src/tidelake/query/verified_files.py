@@ -29,7 +29,7 @@ from tidelake.store.files import (
 ROW_NUMBER = "file_row_number"
 """The column in which DuckDB numbers the rows of a file, from 0; also the option that adds it."""
 _BYTES_MIN = 1 << 16
-"""For a smaller file, opening it once more takes longer than handing over its rows."""
+"""If a file is smaller, opening it a second time takes longer than handing its rows to DuckDB."""
 _THREADS = min(pa.cpu_count() or 1, 8)
 """Number of chunks that are verified at the same time."""
 _PATTERN = frozenset("*?[{")

@@ -70,7 +70,7 @@ class Readable:
 
         Raises:
             SinceError: it is before `since`.
-            UpperError: nothing is sealed at it, and the subscription does not wait for that.
+            UpperError: the time is not sealed yet, and the subscription does not wait for it.
             ArgumentRefused: `as_of` is not a time, or `until` is before the snapshot.
         """
         if as_of is not None:

@@ -65,7 +65,7 @@ class _Reads:
         live = [file for file in self.table.files() if file.reach[0] <= through and file.reach[1] > after]
         self.files.update(live)
         rows = read_files(self.spark, self.table.path, live, self.collection.updates_schema())
-        # Compare only if needed: Spark compiles a comparison again for each number in it.
+        # Compare only if needed: Spark compiles each comparison with a new number again.
         if any(file.reach[1] > through for file in live):
             rows = rows.where(F.col(TIME) <= through)
         if any(file.reach[0] <= after for file in live):
@@ -134,7 +134,7 @@ def changes(
 
 @dataclass(frozen=True)
 class NewestStates:
-    """The rows, after a range of times, of the keys that have a statement in it.
+    """The rows at the end of a range of times, for the keys that have a statement in the range.
 
     `states` has the key's columns (unique together) and `_row` struct, null if the key no longer has a row. The row may
     be the same as before the range.
@@ -148,7 +148,7 @@ class NewestStates:
 def newest_states(spark: SparkSession, collection: Collection, after: int, through: int) -> NewestStates | None:
     """Read the rows AS OF `through` of the keys that have a statement after `after`.
 
-    None if they depend on earlier rows, or if the collection has no key: use `changes` then.
+    None if they depend on earlier rows, or if the collection has no key; `changes` can be used instead.
 
     Raises:
         SinceError, UpperError, ArgumentRefused: as for `changes`.

@@ -50,7 +50,7 @@ class Counts:
 
 
 def common_time(one: Collection, other: Collection) -> int:
-    """Return the greatest time that both collections have; a closed one also has every time after its last."""
+    """Return the latest time that both collections have; a closed one also has every time after its last one."""
     ends = []
     for collection in (one, other):
         _, upper, closed = collection.readable_range(OpenTable(collection.paths.updates))
@@ -72,7 +72,7 @@ def compare(
         spark: the session.
         one: the first collection.
         other: the second collection.
-        as_of: a time that both have; by default the greatest one.
+        as_of: a time that both have; by default the latest.
         skip_errors: leave out keys in error.
 
     Raises: what `snapshot` raises, for either collection.

@@ -255,7 +255,7 @@ class _Attempt:
     def _is_up_to_date(self, shown: Published) -> bool:
         if shown.as_of > self.as_of:  # it was published alone, and never goes back
             return True
-        if shown.skip_errors != self.wanted.skip_errors:  # the table says whether it has them
+        if shown.skip_errors != self.wanted.skip_errors:  # the table states this
             return False
         if self.wanted.together:  # all tables of the group name the same time
             return shown.as_of == self.as_of and set(shown.together) == set(self.wanted.together)
@@ -384,7 +384,7 @@ def _comment(collection: Collection, note: Published, shape: Shape) -> str:
     if shape == "key":
         reads = f"One row for each key ({', '.join(entry.key)}), so count(*) counts rows."
     elif shape == "bag":
-        reads = "A row that occurs several times is there several times, so count(*) counts rows."
+        reads = "A row that occurs several times is repeated, so count(*) counts rows."
     else:
         reads = "`_diff` says how many times a row occurs: sum(_diff) counts rows, and count(*) counts distinct rows."
     if note.skip_errors:

@@ -209,7 +209,7 @@ def _explain_open(
         found.next_steps.append(discard_command(collection.name, found.time) if is_ambiguous else count_command)
     elif not found.statements:
         found.state = "not announced"
-        here = "" if found.counted is None else f"; {counted(found.counted, 'update')} here"
+        here = "" if found.counted is None else f"; {counted(found.counted, 'update')} stored"
         found.facts.append(f"no progress statement that was read covers it{here}")
         if collection.entry.counts_positions:  # an event may be waiting: `status` reads the topic
             found.next_steps.append(f"tidelake status {collection.name}")
@@ -242,7 +242,7 @@ def _numbers(found: Explanation) -> str:
     copies = f", plus {counted(found.copies, 'copy', 'copies')}" if found.copies else ""
     missing = (found.announced or 0) - (found.counted or 0)
     lacks = f": {counted(missing, 'update is', 'updates are')} missing" if found.counted is not None and missing else ""
-    return f"{found.announced or 0:,} announced, {here} here{copies}{lacks if missing > 0 else ''}"
+    return f"{found.announced or 0:,} announced, {here} stored{copies}{lacks if missing > 0 else ''}"
 
 
 def _statements_about(collection: Collection, time: int) -> list[dict[str, Any]]:

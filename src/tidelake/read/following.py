@@ -91,7 +91,7 @@ def follow(
         collection: the collection.
         as_of: the time.
         shape: how the table shows multiplicities.
-        skip_errors: remove the rows of keys in error, instead of not following.
+        skip_errors: whether to remove the rows of keys in error; if not, such keys prevent following.
 
     Raises:
         CannotFollow: the table has to be rebuilt.

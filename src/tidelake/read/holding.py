@@ -213,7 +213,7 @@ def renew(store: Store, name: str, text: str) -> None:
 
 
 def release(store: Store, name: str, text: str) -> None:
-    """Drop a capability by its token; the previous token is accepted as by `take_over`."""
+    """Drop a capability by its token; like `take_over`, this also accepts the previous token."""
     token = Token.parse(text)
     _change_held(store, name, token, lambda entry: holds.release(entry, token))
 
@@ -277,8 +277,8 @@ def held_times(collection: Collection) -> list[HeldTime]:
 
     A hold that pins files, such as a subscription's, also costs those that merges have since replaced.
 
-    Cost: the log of the table, one column of the files that have both kinds of rows, and the listings of the table's
-        folder and of the runs that are only pinned, if a hold pins files.
+    Cost: the log of the table, and one column of the files that have both held rows and other rows. If a hold pins
+        files, also the listings of the table's folder and of the runs that are only pinned.
     """
     entry, table = collection.entry, OpenTable(collection.paths.updates)
     own = Antichain()

@@ -1,4 +1,4 @@
-"""The identity of the rows of a published table, and the effect of the changes of a range of times on them.
+"""How rows of a published table are identified, and how the changes of a range of times affect them.
 
 With a key, the newest row of each key replaces the one that the table has. Without a key, whole rows are compared, and
 their diffs are added up.

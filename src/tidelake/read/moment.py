@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 WAIT_S_MAX = 366 * 86_400.0
 AS_READ = (
-    "AS OF this time means as read by then: each collection has exactly the records that its ticks had read, which is "
-    "repeatable, but not a transaction of the source"
+    "AS OF this time, each collection has exactly the records that its ticks had read by then: this is repeatable, but "
+    "not a transaction of the source"
 )
 """The meaning of a time for reclocked collections."""
 _AS_STATED = "the source states these times, so the collections show the same moment of the source"

@@ -42,8 +42,8 @@ class ProvenSeal:
 def proven_seals(collection: Collection) -> list[ProvenSeal]:
     """Return the seals that proved a time with updates, oldest first.
 
-    If a time has two proofs, after an interruption or during an ingest, only the newest counts. If another
-    seal has proven the later times of a seal again, the first seal ends where the other one begins.
+    If a time has two proofs, after an interruption or during an ingest, only the newest counts. If two seals
+    overlap, because the second has proven the later times of the first again, the first ends where the second begins.
 
     Cost: all proofs, a row for each time, without their details.
     """

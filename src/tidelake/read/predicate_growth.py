@@ -127,10 +127,10 @@ class Size:
             Grows: the size is out of bounds; the error names the function.
         """
         if self.units > UNITS_MAX:
-            raise Grows(f"{function} so that a value may have more than {UNITS_MAX:,} bytes")
+            raise Grows(f"{function}, which may make a value of more than {UNITS_MAX:,} bytes")
         # Columns are parts of a row that do not overlap.
         if any(self.share(name) > TIMES_MAX for name in {path[0] for path in self.of}):
-            raise Grows(f"{function} so that a value may be more than {TIMES_MAX:,} times as large as its row")
+            raise Grows(f"{function}, which may make a value more than {TIMES_MAX:,} times as large as its row")
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def product(size: Size, other: Size, function: str) -> Size:
         return other.times(size.units)
     if not other.of:
         return size.times(other.units)
-    raise Grows(f"{function} so that a value may grow with the square of its row")
+    raise Grows(f"{function}, which may make a value grow with the square of its row")
 
 
 def _value_of(node: Mapping[str, Any], children: Sequence[_Value]) -> _Value:
@@ -369,7 +369,7 @@ def _size_of_fold(called: str, children: Sequence[_Value]) -> tuple[Size, Size]:
     so_far, element = merge.arguments or ()
     kept = merge.size.share(so_far)
     if kept > 1:
-        raise Grows(f"{called} so that a value may be multiplied by {kept:g} for each element of a list")
+        raise Grows(f"{called}, in which a value may be multiplied by {kept:g} for each element of a list")
     rest = merge.size.without((so_far, element))
     of_elements = values.size.times(merge.size.share(element))
     each = product(values.size, rest, called) if kept else rest

@@ -69,7 +69,7 @@ def snapshot(
         UpperError: `as_of` is at or after upper, or nothing is sealed yet.
         ArgumentRefused: `as_of` is not a time.
         UnknownColumn: the collection has no such column.
-        PredicateRefused: the predicate does not fit the columns, or its value could depend on anything else.
+        PredicateRefused: the predicate is invalid for the columns, or its value could depend on anything else.
     """
     table = table if table is not None else OpenTable(collection.paths.updates)
     times = readable(collection, table)
@@ -126,7 +126,7 @@ def _rows_until(
 ) -> DataFrame:
     """Read the rows of these files at or before a time, without a comparison if no file reaches beyond it.
 
-    The comparison is avoided because Spark compiles it again for each number.
+    The comparison is avoided because Spark compiles it again for each new number.
     """
     rows = read_files(spark, collection.paths.updates, files, schema)
     if all(file.time_max is not None and file.time_max <= at for file in files):

@@ -114,7 +114,7 @@ def read_status(
     Args:
         collection: the collection.
         topics: its topics; if there are none, the lag is None.
-        stalled_after_s: how long upper may go without moving.
+        stalled_after_s: how long upper may stay where it is before the collection counts as stalled.
         counts_waiting: whether unsealed rows may be read to find what upper is waiting for; if not, `waiting` is None.
         settings: its settings, which say how to read messages of a source with transactions; as JSON if None.
 

@@ -92,7 +92,7 @@ class TracedRecord:
 
     @property
     def shares_position(self) -> bool:
-        """Whether a record of another place may have made the rows, because the tick read the same offset there."""
+        """Whether the rows may come from another partition or topic, in which the tick read the same offset."""
         if self.binding is None:
             return False
         binding, (_, partition, offset) = self.binding, self.place

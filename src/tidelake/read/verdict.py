@@ -151,7 +151,7 @@ def _published(status: StatusFacts) -> Iterator[Verdict]:
     """Yield the problem with the published table; the collection itself is not affected."""
     if status.published_problem is not None:
         state = "published table is damaged"
-        remedy = f"its folder moved away, or readable again, and then `tidelake current {status.name}`"
+        remedy = f"its folder to be moved away or made readable, and then `tidelake current {status.name}`"
         yield Verdict(PUBLISHED_DAMAGED, state, remedy, f"{state}: {status.published_problem}", WARNING)
 
 

@@ -48,9 +48,9 @@ class WaitingTime:
 
     def __str__(self) -> str:
         if self.announced is None:
-            return f"time {self.time}: no progress statement covers it; {self.counted:,} here"
+            return f"time {self.time}: no progress statement covers it; {self.counted:,} stored"
         word = "decided" if self.is_decided else "announced"
-        return f"time {self.time}: {self.announced:,} {word}, {self.counted:,} here"
+        return f"time {self.time}: {self.announced:,} {word}, {self.counted:,} stored"
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""

@@ -176,7 +176,7 @@ def draw_open(rows: Sequence[dict[str, Any]]) -> str:
         return ""
     values = [
         {"at": row["at_ms"], "count": float(row[name]), "what": what}
-        for name, what in (("pending", "here, not sealed"), ("outstanding", "announced, not here"))
+        for name, what in (("pending", "stored, not sealed"), ("outstanding", "announced, not stored"))
         for row in rows
     ]
     lines = (
@@ -191,7 +191,7 @@ def draw_open(rows: Sequence[dict[str, Any]]) -> str:
             ),
             color=altair.Color(
                 "what:N",
-                scale=altair.Scale(domain=["here, not sealed", "announced, not here"], range=[SAND, MISSING]),
+                scale=altair.Scale(domain=["stored, not sealed", "announced, not stored"], range=[SAND, MISSING]),
                 legend=altair.Legend(title=None, orient="top", symbolType="stroke"),
             ),
         )

@@ -61,7 +61,7 @@ _REQUEST = "Error performing"
 """The text by which the error of a request to an object store is recognised."""
 ROWS_SHOWN_MAX = 120
 FILES_MAX = 64
-"""A collection with more files than this has them merged into one."""
+"""If a collection has more files than this, they are merged into one."""
 
 
 def history_path(data_docs: ReportPlace) -> Location:

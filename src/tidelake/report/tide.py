@@ -45,7 +45,7 @@ class OpenTime:
     announced: int | None
     """None if no progress statement names the time."""
     here: int
-    """Updates that have arrived; if they were not compared, rows, copies included."""
+    """Updates that have arrived; if these were not compared, the number of rows, including copies."""
 
 
 @dataclass

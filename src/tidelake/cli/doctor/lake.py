@@ -135,7 +135,7 @@ def _servers(settings: Settings) -> Iterator[Finding]:
 
 
 def _collections(settings: Settings) -> Iterator[Finding]:
-    """Check each collection: its topics, and whether its tables can be opened and fit the settings."""
+    """Check each collection: its topics, and whether its tables can be opened and match the settings."""
     from tidelake.catalog.catalog import Catalog
     from tidelake.store.layout import Store
 
@@ -188,7 +188,7 @@ def _topics(settings: CollectionSettings, unreachable: set[str]) -> Iterator[Fin
             yield failed(check, error)
         except OSError as error:
             fact = f"cannot be read: {(error.strerror or str(error)).lower()}"
-            yield Finding(check, "fail", fact, "give this user the right to read it")
+            yield Finding(check, "fail", fact, "give this user permission to read it")
         else:
             partitions = "1 partition" if len(ends) == 1 else f"{len(ends)} partitions"
             if any(ends.values()):
@@ -198,7 +198,7 @@ def _topics(settings: CollectionSettings, unreachable: set[str]) -> Iterator[Fin
 
 
 def _table(settings: Settings, collection: CollectionSettings, catalog: Catalog) -> Finding:
-    """Check that the tables of a collection can be opened, and fit the settings."""
+    """Check that the tables of a collection can be opened, and match the settings."""
     from tidelake.lake import Lake
 
     check = f"collection {collection.name}"

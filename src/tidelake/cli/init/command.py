@@ -72,7 +72,7 @@ def init(
     if envelope is not None and envelope not in ENVELOPES:
         raise OptionRefused(f"'{envelope}' is not an envelope", hint_for_name(envelope, ENVELOPES))
     if servers is not None and (kafka is not None or registry is not None):
-        raise OptionRefused("--servers cannot be combined with --kafka or --registry", "put the address into its file")
+        raise OptionRefused("--servers cannot be combined with --kafka or --registry", "put the address into the file")
     blocks = _server_blocks(servers, kafka, registry)
     is_kafka, place = "kafka" in blocks, servers or Path("the command line")
     folder = None if is_kafka else place_of(topic)

@@ -101,7 +101,7 @@ def _no_schema(topic: str, values: Sequence[bytes]) -> OptionRefused:
 
 
 def _is_framed(value: bytes) -> bool:
-    # Bare Avro may begin with a zero, too, for the null of a union; the ids of schemas are small.
+    # Bare Avro may also begin with a zero, for the null of a union. Ids of schemas are small, so their first byte is 0.
     return len(value) > HEADER_BYTES and value[:2] == bytes([MAGIC_BYTE, 0])
 
 
@@ -351,7 +351,7 @@ def _fits(values: Sequence[bytes], schema: Any) -> bool:
         buffer = io.BytesIO(value)
         try:
             fastavro.schemaless_reader(buffer, parsed, None)
-        except Exception:  # fastavro raises errors of any type for bytes that do not fit the schema
+        except Exception:  # fastavro raises errors of any type for bytes that do not match the schema
             return False
         return buffer.tell() == len(value)
 
