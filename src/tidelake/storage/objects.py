@@ -68,7 +68,7 @@ class Objects:
             raise ConditionalWritesMissing("a second put replaced an object", location.root)
 
     def _is_refused(self, location: Location, data: bytes) -> bool:
-        """Put an object if its name is free. Return whether the name was taken: then the store has conditional writes.
+        """Put an object if its name is free. Return whether the name was taken, which proves conditional writes.
 
         It does not matter who created that object: even an earlier attempt of this call proves as much.
         """
