@@ -180,7 +180,7 @@ class Catalog:
         return [self._upgraded(entry).name for entry in self.entries()]
 
     def others(self, names: Iterable[str]) -> dict[str, Entry | TidelakeError]:
-        """Return, by name, the entry of each collection not named here; an error in place of an unreadable entry.
+        """Return, by name, the entry of each collection that `names` lacks; for an unreadable entry, the error.
 
         Args:
             names: the names in the settings.

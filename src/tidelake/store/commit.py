@@ -424,8 +424,8 @@ class OpenTable:
         have moved on, and its entries and markers may have been cleaned up. See docs/decisions/commits.md.
 
         Raises:
-            Conflict: the entry was created where another one had been cleaned up, or the log has another entry for the
-                version that was read. The new entry is not part of the log.
+            Conflict: the entry was created in place of one that had been cleaned up, or the log has another entry for
+                the version that was read. The new entry is not part of the log.
             Indeterminate: later entries were cleaned up, or markers are missing, so it is unknown whether this entry
                 was ever in the log.
             DamagedLog: the version was acknowledged before, but its entry was lost; or an older copy of the store,
