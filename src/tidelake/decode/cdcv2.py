@@ -144,7 +144,7 @@ class Decoder:
         return rules if broken is None else rules | broken(statement["data"])
 
     def detail_of_refusal(self) -> Column:
-        """Return why the schema of a message does not fit; null if the message has a different `reason`, or none."""
+        """Return why the schema of a message was refused; null if the message has a different `reason`, or none."""
         detail = reason_by(schema_id_of(F.col("value")), self.refused_ids)
         return F.when(F.col("reason") == "schema_not_resolved", detail)
 
@@ -304,7 +304,7 @@ def _progress_reason(statement: Column) -> Column:
 
 
 def _is_part(landing: Landing, whole: Landing) -> bool:
-    """Return whether each column of a record decodes as the column of the same name in another record."""
+    """Return whether each column of a record decodes in the same way as the column of that name in another record."""
     columns = {name: (column.decoding, column.arrow) for name, column in whole.fields}
     return all(columns.get(name) == (column.decoding, column.arrow) for name, column in landing.fields)
 
