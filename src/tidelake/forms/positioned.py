@@ -137,7 +137,7 @@ def resolved_rows(rows: DataFrame, shape: Shape) -> DataFrame:
 
 
 def contents(rows: DataFrame, shape: Shape) -> DataFrame:
-    """Compute the contents from rows at or before a time; keys in error are left out, see `keys_in_error`.
+    """Compute the contents from rows at or before a time; keys in error are left out (see `keys_in_error`).
 
     Out: the data's columns, and _diff, which is 1.
     """
