@@ -4,9 +4,9 @@ from dagster import AssetCheckKey, AssetKey, AutomationCondition
 
 
 def follows_seal() -> AutomationCondition[AssetKey | AssetCheckKey]:
-    """Return the condition that runs an asset after a collection's upper has moved, or its contents have changed.
+    """Return the condition that runs an asset after a collection's upper, or the time of its `current`, has moved.
 
-    A tick that seals nothing new requests nothing, because the version of a collection's data is its upper. While a
+    A tick that seals nothing new requests nothing, because upper and this time are the versions of the data. While a
     blocking check fails, nothing is requested either.
     """
     moved = AutomationCondition.any_deps_match(AutomationCondition.data_version_changed())

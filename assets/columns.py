@@ -41,7 +41,7 @@ MEANINGS = {
     "_time": "The logical time of an update.",
     "_diff": "How many times the data is added; a negative number removes it.",
     "_run": "The set of files that holds the row; readers ignore it.",
-    "_position": "The place of the record in the order of its source.",
+    "_position": "The position of the record in the order of its source.",
     "_unavailable": "The columns whose value the source did not send.",
     "_error": "Why the value of the key is unknown.",
 }

@@ -48,7 +48,7 @@ def changes_between(
 ) -> ChangesSince:
     """Return the changes of a collection since the asset that is being materialized was last materialized.
 
-    The token stays with the collection, whatever its name. If the collection was dropped, and another one now has its
+    The token belongs to the collection, not to its name. If the collection was dropped, and another one now has its
     name, the changes begin with the contents of the new one.
 
     Args:

@@ -1,8 +1,9 @@
 """The topics of a lake as observable assets: how far they reach, and what is unread.
 
-They are observed by every tick, by a sensor, and by the *Observe* button in the UI. All of this reads only offsets and
-logs, so it needs no JVM, and no separate run per topic. Only for an observable asset does Dagster compare the newest
-observation with the version that a collection was made from. Otherwise, it would show every collection as outdated.
+They are observed by every tick, by a sensor, and by the *Observe* button in the UI. An observation reads only offsets
+and logs, so it needs no JVM, and it is cheap enough that one run observes all topics. They have to be observable
+assets: only for these does Dagster compare the newest observation with the version that a collection was made from.
+With any other kind of asset, it would show every collection as outdated.
 """
 
 import hashlib
@@ -87,7 +88,7 @@ def build_topics(names: Names, collections: Iterable[CollectionSettings]) -> lis
                 context.log.warning(f"{collection.name}: {states.fact}")
                 continue
             for key, state in zip(names.topics(collection), states, strict=True):
-                if key not in seen or seen[key].unread < state.unread:  # the reader that is furthest behind counts
+                if key not in seen or seen[key].unread < state.unread:  # the one furthest behind
                     seen[key] = state
         for key in selected:
             if key in seen:
@@ -133,7 +134,7 @@ def read_topic_states(settings: CollectionSettings, stored: "Collection | None")
 
     Args:
         settings: the collection's settings.
-        stored: the collection; None if it does not exist yet: then everything is unread.
+        stored: the collection; None if it does not exist yet, in which case everything is unread.
 
     Raises:
         TidelakeError: a topic cannot be read.

@@ -1,4 +1,4 @@
-"""Upsert collections: a statement sets or deletes the value of a key, and the newest statement counts."""
+"""Upsert collections: a statement sets or deletes the value of a key, and only the newest statement takes effect."""
 
 from __future__ import annotations
 

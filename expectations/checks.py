@@ -2,7 +2,7 @@
 
 The step `validate` recounts once and reports all checks of a collection. A blocking check that fails stops what is
 downstream of the collection: the step `compact`, `current`, and users' own assets. `compact` merges if the options of
-the run ask for it. Checks can be run by hand, alone or together; then nothing is merged.
+the run ask for it. Checks can be run by hand, alone or together; such a run merges nothing.
 """
 
 import time as clock

@@ -1,4 +1,4 @@
-"""Makes stored results fit for pages: Great Expectations puts texts into its pages without escaping or cutting them."""
+"""Makes stored results safe for pages: Great Expectations puts texts into pages without escaping or cutting them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def make_harmless(file: Path, hides_values: bool) -> None:
 
     Args:
         file: the JSON file; a result has `results`, a suite has `expectations`.
-        hides_values: whether values of the data are left out. Numbers that were computed from them stay.
+        hides_values: whether values of the data are left out. Numbers that were computed from them are kept.
     """
     document = json.loads(file.read_text(encoding="utf-8"))
     for part in ("results", "expectations"):

@@ -60,8 +60,8 @@ def judge_collection(
         report: the result of the validation.
         status: the state of the collection after the validation.
         data_docs: the folder of the reports.
-        facts: the contents of the report, if the validation was full. Then the contents are judged, and Data Docs are
-            written; otherwise, the user's own expectations keep the verdict of the last full validation.
+        facts: the facts for the report; None unless the validation was full. A full validation judges the contents and
+            writes Data Docs. After any other, the user's own expectations keep their last verdicts.
         writes_docs: whether Data Docs are written after a full validation.
 
     Raises:

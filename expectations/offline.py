@@ -46,7 +46,7 @@ _POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
     "style-src 'self' file: 'unsafe-inline'; img-src 'self' file: data:; base-uri 'none'; form-action 'none'\">"
 )
-"""Forbids scripts, and everything from elsewhere."""
+"""Forbids scripts, and everything that would be loaded from elsewhere."""
 _INDEX = """<!doctype html>
 <html lang="en">
 <head>{policy}<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

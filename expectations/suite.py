@@ -25,7 +25,7 @@ class Rule:
     description: str
     build: Callable[[dict[str, Any], CollectionSettings], Expectation]
     blocking: bool = False
-    """Whether a failure means damage below upper: then nothing may be built on the collection."""
+    """Whether a failure means damage below upper, so that nothing may be built on the collection."""
     warning: bool = False
     """Whether a failure is only a warning, which should be looked at soon."""
     is_own: bool = False

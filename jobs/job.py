@@ -64,7 +64,7 @@ class Report:
 Step = Callable[[Collection, CollectionSettings, Report], Any]
 """The work of a job on one collection. It returns a result, and may add to the report before it stops.
 
-An error that the work adds stays, even if the work then raises another error."""
+An error that the work adds to the report is kept, even if the work then raises another error."""
 
 
 def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> Report:

@@ -37,11 +37,11 @@ POLLERS = 16
 POLL_LIMIT_S = 120.0
 """How long a poll may take. Kafka's three requests may each take `request_timeout_s`, by default 30 s."""
 _LOOK_S = 0.05
-"""How long to wait before looking at the polls, if no steps end."""
+"""How long to wait for a step to end before looking at the polls again."""
 _SLOW_POLL_S = 2.0
-"""After a poll that took longer, a collection rests for `AGAIN_S`: the pollers are needed for topics that answer."""
+"""After a poll that took longer than this, a collection rests for `AGAIN_S`: the others need the pollers."""
 _UNREACHABLE_S = 300.0
-"""Takes the place of `AGAIN_S` if the topics cannot be polled: an ingest would only keep a thread from other work."""
+"""Used instead of `AGAIN_S` if the topics cannot be polled: an ingest would only keep a thread from other work."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class _Watched:
         self.poll_at_s = now_s + (POLL_S if now_s - begun_s < _SLOW_POLL_S else AGAIN_S)
 
     def begin(self, store: Store) -> None:
-        """Note how far the topics go, before they are ingested; if that fails, the topics stay as they were."""
+        """Open the topics and note where they end, before they are ingested; if that fails, keep the earlier ones."""
         self.at_s = time.monotonic()
         try:
             stored = Catalog(store).get(self.settings.name)

@@ -74,7 +74,7 @@ def log_to(listener: Callable[[Event], None], debug: bool = False) -> Iterator[N
     finally:
         if is_configured:
             structlog.configure(**before)
-        else:  # `configure` would make the defaults, which print on standard output, count as chosen
+        else:  # `configure` would mark the defaults, which print to standard output, as chosen
             structlog.reset_defaults()
 
 

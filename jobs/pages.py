@@ -73,7 +73,7 @@ def judge_and_report(
     """Judge a validation; if it was full, write the page of its collection and that of the lake.
 
     Returns:
-        The verdicts; None if proofs or files are damaged: then there is nothing to judge, and the page says so.
+        The verdicts; None if proofs or files are damaged: there is nothing to judge, and the page says so.
         If the folder of the reports cannot be written to, that is logged, and changes no verdict.
     """
     if validated.proofs_problem is not None:
@@ -141,9 +141,9 @@ def report_unreadable(
 ) -> None:
     """Write the page of a collection that could not be validated; it begins with the reason.
 
-    For errors that are not about the table, nothing is written (see `is_about_the_table`): the last report stays. The
-    last verdicts on the user's own expectations always stay. If the folder of the reports cannot be written to, that is
-    logged: the reason itself is the error to raise.
+    For errors that are not about the table, nothing is written (see `is_about_the_table`): the last report is kept.
+    The last verdicts on the user's own expectations are always kept. If the folder of the reports cannot be written to,
+    that is logged: the reason itself is the error to raise.
     """
     if not is_about_the_table(error):
         return

@@ -22,7 +22,7 @@ class TimedOut:
     """A collection whose work took too long; its Spark jobs were cancelled."""
 
     seconds: float
-    """The limit; or, if an earlier run began the work, how long ago it did."""
+    """The limit or, if an earlier run began the work, how long ago that was."""
     is_earlier: bool = False
     """Whether nothing was begun, because the thread of an earlier run is still alive."""
 
@@ -68,7 +68,7 @@ class Crew(AbstractContextManager["Crew"]):
         """Start no thread yet.
 
         Args:
-            store: the place of the collections' store, which distinguishes collections with the same name.
+            store: where the collections' store is; it distinguishes collections with the same name.
             threads: the maximum number of collections at a time.
             limit_s: how long the work on a collection may take; None means as long as it takes.
             spark: the session, if the work uses it. Each collection then has a pool of Spark's fair scheduler to
@@ -226,7 +226,7 @@ def for_each(
 
     Args:
         spark: the session of all threads.
-        store: the place of the collections' store.
+        store: where the collections' store is.
         names: the collections, in the order in which they begin.
         work: works on a collection; handles its own errors. If it raises anyway, the iteration ends.
         threads: the maximum number of collections at a time.

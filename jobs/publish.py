@@ -133,7 +133,7 @@ def check_target(settings: Settings, name: str, asked: Asked) -> None:
 
 
 def stop_publishing(settings: Settings, name: str, asked: Asked) -> None:
-    """Give up publishing to a topic: its hold ends, and what the topic states stays.
+    """Give up publishing to a topic: its hold ends; the topic keeps what was published.
 
     Raises:
         PublishedTopicUnknown: the collection is not published to it.

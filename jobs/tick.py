@@ -74,7 +74,7 @@ class CollectionRun:
     """Whether no further step begins."""
 
     def run(self, spark: SparkSession, settings: Settings, steps: Steps, observer: Observer) -> None:
-        """Run steps, in order, until one fails; a problem with the topic ends nothing."""
+        """Run steps, in order, until one fails; a problem with the topic does not stop them."""
         only, results = settings.only((self.name,)).model_copy(update=_ALONE), self.results
         for step, function in steps.items():
             if self.is_over:

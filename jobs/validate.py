@@ -28,7 +28,7 @@ def run(spark: SparkSession, settings: Settings, full: bool = False, writes_page
         settings: the settings of the lake.
         full: whether to recount everything.
         writes_pages: whether to judge each validation, and to write its page; only for full validations. A blocking
-            check that fails is then an error of the collection.
+            check that fails is recorded as an error of the collection.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.

@@ -55,7 +55,7 @@ def build_alerts_sensor(
     Args:
         environment: whether the sensor starts with the location.
         settings: the settings of the lake.
-        webhook: the place of the URL.
+        webhook: where the URL is kept.
         checks: the checks of the lake.
         jobs: the names of its jobs.
     """
@@ -91,7 +91,7 @@ def build_alerts_sensor(
 
 
 def _failing(instance: DagsterInstance, checks: Sequence[AssetCheckKey], before: dict[str, str]) -> dict[str, str]:
-    """Return the checks whose newest result is an error. While a check runs, its earlier result counts."""
+    """Return the checks whose newest result is an error. While a check runs, its earlier result is used."""
     failing = {}
     records = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(checks))
     for key in checks:

@@ -24,7 +24,7 @@ VARIABLES: dict[str, str] = {
     "TIDELAKE_TICK_CRON": "when to ingest, seal, validate and merge; by default every 5 minutes",
     "TIDELAKE_CURRENT_CRON": "when to rebuild the `current` tables; by default every hour",
     "TIDELAKE_NIGHTLY_CRON": "when to validate and compact everything; by default at 02:30 UTC",
-    "TIDELAKE_PARALLEL_RUNS": "into how many runs a schedule divides the collections, each with a JVM; by default 1",
+    "TIDELAKE_PARALLEL_RUNS": "into how many runs, each with a JVM, a schedule divides the collections; by default 1",
     "TIDELAKE_SHARE": "the share of the collections that this code location has, such as `2/10`; by default all",
     "TIDELAKE_LOG_FORMAT": "`json` makes each log line of a job a JSON object; by default it is text",
     "TIDELAKE_LOG_FILE": "a file to which jobs append their log lines, in addition to standard error",
@@ -54,7 +54,7 @@ class Environment(BaseModel):
     """The prefix of the names of jobs, schedules and sensors, if they share a code location with others."""
 
     owns_location: bool = True
-    """Whether the lake is the whole code location. Then its executor is the location's."""
+    """Whether the lake is the whole code location; if so, it also sets the location's executor."""
 
     def job(self, name: str) -> str:
         """Return the name of a job, a schedule or a sensor in this code location."""

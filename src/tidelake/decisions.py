@@ -76,9 +76,9 @@ def check_decision(collection: Collection, settings: CollectionSettings, decisio
 
     Raises:
         DecisionRefused: it cannot have an effect, or cannot be read.
-        StatementRefused, DataRefused: a statement does not fit the collection.
-        TopicChanged: a gap is named, and the topic has been recreated or has shrunk.
-        TopicUnreachable: a gap or a topic is named, and the brokers do not answer.
+        StatementRefused, DataRefused: a statement does not fit the collection's schema.
+        TopicChanged: the decision names a gap, and the topic has been recreated or has shrunk.
+        TopicUnreachable: the decision names a gap or a topic, and the brokers do not answer.
     """
     if not decision.reason.strip():
         raise DecisionRefused("the reason is missing or empty", "give a reason: every report repeats it")

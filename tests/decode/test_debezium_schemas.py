@@ -322,8 +322,8 @@ def test_a_column_with_a_different_type_in_a_message_is_converted_or_refused_and
         wrapped(3, {"w": "2023-11-14T22:13:20Z"}, w=time_type("ZonedTimestamp", "string")),
         # A new column in the same message does not prevent these conversions.
         wrapped(4, finer | {"more": "m"}, w=time_type("Timestamp"), d=decimal(4), more=OPTIONAL),
-        # A value that does not fit, or that means something else in its new type, is refused, and the error names its
-        # column. The key is then in error; if the key cannot be read either, the message is quarantined.
+        # A value that the column's type cannot hold, or that means something else in its new type, is refused, and the
+        # error names the column. Its key is then in error; if that cannot be read either, the message is quarantined.
         wrapped(5, {"d": unscaled(1_234_567)}, d=decimal(4)),
         wrapped(6, {"s": 5}, s={"type": "int32"}),
         wrapped(7, {"n": 19_000}, n=time_type("Date", "int32")),

@@ -80,7 +80,7 @@ def test_the_binding_moves_upper_and_offsets_in_the_commit_of_the_data(visits: R
 
 
 def test_reading_any_recorded_prefix_again_gives_the_same_rows(visits: RawLake, tmp_path: Path) -> None:
-    """A lake that reads only the offsets of a binding shows what the first lake shows AS OF the binding's time."""
+    """A lake that reads only the offsets of a binding has the contents of the first lake AS OF the binding's time."""
     records = {
         int(file.stem): [json.loads(line) for line in file.read_text().splitlines()]
         for file in visits.topic.glob("*.jsonl")

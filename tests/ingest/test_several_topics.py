@@ -222,7 +222,7 @@ def test_a_damaged_file_of_a_tick_over_several_topics_is_restored(tmp_path: Path
     lake.put("a", updates((1, 0, 1)), progress([0], [2], {0: 2, 1: 1}))
     lake.put("b", updates((2, 0, 1), (3, 1, 1)))
     lake.run()
-    file = min(lake.table.files(), key=lambda file: file.path)  # each topic has one
+    file = min(lake.table.files(), key=lambda file: file.path)  # each topic has one file
     path = (lake.table.path / file.path).local
     good = path.read_bytes()
     path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))

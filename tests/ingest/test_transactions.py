@@ -701,7 +701,7 @@ def test_an_unreadable_event_is_quarantined_and_its_transaction_waits(lake: Tran
     ("more", "field", "why"),
     [
         ({"transaction_topic": None}, "transaction_topic", "is missing"),
-        ({"transaction_topic": EVENTS}, "transaction_topic", "is not the name of one more topic"),
+        ({"transaction_topic": EVENTS}, "transaction_topic", "is not the name of a single other topic"),
         ({"topic": [EVENTS, "b"]}, "topic", "has one topic"),
         ({"format": "avro"}, "format", "is neither 'json' nor Avro with a registry"),
         ({"envelope": "append_only", "key": None}, "framing", "belong to no transaction"),

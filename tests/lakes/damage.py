@@ -155,6 +155,6 @@ def _alike(file: Path, data: bytes, others: Sequence[Path]) -> list[Path]:
 
 
 def replace_file(file: Path, data: bytes) -> None:
-    """Replace a file by these bytes, without writing to it: it can be a link to a file that others read."""
+    """Replace a file with these bytes, without writing to it: it can be a link to a file that others read."""
     file.unlink()
     file.write_bytes(data)

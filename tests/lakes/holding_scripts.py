@@ -13,7 +13,7 @@ These commands are answered; if one is refused, with the error and the frontier 
 
     acquire NAME [TIME] [lease=S]   answers with the time, by default the last one
     clone NAME OTHER                the same, for a copy
-    pass NAME OTHER                 take NAME's capability over by its token, as OTHER; NAME keeps the used token
+    pass NAME OTHER                 take over NAME's capability by its token, as OTHER; NAME keeps the used token
     renew NAME, downgrade NAME TIME, drop NAME
                                     calls of the holder; answered with the time, or with `gone`
     renew-token NAME, release NAME  the calls by token

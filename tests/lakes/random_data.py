@@ -52,7 +52,10 @@ def random_datum(random: Random, kind: Any) -> Any:
 
 
 def landed(kind: Any, value: Any) -> Any:
-    """A value that the codec has read, as a table holds it, in a form that is equal for equal values."""
+    """Convert a value that the codec has read to the form in which it is compared with a table's value.
+
+    Equal values have equal forms.
+    """
     if isinstance(kind, list):
         real = [branch for branch in kind if branch != "null"]
         if value is None or len(real) == 1:
@@ -76,7 +79,10 @@ def landed(kind: Any, value: Any) -> Any:
 
 
 def one_form(value: Any) -> Any:
-    """A value of a table in the form of `landed`: tuples for structs and lists, numbers for times, one NaN and zero."""
+    """Convert a table's value to the form that `landed` returns.
+
+    Structs and lists become tuples, and times become numbers; there is a single NaN, and a single zero.
+    """
     if isinstance(value, dict):
         return tuple((name, one_form(inner)) for name, inner in value.items())
     if isinstance(value, list):

@@ -34,7 +34,7 @@ class _Event:
     transaction: str | None
     after: int
     time: int
-    """The oracle's knowledge: the commit position of the event's transaction, or the place of its snapshot."""
+    """The oracle's knowledge: the commit position of the event's transaction, or the log position of its snapshot."""
     order: int = 0
     ends_snapshot: bool = False
     begins_snapshot: bool = False
@@ -47,9 +47,9 @@ class _History:
     partitions: list[list[_Event]] = field(default_factory=lambda: [[], []])
     ends: list[End] = field(default_factory=list)
     abandoned: list[int] = field(default_factory=list)
-    """The places of the snapshots during which the connector was killed."""
+    """The log positions of the snapshots during which the connector was killed."""
     snapshot: int | None = None
-    """The place of the snapshot that it finished."""
+    """The log position of the snapshot that it finished."""
     moments: list[tuple[int, int, int]] = field(default_factory=list)
     """The lengths of both partitions and of the topic of transactions after each message."""
 

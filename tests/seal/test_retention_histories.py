@@ -41,7 +41,7 @@ class History:
         """The rows that were removed at each time."""
 
     def row(self) -> Row:
-        """A row that is old, recent, right at the cut-off, or states no moment."""
+        """A row that is old, recent, or right at the cut-off, or that states no moment."""
         edge = self.now_ms - DAY_MS
         ats = [None, self.now_ms, edge - 1, edge, edge + 1, edge - self.rng.randrange(DAY_MS)]
         return self.rng.randrange(4), self.rng.choice(ats)

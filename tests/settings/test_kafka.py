@@ -66,9 +66,9 @@ def test_a_collection_in_kafka_knows_its_cluster_and_a_collection_in_files_does_
         ({**SASL, "security_protocol": "SSL"}, "kafka.sasl_mechanism", "has no effect for SSL"),
         ({**SASL, "security_protocol": "SASL_PLAINTEXT", "ssl_ca_file": "x"}, "kafka.ssl_ca_file", "has no effect for"),
         ({**SASL, "ssl_key_file": "x"}, "kafka.ssl_key_file", "must be set together"),
-        ({**SASL, "sasl_password": {"env": ""}}, "kafka.sasl_password", "does not name the place"),
-        ({**SASL, "sasl_password": {"env": "A", "file": "b"}}, "kafka.sasl_password", "does not name the place"),
-        ({**SASL, "sasl_password": {"env": 5}}, "kafka.sasl_password", "does not name the place"),
+        ({**SASL, "sasl_password": {"env": ""}}, "kafka.sasl_password", "does not say where the secret"),
+        ({**SASL, "sasl_password": {"env": "A", "file": "b"}}, "kafka.sasl_password", "does not say where the secret"),
+        ({**SASL, "sasl_password": {"env": 5}}, "kafka.sasl_password", "does not say where the secret"),
     ],
 )
 def test_a_setting_that_does_not_fit_is_refused_and_named(tmp_path: Path, kafka: Any, field: str, problem: str) -> None:

@@ -168,7 +168,7 @@ def test_a_name_in_use_by_our_own_entry_is_a_commit(table: Location, monkeypatch
 
 
 MANY = 6
-"""How many commits it takes for a log to forget its first versions, if `hurried`."""
+"""How many commits it takes for a log to forget its first versions, with the fixture `hurried`."""
 
 
 @pytest.fixture

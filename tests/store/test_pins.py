@@ -81,7 +81,7 @@ def commit_runs(table: Location, runs: dict[str, list[RunFile]]) -> None:
 
 
 def sweep_that_sleeps(table: Location, meanwhile: Callable[[Callable[[], None]], None]) -> None:
-    """Sweep, and call `meanwhile` when the note is due, with a function that writes it; it is written in any case."""
+    """Sweep; when the note is due, call `meanwhile` with a function that writes it. The note is written in any case."""
     write = blobs.write
     written: list[Location] = []
 

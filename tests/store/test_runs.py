@@ -19,11 +19,11 @@ from tidelake.store.runs import write_frame, write_updates
 SCHEMA = pa.schema([(TIME, pa.int64()), (DIFF, pa.int64()), (RUN, pa.string())])
 LIST_BLOBS = blobs.list_blobs
 LISTINGS = 3
-"""Of a run on a disk: one for the checksums of Hadoop, and two for its files."""
+"""Listings of a run on a disk: one for the checksums of Hadoop, and two for its files."""
 
 
 def show(monkeypatch: pytest.MonkeyPatch, *counts: int) -> None:
-    """Make listings of data files show only the first few, as many as these numbers say in turn; later ones, all."""
+    """Make the first listings of data files incomplete: each shows as many files as its number in `counts` says."""
     left = list(counts)
 
     def listed(folder: Location, after: str = "") -> list[Blob]:

@@ -26,7 +26,7 @@ def forms(secret: str, user: str) -> list[re.Pattern[bytes]]:
 
 
 def found_in(contents: Iterable[tuple[str, bytes]], secrets: Mapping[str, str], user: str) -> set[str]:
-    """The places and names of secrets: `the log: KAFKA_PASSWORD`."""
+    """Where secrets were found, each with its name: `the log: KAFKA_PASSWORD`."""
     patterns = {name: forms(secret, user) for name, secret in secrets.items()}
     return {
         f"{place}: {name}"

@@ -180,7 +180,7 @@ class Catalog:
         return [self._upgraded(entry).name for entry in self.entries()]
 
     def others(self, names: Iterable[str]) -> dict[str, Entry | TidelakeError]:
-        """Return the entry of each collection whose name is not among these, by name; the error if it cannot be read.
+        """Return, by name, the entry of each collection that `names` lacks; for an unreadable entry, the error.
 
         Args:
             names: the names in the settings.
@@ -292,7 +292,7 @@ class Catalog:
         raise Conflict(str(self.store.names), -1, f"{ATTEMPTS_MAX} attempts to bind the name '{entry.name}' failed")
 
     def check(self, specs: Iterable[CollectionSpec], names: Iterable[str] = ()) -> frozenset[str]:
-        """Refuse settings that do not fit what the store holds, before anything is written.
+        """Refuse settings that contradict what the store holds, before anything is written.
 
         Args:
             specs: the specifications.

@@ -118,5 +118,5 @@ def _swap(table: OpenTable, entry: Entry) -> None:
 
 def _retry(paths: CollectionPaths, commit: Callable[[OpenTable], T]) -> T:
     failure = f"{ATTEMPTS_MAX} attempts to change the handles failed"
-    # A sweep with a wrong clock may delete the run that holds the new entry: then the run is written again.
+    # A sweep with a wrong clock may delete the run that holds the new entry; if so, the run is written again.
     return retry_work(lambda: retry_commit(_open(paths), commit, failure), paths.handles, failure)

@@ -1,6 +1,6 @@
 """Encodes and decodes CDCv2 messages in Avro, either bare or after the five bytes of Confluent framing.
 
-Data are dictionaries. Every value stays as it is encoded: a timestamp is its integer, a decimal its bytes. A value of a
+Data is a dictionary. Every value stays as it is encoded: a timestamp is its integer, a decimal its bytes. A value of a
 union of several branches is `{branch: value}`, so that an `int` 5 and a `long` 5 remain different data. A value of a
 union of null and one type is the value itself, or None.
 """
@@ -53,7 +53,7 @@ class AvroCodec:
         """Encode a message.
 
         Raises:
-            EncodingRefused: the data do not fit the schema, or the times are not integers.
+            EncodingRefused: the data does not fit the schema, or the times are not integers.
         """
         if isinstance(message, Updates):
             value: Any = [{"data": data, "time": time, "diff": diff} for data, time, diff in message.batch]
@@ -84,7 +84,7 @@ class AvroCodec:
         return Progress(body["lower"], body["upper"], counts)
 
     def decode_progress(self, value: bytes) -> dict[str, Any]:
-        """Decode a progress statement unchanged: `lower`, `upper`, and `counts` with `time` and `count` each.
+        """Decode a progress statement unchanged: `lower`, `upper`, and `counts`, each with `time` and `count`.
 
         Raises:
             CodecError: the bytes are not a progress statement: `undecodable`, `bytes_left_over`.
@@ -119,7 +119,7 @@ class AvroCodec:
         """Encode the data alone, as in a message.
 
         Raises:
-            EncodingRefused: the data do not fit the schema.
+            EncodingRefused: the data does not fit the schema.
         """
         return _write(self._data_schema, data)
 
@@ -130,7 +130,7 @@ class AvroCodec:
         are equal if they are the same number, whatever their number of bytes.
 
         Raises:
-            EncodingRefused: the data do not fit the schema.
+            EncodingRefused: the data does not fit the schema.
         """
         return self.encode_data(data if self._canonical_form is None else self._canonical_form(data))
 
@@ -147,7 +147,7 @@ class ConfluentCodec:
 
     Args:
         lookup: returns the schema of an id; called once for each known id.
-        columns: the columns that data always have: those that a writer lacks are null.
+        columns: the columns that data always has; a column that a writer's schema lacks is null.
     """
 
     def __init__(self, lookup: SchemaLookup, columns: Sequence[str] = ()) -> None:

@@ -9,7 +9,7 @@ what the other refuses, so the rules are:
 - a boolean is true only if its byte is 1;
 - bytes that are not exactly what an encoder would write, and look as if a number were out of range for its type, are
   `undecodable`;
-- a decimal with no bytes or too many digits is `undecodable`, as are milliseconds that do not fit when converted to
+- a decimal with no bytes or too many digits is `undecodable`, as are milliseconds that overflow when converted to
   microseconds;
 - the first byte of a progress statement is 2.
 

@@ -1,7 +1,7 @@
 """Encodes and decodes CDCv2 messages as lines of Avro's JSON encoding, as in the protocol's published example.
 
 A batch is `{"array": [...]}`, a progress statement is `{"com.materialize.cdc.progress": {...}}`, and a non-null value
-of a union is `{type: value}`. In memory, data have the same form as in `AvroCodec`, so each codec can write what the
+of a union is `{type: value}`. In memory, data has the same form as in `AvroCodec`, so each codec can write what the
 other reads.
 """
 
@@ -61,7 +61,7 @@ class AvroJsonCodec:
         """Encode a message as one line, without a line break.
 
         Raises:
-            EncodingRefused: the data do not fit the schema.
+            EncodingRefused: the data does not fit the schema.
         """
         if isinstance(message, Progress):
             counts = [{"time": time, "count": count} for time, count in message.counts.items()]

@@ -13,9 +13,10 @@ _MICROS_PER_MILLI = 1000
 
 
 def data_of_row(record_schema: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data of a row in the form of `AvroCodec`.
+    """Return the data of a row in the form that `AvroCodec` uses.
 
-    Equal data give equal results of `AvroCodec.identity`, whether they were decoded from a message or come from here.
+    `AvroCodec.identity` gives the same result for equal data, whether the data was decoded from a message or returned
+    by this function.
 
     Args:
         record_schema: the collection's record schema.
@@ -57,7 +58,7 @@ def _branch_of(branches: list[Any], value: Any) -> Any:
 
 
 def _unscaled(kind: dict[str, Any], value: Decimal) -> bytes:
-    """Return a decimal as the bytes of its unscaled number."""
+    """Return a decimal as the bytes of its unscaled value."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     number = int("".join(map(str, digits))) * 10 ** (exponent + int(kind["scale"]))

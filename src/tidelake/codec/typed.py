@@ -29,7 +29,7 @@ def read_statement(record_schema: dict[str, Any], text: str) -> dict[str, Any]:
 
     Raises:
         StatementRefused: the text is not JSON, or does not have this shape.
-        DataRefused: the data do not fit the collection's schema.
+        DataRefused: the data does not fit the collection's schema.
     """
     shape = 'write it as {"data": {…}, "diff": 1}'
     try:
@@ -55,7 +55,7 @@ def encode_data(record_schema: dict[str, Any], data: Any) -> bytes:
             of a union of several branches is `{branch: value}`.
 
     Raises:
-        DataRefused: the data do not fit the collection's schema; the error names the column.
+        DataRefused: the data does not fit the collection's schema; the error names the column.
     """
     value = _from_json(resolved_schema(record_schema), data, "")
     try:
@@ -68,7 +68,7 @@ def decode_data(record_schema: dict[str, Any], data: Any) -> dict[str, Any]:
     """Return a JSON record in the codec's form; `encode_data` describes the record.
 
     Raises:
-        DataRefused: the data do not fit the collection's schema; the error names the column.
+        DataRefused: the data does not fit the collection's schema; the error names the column.
     """
     value: dict[str, Any] = _from_json(resolved_schema(record_schema), data, "")
     return value

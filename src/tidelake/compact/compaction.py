@@ -333,7 +333,7 @@ def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
 
 
 def _falls_behind(table: OpenTable, run: Run, since: tuple[int, ...]) -> bool:
-    """Return whether merging a table's only run again can combine more rows: `since` passed more than idle ticks."""
+    """Return whether merging a table's only run again can combine more rows, as `since` passed more than idle ticks."""
     merged = table.value(SINCE) or 0
     is_only_idle = idle_lower(table) is not None and all(
         file.time_max is not None and file.time_max <= merged for file in run.files

@@ -95,7 +95,7 @@ def collect_garbage(
         store: the store.
         named: the names of the collections in the settings.
         dry_run: whether to only look: nothing is written, so ages are measured by this machine's clock. If the store's
-            clock differs, so does what the next call deletes.
+            clock differs, the next call may delete something else.
         retention_s: how long readers may use files that are no longer in any version.
 
     Returns:
@@ -280,9 +280,9 @@ class _Collector:
     def _over(self, log: NameLog, publication: Publication) -> None:
         """Remove the rows that a dropped collection had published, and later the files.
 
-        Another collection may have taken the name since the log was read. It binds the name before it publishes, so
-        the log is read again, after the version that is emptied: if the name still belongs to the dropped collection,
-        that version has no rows of another one.
+        Another collection may have taken the name since the log was read. It binds the name before it publishes. So the
+        version to empty is determined first, and the log is read again afterwards: if the name then still belongs to
+        the dropped collection, that version has no rows of another one.
         """
         name, table = publication.name, self.store.publication(publication.folder)
         size, place = published_bytes(table), table.below(self.store.root)

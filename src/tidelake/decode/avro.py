@@ -44,7 +44,7 @@ def decode_avro(
         source: the column with their bytes.
         target: the column to add.
         record: the record schema.
-        writers: the writers' schemas: each has the columns of `record` in any order, or resolves to `record`.
+        writers: the writers' schemas; each has the columns of `record` in any order, or resolves to `record`.
     """
     columns = Target(target)
     body, schema_id = columns.body, F.col(columns.schema_id)

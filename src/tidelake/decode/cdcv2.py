@@ -144,7 +144,7 @@ class Decoder:
         return rules if broken is None else rules | broken(statement["data"])
 
     def detail_of_refusal(self) -> Column:
-        """Return why the schema of a message does not fit; null if the message has a different `reason`, or none."""
+        """Return why the schema of a message was refused; null if the message has a different `reason`, or none."""
         detail = reason_by(schema_id_of(F.col("value")), self.refused_ids)
         return F.when(F.col("reason") == "schema_not_resolved", detail)
 
@@ -233,7 +233,7 @@ def _overflow_reason(record_schema: dict[str, Any]) -> Column:
 
     Such a number has nine (four) bytes of 0x80 or more, followed by a byte that is too large. Text may look like that,
     too. So a body with such bytes is decoded without logical types and encoded again: the result differs only if a
-    number was truncated, or if no common encoder writes such a body, for example one with a batch in several blocks.
+    number was truncated, or if the body is one that no common encoder writes, such as a batch in several blocks.
     `tidelake.codec.exact` defines the rule.
     """
     pattern = suspect_pattern(resolved_schema(record_schema))
@@ -285,7 +285,7 @@ def _any_statement(batch: Column, check: Callable[[Column], Column], reason: str
 
 
 def _progress_reason(statement: Column) -> Column:
-    """Check the rules of `message.Progress` for integer times, in the same order."""
+    """Check the rules of `message.Progress` for integer times, in the order in which it checks them."""
     lower, upper, counts = statement["lower"], statement["upper"], statement["counts"]
     times = counts["time"]
     first, end = F.array_min(lower), F.array_min(upper)
@@ -304,7 +304,7 @@ def _progress_reason(statement: Column) -> Column:
 
 
 def _is_part(landing: Landing, whole: Landing) -> bool:
-    """Return whether each column of a record decodes as the column of the same name in another record."""
+    """Return whether each column of a record decodes in the same way as the column of that name in another record."""
     columns = {name: (column.decoding, column.arrow) for name, column in whole.fields}
     return all(columns.get(name) == (column.decoding, column.arrow) for name, column in landing.fields)
 

@@ -95,17 +95,17 @@ class Target:
 
     @property
     def is_rounded(self) -> str:
-        """Boolean. JSON: whether a number may have lost digits as a double."""
+        """Boolean. JSON: whether a number may have lost digits because it was read as a double."""
         return f"{self.name}_rounded"
 
     @property
     def plain_quoted(self) -> str:
-        """Struct. JSON: as `plain`, with numbers in quotes."""
+        """Struct. JSON: like `plain`, but with numbers in quotes."""
         return f"{self.name}_plain_again"
 
     @property
     def payload_quoted(self) -> str:
-        """Struct. JSON: as `payload`, with numbers in quotes."""
+        """Struct. JSON: like `payload`, but with numbers in quotes."""
         return f"{self.name}_payload_again"
 
     @property

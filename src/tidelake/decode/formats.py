@@ -1,4 +1,4 @@
-"""Decodes the bytes of keys and values to columns, on the JVM, with a reason if they do not fit."""
+"""Decodes the bytes of keys and values to columns, on the JVM, with a reason if they cannot be used."""
 
 from __future__ import annotations
 

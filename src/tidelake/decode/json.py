@@ -1,4 +1,4 @@
-"""Decodes JSON records on the JVM. A value that does not fit is reported and never silently becomes null.
+"""Decodes JSON records on the JVM. A value that does not fit its type is reported, and never silently becomes null.
 
 A record is read as the first of two list elements, and the second must be read back unchanged, which rules out trailing
 bytes. Names are counted: if fewer were read than the record holds, or a string may originally have been a value of
@@ -25,7 +25,7 @@ from tidelake.spark.conditions import any_of
 
 _SENTINEL = "_8f1d0c63a95be24780f36e1bd2c4097a"
 CORRUPT = "_corrupt"
-"""The field in which `from_json` stores the text of a record that does not fit."""
+"""The field in which `from_json` stores the text of a record that it cannot read as the given type."""
 STRICT = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": CORRUPT,
@@ -83,7 +83,7 @@ def decode_json(
 def _json_steps(
     source: str, target: str, record: dict[str, Any], refused: Mapping[int, str] | None
 ) -> list[dict[str, Column]]:
-    """Return the columns of `decode_json`, step by step; otherwise the optimizer would read a record once per use."""
+    """Return the columns of `decode_json` in steps: in a single step, Spark would read a record again for each use."""
     form = record_form(resolved_schema(record))
     names = [field["name"] for field in record["fields"]]
     columns = Target(target)
@@ -122,7 +122,7 @@ def _json_steps(
 
 
 def _quoting_steps(columns: Target, form: JsonForm) -> tuple[list[dict[str, Column]], Column]:
-    """Read again, from their text, the numbers that a double might not hold exactly; also return why that failed."""
+    """Return the steps that read numbers again, in quotes, if a double might not hold them; and why that failed."""
     if form.quoted_ddl is None:
         return [], F.lit(None).cast("string")
     assert form.has_point is not None and form.with_quoted is not None
@@ -210,7 +210,7 @@ def _hash_by_search(text: Column) -> Column:
 
 
 def refusal_of(value: Column, refused: Mapping[int, str]) -> Column:
-    """Return why a message's schema prevents reading it; null if it can be read.
+    """Return why a message cannot be read because of its schema; null if the schema is not refused.
 
     Args:
         value: the bytes of the message.

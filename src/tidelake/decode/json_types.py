@@ -81,7 +81,7 @@ class _Field:
 
     @property
     def problem(self) -> Expression | None:
-        """The check that finds a value of the field that is missing or does not fit."""
+        """A check for a value of the field that is missing or does not fit its type."""
         type_problem = self.form.problem
         if self.nullable:
             return type_problem

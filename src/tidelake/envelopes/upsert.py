@@ -18,7 +18,7 @@ class Upsert(Envelope):
     terms = ENVELOPES["upsert"]
 
     def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
-        """Return a form in which only the newest statement of each key has an effect: by time, or by position."""
+        """Return a form in which only the newest statement of each key, by time or by position, takes effect."""
         # The tick assigns the positions, so a repeated record counts as new.
         return PositionedForm(entry, table, resent_within_ms=0) if entry.positioned else KeyedForm(entry, table)
 

@@ -111,7 +111,7 @@ class TransactionCut(Contradiction):
     """What was sent: where its first event is, or that its END counts no event."""
     fact = "transaction {transaction} at time {time} lacks its first change, which is at {begins_at}: {sent}"
     hint = (
-        "changes of any of its tables may be missing: let the connector take a new snapshot, and accept the events "
+        "changes to any of its tables may be missing: let the connector take a new snapshot, and accept the events "
         "that were sent, with `tidelake resolve count NAME --time {time:line} --count N --reason …`; if the connector "
         "leaves out some of what PostgreSQL publishes, write `captures_publication: false`"
     )

@@ -100,7 +100,7 @@ class EventForm(Form):
         return rows_brought()
 
     def rows_by_key(self, sealed: DataFrame, effects: DataFrame) -> DataFrame | None:
-        """Count the rows of each key; if `before` has only the key, count its events, which have no order."""
+        """Count the rows of each key; if `before` has only the key, count the key's events, which have no order."""
         if not self.key:
             return None
         key = [f"`{name}`" for name in self.key]
@@ -130,8 +130,8 @@ def row_updates(events: DataFrame, key_before: Sequence[str] = ()) -> DataFrame:
 
     Args:
         events: the events.
-        key_before: the key's columns if `before` has only those; `before` then counts only if `after` is not a row with
-            the same key.
+        key_before: the key's columns if `before` has only those; such a `before` has an effect only if `after` is not a
+            row with the same key.
     """
     before = F.col(BEFORE)
     if key_before:
@@ -172,7 +172,7 @@ def merged_events(
         sealed: the events.
         event_fields: the columns of an event.
         key: the key's columns; empty if there is no key.
-        through: the last of those times; -1 if there are none.
+        through: the last time that no reader can tell from an earlier one; -1 if there is none.
         others: the first and last times of the runs that are not merged. At those times, an update in another run may
             cancel one of the updates here.
         key_before: the key's columns if `before` has only those.
@@ -212,7 +212,7 @@ def suspect_times(unsealed: DataFrame, row: Sequence[str], key: Sequence[str]) -
     """Find the times at which a key might be left with two rows, or with one row more than once.
 
     In:  the columns of an event, _time, _diff.
-    Out: _time (unique). Any other time has no breach, unless two rows share a 128-bit fingerprint.
+    Out: _time (unique). Any other time has no breach, unless two rows have the same 128-bit fingerprint.
     Cost: two exchanges of at most twelve longs per event.
     """
     updates = row_updates(unsealed)

@@ -69,7 +69,7 @@ class Form(Protocol):
 
         Args:
             sealed: rows of the runs that are merged.
-            through: the last of those times; -1 if readers can tell all times apart.
+            through: the last time that no reader can tell from an earlier one; -1 if there is none.
             others: the first and last times of the runs that are not merged.
         """
 
@@ -88,7 +88,7 @@ class Form(Protocol):
 
         Args:
             rows: the rows of the range, and how to read earlier ones.
-            with_errors: whether to include every key that may be in error at or after the time before the range.
+            with_errors: whether to include every key that may be in error at or after the last time before the range.
         """
         raise AssertionError("the contents of this form have no key")
 

@@ -27,7 +27,7 @@ _NAMED_MAX = 10
 
 @dataclass(frozen=True)
 class KeyErrors:
-    """The keys in error at the last time.
+    """The keys whose newest stored row has an error.
 
     Args:
         count: the number of keys; if `has_more`, a lower bound.
@@ -98,7 +98,7 @@ def _greatest_barrier(files: Sequence[pq.ParquetFile], key: Sequence[str]) -> li
 
 
 def _first_value_in(rows: Iterable[dict[str, Any]], column: pa.Field) -> pc.Expression:
-    """Return whether a row's first value within a column equals that of one of these rows; always true for a list."""
+    """Return whether a column, or a struct's first field, has a value that one of these rows has; true for a list."""
     path = [column]
     while pa.types.is_struct(path[-1].type):
         path.append(path[-1].type.field(0))

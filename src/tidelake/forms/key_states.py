@@ -32,7 +32,7 @@ class Range:
     earlier: Callable[[DataFrame | None], DataFrame]
     """Reads the rows before the range: at least those of some keys, or all. Each call costs a scan."""
     few: bool
-    """Whether every task can hold the keys of the rows in the range."""
+    """Whether every task can hold the keys of the rows in the range in memory."""
 
 
 def rows_of_keys(

@@ -79,7 +79,7 @@ class KeyedForm(Form):
 
 
 def _once_each(base: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return the rows of a base that has one row for each key, as contents."""
+    """Return the contents, given a base that has one row for each key."""
     return base.select(*(f"`{name}`" for name in columns), F.lit(1).cast("bigint").alias(DIFF))
 
 
@@ -117,9 +117,9 @@ def merged_rows(sealed: DataFrame, key: Sequence[str], through: int, takes_all: 
     Args:
         sealed: the rows.
         key: the key's columns.
-        through: the last of those times.
-        takes_all: whether no other run holds a row at or before `through`; only then may a delete be dropped, as
-            there is nothing that it hides.
+        through: the last time that no reader can tell from an earlier one.
+        takes_all: whether no other run holds a row at or before `through`; only then may a delete be dropped,
+            because no row remains that it hides.
     """
     newest = newest_rows(sealed.where(F.col(TIME) <= through), key)
     if takes_all:
@@ -131,8 +131,8 @@ def suspect_times(unsealed: DataFrame, key: Sequence[str], data: Sequence[str]) 
     """Find the times at which a key might have two values, or a diff is neither +1 nor -1.
 
     In:  the data's columns, _time, _diff.
-    Out: _time (unique). Any other time has no breach, unless different data shares a 128-bit fingerprint; seal compares
-         such a time anyway, as the time has fewer fingerprints than rows.
+    Out: _time (unique). Any other time has no breach, unless different data has the same 128-bit fingerprint. Seal
+         notices that too: the time then has fewer fingerprints than rows, so seal compares the rows themselves.
     Cost: one exchange of five longs per row.
     """
     high, low = fingerprint(unsealed, key)
@@ -153,8 +153,8 @@ def count_breaches(statements: DataFrame, key: Sequence[str], data: Sequence[str
     """Count breaches of the envelope by time, exactly.
 
     In:  the data's columns, _time, _diff (unique together), any others.
-    Out: _time (unique), doubled bigint (keys with two values), large bigint (statements with a diff other than +1, -1),
-         evidence string (two values of one key, or one statement with such a diff); only times that have a breach.
+    Out: _time (unique), doubled bigint (keys with two values), large bigint (statements with a diff other than +1 or
+         -1), evidence string (two values of one key, or one statement with such a diff); only times that have a breach.
     """
     shown = F.to_json(F.struct(*(F.col(f"`{name}`") for name in data)), {"ignoreNullFields": "false"})
     large = _is_large(F.col(DIFF))

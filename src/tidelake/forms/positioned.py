@@ -137,7 +137,7 @@ def resolved_rows(rows: DataFrame, shape: Shape) -> DataFrame:
 
 
 def contents(rows: DataFrame, shape: Shape) -> DataFrame:
-    """Compute the contents from rows at or before a time; keys in error are left out, see `keys_in_error`.
+    """Compute the contents from rows at or before a time; keys in error are left out (see `keys_in_error`).
 
     Out: the data's columns, and _diff, which is 1.
     """
@@ -171,7 +171,7 @@ def merged_rows(rows: DataFrame, shape: Shape, through: int, takes_all: bool, re
     Args:
         rows: the rows.
         shape: the shape of the table.
-        through: the last of those times.
+        through: the last time that no reader can tell from an earlier one.
         takes_all: whether no other run holds a row at or before `through`.
         resent_within: how long after its first read a statement may be sent again; a delete stays that long.
     """

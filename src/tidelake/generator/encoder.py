@@ -43,7 +43,7 @@ def long_bytes(value: int) -> bytes:
 
 
 class Encoder:
-    """Encodes messages whose data are row numbers.
+    """Encodes messages whose data is given as row numbers.
 
     Args:
         codec: encodes the rows.
@@ -62,7 +62,7 @@ class Encoder:
         self._rows.extend(map(self._codec.identity, rows))
 
     def message(self, message: Message) -> bytes:
-        """Encode a message whose data are row numbers."""
+        """Encode a message whose data is given as row numbers."""
         if isinstance(message, Updates):
             return self.updates(message.batch)
         return self.progress(list(message.lower), list(message.upper), list(message.counts.items()))

@@ -35,7 +35,7 @@ Report = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Generated:
-    """The places of the written files, and the topic's ground truth."""
+    """Where the files were written, and the topic's ground truth."""
 
     topic: Location
     schema_path: Path
@@ -44,7 +44,7 @@ class Generated:
     truth: Truth
 
     def as_json(self) -> dict[str, Any]:
-        """Return the places and the ground truth as JSON values."""
+        """Return the paths and the ground truth as JSON values."""
         paths = {name: str(value) for name, value in vars(self).items() if isinstance(value, Location | Path)}
         return {**paths, "truth": self.truth.model_dump(mode="json")}
 

@@ -1,7 +1,7 @@
 """Converts recorded lines to values of a topic.
 
 A line that Avro can express becomes Avro, even if it is invalid. Any other line is stored as it is, after a mark byte.
-Every JSON value is stored as its canonical text, in a record of one column, so equal data are equal rows.
+Every JSON value is stored as its canonical text, in a record of one column, so equal data gives equal rows.
 """
 
 from __future__ import annotations

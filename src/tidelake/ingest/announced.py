@@ -18,7 +18,7 @@ from tidelake.store.layout import PROGRESS_SCHEMA
 def statements_overlap(progress: pa.Table) -> bool:
     """Return whether two statements cover the same time.
 
-    If so, a writer is redundant or was restarted, and repeats updates, too.
+    If they do, there is a redundant or restarted writer, which repeats updates as well.
     """
     ends = [(min(lower), min(upper, default=INT64_MAX)) for lower, upper in _intervals_of(progress)]
     ends.sort()

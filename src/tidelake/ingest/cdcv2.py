@@ -254,7 +254,7 @@ class StreamTick(Tick):
         return reduce(DataFrame.unionAll, by_topic)
 
     def _quarantine(self) -> None:
-        """Quarantine unusable messages with their place. A repeated tick writes the same rows again."""
+        """Quarantine unusable messages, each with its place in the topic. A repeated tick writes the same rows."""
         parts = (self._unusable(topic, topic.read(self.spark, offsets)) for topic, offsets in self.ranges)
         rows = reduce(DataFrame.unionAll, parts).coalesce(1)
         path = self.collection.paths.quarantine
@@ -307,7 +307,7 @@ class StreamTick(Tick):
         append_run(path, "progress", lambda run: write_run(path, run, rows), self.collection.entry.epoch)
 
     def _set_late_aside(self, rows: DataFrame, sealed: _Sealed) -> int:
-        """Store statements about sealed times in `late/`, with their place; return how many there are."""
+        """Store statements about sealed times in `late/`, each with its place in the topic; return their number."""
         late = rows.where(sealed.holds(F.col(TIME))).coalesce(1)
         path = self.collection.paths.late
         schema = late_schema(self.schema)

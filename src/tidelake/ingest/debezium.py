@@ -295,7 +295,7 @@ class ChangeRecords:
                 written.files += self._write_barrier(last.lsn)
 
     def _topic_ends(self) -> dict[Place, int]:
-        """Return the current ends of the topics, by place."""
+        """Return the current ends of the topics, by topic and partition."""
         return {
             (topic.name, partition): end
             for topic in self.batch.topics

@@ -19,7 +19,7 @@ RECREATED = "the topic was deleted and recreated"
 def plan_next(
     topic: Topic, table: OpenTable, collection: Collection, messages_max: int
 ) -> tuple[OffsetRange, list[TopicGap]]:
-    """Plan the next range, and find the gaps that stop it. The range of a recreated topic is empty.
+    """Plan the next range, and find the gaps at which it stops. The range of a recreated topic is empty.
 
     Raises:
         SourceError: the topic is missing or malformed, or its brokers do not answer.

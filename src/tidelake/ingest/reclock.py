@@ -249,7 +249,7 @@ class RecordTick(Tick):
         return reduce(DataFrame.unionByName, parts)
 
     def _quarantine(self) -> None:
-        """Quarantine unusable records with their place. A repeated tick writes the same rows again."""
+        """Quarantine unusable records, each with its place in the topic. A repeated tick writes the same rows."""
         rows = unusable_rows(self.records.decoded(), self._times_held_back()).coalesce(1)
         path = self.collection.paths.quarantine
         files = append_run(
@@ -266,7 +266,7 @@ class RecordTick(Tick):
         return F.lit(None).cast("array<bigint>")
 
     def ends(self) -> dict[Place, int]:
-        """Return the next offset after the tick, by place."""
+        """Return the next offset after the tick, by topic and partition."""
         return {
             **self.known,
             **{

@@ -51,7 +51,7 @@ def rewrite_without(spark: SparkSession, collection: Collection, table: OpenTabl
 
 
 def write_barriers(collection: Collection, table: OpenTable, places: Sequence[int]) -> list[RunFile]:
-    """Write rows that erase what a repeated snapshot no longer contains, given the places of such snapshots."""
+    """Write rows that erase what repeated snapshots no longer contain, given the log positions of these snapshots."""
     if not places:
         return []
     # Seal counts positions of two numbers (events) or four (rows of snapshots), so it does not count these.

@@ -59,8 +59,8 @@ _MARKS = MARKS | {"foreign": 64, "elsewhere": 128, "snapshot_ends": 256, "snapsh
 class TransactionRecords(ChangeRecords):
     """The change events of a tick, with what is known of their transactions.
 
-    A tick reads its events once. Those whose END has not been read are not stored, and neither is anything after them.
-    If an event after them could be stored, which happens only if a connector was killed, the tick reads again.
+    A tick reads its events once. An event whose END has not been read is not stored, nor is any later event of its
+    partition. Only if a connector was killed can the END of a later event have been read; the tick then reads again.
     """
 
     ends: DataFrame | None = None
@@ -72,7 +72,7 @@ class TransactionRecords(ChangeRecords):
     accepted: Sequence[Offsets] = ()
     """The offsets at which events without a transaction are left out by decision."""
     abandoned: Sequence[int] = ()
-    """The places of abandoned snapshots, whose rows are not stored."""
+    """The log positions of abandoned snapshots, whose rows are not stored."""
     partitions: Sequence[int] = ()
     """The partitions that the tick reads."""
     late: int = 0
@@ -80,12 +80,12 @@ class TransactionRecords(ChangeRecords):
     blocked: list[Blocked] = field(default_factory=list)
     """In each partition, the first event that cannot be read yet, after `write`; everything after it was left out."""
     before_rest: dict[int, int] = field(default_factory=dict)
-    """By partition without a blocked event, a commit position before the transactions of all later events.
+    """For each partition without a blocked event, a commit position before the transactions of all later events.
 
-    It is known after `write`. Events come in the order of their commits; those that are repeated were read before.
+    It is known after `write`. Events come in the order of their commits; any repeated ones were read before.
     """
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
-    """The snapshots with rows in the range, by their places in the log, after `write`."""
+    """The snapshots with rows in the range, by log position, after `write`."""
     cuts: list[Cut] = field(default_factory=list)
     """The transactions at unsealed times whose first event is in the range, but whose first change was not sent; after
     `write`.
@@ -106,8 +106,8 @@ class TransactionRecords(ChangeRecords):
         These are _position, _end_time bigint, _waiting, _snapshot_place bigint and _before bigint.
         """
         assert self.ends is not None
-        # A snapshot that a signal asks for is taken later than the place that it states. Only the rows of such a
-        # snapshot have a last commit.
+        # A snapshot that a signal asks for is taken after the log position that it states. Only the rows of such
+        # a snapshot have a last commit.
         is_exact = F.col(IN_SNAPSHOT) & F.col(COMMITTED).isNull()
         read = with_ends(self._read().withColumn(IN_SNAPSHOT, is_exact), self.ends)
         in_snapshot, end = F.col(IN_SNAPSHOT), F.col(END)
@@ -130,7 +130,7 @@ class TransactionRecords(ChangeRecords):
             }
         )
         lacks = F.col(POSITION).isNull() & F.col("_kind").isin("value", "delete", "barrier")
-        # Without a position, it is unknown which transaction lacks the event; its time waits.
+        # An event without a position is quarantined. The time of its transaction, which may be unknown, waits.
         is_left_out = unended & F.col(OPERATION).isNotNull() & ~is_named
         reason = (
             F.when(unended & is_parked, F.lit(quarantine.PARKED))
@@ -233,8 +233,8 @@ class TransactionRecords(ChangeRecords):
     def _find_cuts(self) -> list[Cut]:
         """Return the transactions that are cut; a handful at most.
 
-        A connector that was killed within a transaction numbers the events that it repeats from 1. So a copy says
-        nothing: an event counts only if it is the first with its number, in this range and in the table.
+        A connector that was killed within a transaction numbers the events that it repeats from 1. So a copy
+        proves nothing: an event is considered only if it is the first with its number, in this range and in the table.
         """
         events = self.decoded()
         times = [row[0] for row in events.where(self._is_cut()).select(END_TIME).distinct().collect()]
@@ -276,7 +276,7 @@ class TransactionRecords(ChangeRecords):
         return F.col(TABLE) != self._settings.table
 
     def late_rows(self) -> DataFrame:
-        """Return the rows at sealed times, with their places.
+        """Return the rows at sealed times, each with its place in the topic.
 
         Out: the columns of `late/`.
         """

@@ -102,9 +102,9 @@ class TransactionTick(RecordTick):
         self.abandoned: Set[int] = {
             snapshot.lsn for snapshot in read_snapshots(self.table, self.stated) if snapshot.is_abandoned
         }
-        """The places of abandoned snapshots that no statement covers yet: their rows are not stored."""
+        """The log positions of abandoned snapshots that no statement covers yet: their rows are not stored."""
         self.newly_abandoned: Set[int] = frozenset()
-        """Those that this tick has found: earlier ticks may have stored their rows."""
+        """The abandoned snapshots that this tick has found: earlier ticks may have stored their rows."""
 
     # --- plan --------------------------------------------------------------------------------------------------------
 
@@ -125,11 +125,11 @@ class TransactionTick(RecordTick):
         if self.ranges:
             self._read_events(planned)
         self._merge_snapshots()
-        if self.snapshots:  # its last row may have been read before earlier rows in another partition
+        if self.snapshots:  # the last row of one may have been read before earlier rows in another partition
             topic_ends = self.events.end_offsets()
         self._state(topic_ends)
         if not self.newly_abandoned.isdisjoint(self.scanned) and self.ranges:
-            self._write_events()  # without the rows of a snapshot that is only now known to be abandoned
+            self._write_events()  # without the rows of a snapshot that turned out to be abandoned
         self.report.messages = self.read_marks.messages + sum(offsets.messages for _, offsets in self.ranges)
         # A decision, or a second look, may allow a statement about messages that were read earlier.
         return bool(self.report.messages) or self.end > self.stated
@@ -254,7 +254,7 @@ class TransactionTick(RecordTick):
         ]
 
     def _stop_at_repeated_snapshot(self) -> None:
-        """State nothing at or after a snapshot of a table with rows, if only a key could tell which rows are gone."""
+        """State nothing at or after a repeated snapshot: without a key, it does not show which rows are gone."""
         for snapshot in self.snapshots:
             has_earlier = any(file.reach[0] < snapshot.lsn for file in self.table.files())
             if not snapshot.is_abandoned and (has_earlier or self.first_event < snapshot.lsn):
@@ -370,7 +370,7 @@ class TransactionTick(RecordTick):
         return F.when(F.col(END_TIME).isNotNull(), F.array(F.col(END_TIME)))
 
     def _set_late_aside(self, records: TransactionRecords) -> None:
-        """Store the events of sealed transactions in `late/`, with their places."""
+        """Store the events of sealed transactions in `late/`, each with its place in the topic."""
         late, path = records.late_rows().coalesce(1), self.collection.paths.late
         schema = late_schema(self.collection.entry.record_schema)
         files = append_run(path, "late", lambda run: write_frame(late, path, run, schema), self.collection.entry.epoch)

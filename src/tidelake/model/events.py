@@ -62,7 +62,7 @@ def summed_contents(events: Iterable[Event], as_of: int) -> dict[Row, int]:
 
 
 def newest_updates(updates: dict[tuple[Row, int], int], key: KeyOf) -> dict[Hashable, tuple[Row, int, int]]:
-    """Return the deciding update `(row, time, diff)` by key: the newest; of several at one time, one adding a row."""
+    """Return the deciding update `(row, time, diff)` by key: the newest or, of several at one time, one that adds."""
     newest: dict[Hashable, tuple[Row, int, int]] = {}
     for (row, time), diff in updates.items():
         current = newest.get(key(row))

@@ -33,7 +33,7 @@ LEASE_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class _Lease:
-    """A lease: its hold expires once two sightings of the same beat are at least `ms`, and the clock's slack, apart."""
+    """A lease: its hold expires once two sightings of the same beat are at least `ms` plus the clock's slack apart."""
 
     ms: int
     beat: int = 0

@@ -37,7 +37,7 @@ class RecordBatch:
     """The columns of `topic.RAW_SCHEMA`, and topic string."""
     topics: Sequence[Topic]
     ends: Mapping[Place, int]
-    """By place, the next offset after the tick."""
+    """By topic and partition, the next offset after the tick."""
 
     @property
     def table_schema(self) -> pa.Schema:

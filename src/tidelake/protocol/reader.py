@@ -147,7 +147,7 @@ class Reader:
         return Received(published, frontier, sorted(errors, key=lambda error: total_order_key(error.time)))
 
     def save(self) -> dict[str, Any]:
-        """Return the whole state, as JSON values if the data are JSON values."""
+        """Return the whole state, as JSON values if the data consists of JSON values."""
         return {
             "ledger": self._ledger.save(),
             "late": self.late,

@@ -66,7 +66,7 @@ class Begin:
 
     Args:
         id: the id that the database gave the transaction.
-        lsn: the place of its first change in the log, whether or not the connector sent an event for it.
+        lsn: the position of its first change in the log, whether or not the connector sent an event for it.
     """
 
     id: str
@@ -165,8 +165,8 @@ def is_cut(begins_at: int | None, after: int | None, first: int | None) -> bool:
     """Return whether a connector might have skipped the first changes of a transaction.
 
     A connector that was restarted after the END at `after` can skip the changes of a transaction that was open then, up
-    to the one that directly follows this END in the log. The transaction then begins at or before `after`, and
-    everything that was sent of it comes later.
+    to the one that directly follows this END in the log. The transaction then begins at or before `after`, and all of
+    its changes that were sent come later.
 
     Args:
         begins_at: where its first change is in the log, as its BEGIN states; None if that is unknown.
@@ -216,7 +216,7 @@ def transaction_of(text: str | None) -> str | None:
 def is_by_signal(source: Any) -> bool:
     """Return whether a row, judging by its `source`, is part of a snapshot that a signal asked for.
 
-    Such a snapshot is taken later than the place in the log that its rows state. An incremental snapshot says what it
+    Such a snapshot is taken later than the log position that its rows state. An incremental snapshot says what it
     is. In a blocking snapshot, `sequence` also has the commit position that the connector has reached, because the
     connector continues afterwards.
 
@@ -304,7 +304,7 @@ class Blocked:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A snapshot of the table: its place in the log, how many of its rows were read, and whether it has ended."""
+    """A snapshot of the table: its log position, how many of its rows were read, and whether it has ended."""
 
     lsn: int
     rows: int
@@ -378,7 +378,7 @@ def first_uncovered(
         last: the greatest commit position that was read; -1 if there is none.
         snapshots: the snapshots at or after `stated`, oldest first; abandoned ones do not matter.
         blocked: the first unread event of each partition, unless the partition was read at least to the end that it had
-            once `last` had been read. The event's transaction committed at an unknown position after `Blocked.after`.
+            after `last` was read. The event's transaction committed at an unknown position after `Blocked.after`.
         commits: the commit positions that were read at or after `stated`: one of them may have ended a snapshot.
 
     >>> first_uncovered(0, 50, [], [])

@@ -58,7 +58,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "3.3.1, this happens if the last saved offset is the END before the transaction. Or the connector leaves out "
         "some of what PostgreSQL publishes, such as a table or truncates, and the transaction began with such a "
         "change.",
-        "Let the connector take a new snapshot of all its tables: changes of any of them may be missing. Then accept "
+        "Let the connector take a new snapshot of all its tables: changes to any of them may be missing. Then accept "
         "the events that were sent, with the announced count. The snapshot corrects tables with a key; read others "
         "into new collections. If the connector leaves something out, write `captures_publication: false`, or let it "
         "create a publication with `publication.autocreate.mode=filtered`.",
@@ -122,7 +122,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.TransactionWentBack: Entry(
         "The database was restored from a backup, or the connector follows another server now, so log positions begin "
-        "again; or an END was lost and came later.",
+        "again; or an END was delayed, and came after a later one.",
         "Data already read stays valid. Let the connector write to new topics, with another `topic.prefix`, and read "
         "these into new collections. If only this END came late, leave out the events of its transaction.",
         (_STATUS, "tidelake times NAME", "tidelake resolve transaction NAME --transaction ID --reason …"),
@@ -169,7 +169,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake topic --help",),
     ),
     errors.PublishedTopicForeign: Entry(
-        "Another producer was pointed at the topic, or another collection, or another lake, is published to it.",
+        "Another producer was pointed at the topic, or a collection of this or another lake is published to it, too.",
         "Nothing more is written to the topic, and the hold of the collection stays where it is. Find the other "
         "writer, and publish to a topic that nobody else may write to. Then give up the old one.",
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
@@ -197,7 +197,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
     ),
     errors.PublishedTopicBehind: Entry(
-        "The handles were restored from an older copy, which did not know the hold of the topic.",
+        "The handles were restored from an older copy, which does not have the topic's hold.",
         "What the topic lacks can no longer be read. Publish to a new topic, and give up the old one.",
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
     ),
@@ -266,7 +266,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake trace TOPIC PARTITION OFFSET",),
     ),
     errors.BagRefused: Entry(
-        "The source has removed a row more often than it added it, or has added one very often.",
+        "The source has removed a row more often than it added it, or has added one too many times.",
         "The published table still shows the earlier contents. Leave `bag` out of the settings and publish again, or "
         "have the source correct the row.",
         ("tidelake read NAME", "tidelake current NAME"),
@@ -442,8 +442,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.SubscriptionLapsed: Entry(
         "The consumer was stopped, or worked on one batch for longer than its lease, and compaction went on.",
-        "Subscribe again with a snapshot, and replace what was delivered so far with it. Take a longer lease, call "
-        "`renew` while you work on a batch, or raise `keep`.",
+        "Subscribe again with a snapshot, which replaces what was delivered so far. Take a longer lease, call `renew` "
+        "while you work on a batch, or raise `keep`.",
         ("tidelake status NAME", "tidelake subscribe NAME --lease 1d"),
     ),
     # A commit failed, or its outcome is unknown.
@@ -543,8 +543,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.SparkLacksStore: Entry(
         "The session was started for lakes on a disk, or by spark-submit without the jars for S3.",
-        "End this process. Start another one, and in it a session with these jars before any lake is opened: it serves "
-        "lakes on disks and in S3. Nothing was written.",
+        "End this process. In a new one, start a session with these jars before any lake is opened: such a session "
+        "serves lakes on disks and in S3. Nothing was written.",
     ),
     errors.ClockAhead: Entry(
         "The clock of the machine that runs ingest is wrong, or a topic with old timestamps is read rarely.",
@@ -559,8 +559,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.TookTooLong: Entry(
         "A large backlog, a slow disk or network, or something that hangs: a broker, a file system, a library.",
         "Committed work is kept. Look at the log for the last thing that happened; run the collection alone to see "
-        "whether it progresses, and raise `collection_limit_s` if it only needs more time; without it, `--linger` "
-        "allows five minutes. If its thread is still alive, this process begins nothing more on the collection.",
+        "whether it progresses, and raise `collection_limit_s` if it only needs more time; without that setting, "
+        "`--linger` allows five minutes. If the thread that works on the collection is still alive, this process "
+        "begins nothing more on it.",
         ("tail -n 100 .logs/spark.log", "tidelake run orders", _STATUS),
     ),
     errors.BlockingCheckFailed: Entry(

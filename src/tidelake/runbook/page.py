@@ -113,7 +113,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "DamagedPublication": {"table": "data/store/tables/orders", "detail": "no entry states the schema"},
     "DamagedFiles": {"detail": "the file _run=…/part-0.parquet is missing"},
     "DamagedLog": {"detail": "the entry of version 42 is not the one that was acknowledged"},
-    "DamagedTable": {"detail": "time 7: 8 updates were proven, 7 are there"},
+    "DamagedTable": {"detail": "time 7: 8 updates were proven, but 7 are stored"},
     "DataRefused": {"problem": "'price' is missing"},
     "EventBlocked": {
         "why": "belongs to no transaction: the connector did not have `provide.transaction.metadata=true`",

@@ -26,13 +26,13 @@ class WireType:
         name: `boolean`, `int`, `long`, `float`, `double`, `string`, `bytes` (base64 in JSON), `hex` (bytes as
             hexadecimal text), `array`, `record`, or `json`: any value, stored as its text.
         conversion: `as_is`, `date` (from days), `timestamp_millis`, `timestamp_micros` (from a count),
-            `timestamp_text`, `decimal_bytes` (from the unscaled number), `decimal_text`, or `scaled_decimal` (from a
-            record of a scale and an unscaled number; stored as text).
+            `timestamp_text`, `decimal_bytes` (from the unscaled value), `decimal_text`, or `scaled_decimal` (from a
+            record of a scale and an unscaled value; stored as text).
         landing: the Avro type of the column.
         item: the wire type of an array's items.
         fields: the wire types of a record's fields, by name.
         nullable: whether a value may be null.
-        scale: for `decimal_bytes`, the scale of the written number if it differs from the column's.
+        scale: for `decimal_bytes`, the scale of the written value if it differs from the column's.
     """
 
     name: str

@@ -30,8 +30,8 @@ class Values:
         record: the columns; for change events those of a row, with Connect's type names.
         of_changes: whether `record` is the row of change events.
         elsewhere: columns of the table that come from keys and metadata, not from values.
-        may_lack: the only columns that a schema with new columns may lack; otherwise, a missing and a new column
-            together look like a renamed column.
+        may_lack: the only columns that a schema with new columns may lack. If another column is missing, it may have
+            been renamed to a new one.
     """
 
     record: Record

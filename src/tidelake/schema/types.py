@@ -36,7 +36,7 @@ class Family(Enum):
     SYMBOL = "symbol"
     BINARY = "binary"
     DECIMAL = "decimal"
-    """An unscaled number, as big-endian bytes in two's complement."""
+    """An unscaled value, as big-endian bytes in two's complement."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,8 @@ def count_in_arrow(
         data: the data's columns.
         key: the key's columns, if a key may have only one value at each time; empty if diffs are summed.
         within: the times at which rows are counted.
-        nested_rows_max: maximum number of rows if a column has lists or structs. Python compares them, which takes some
-            seconds for 100,000 rows, and the rows in `surplus` have them as text.
+        nested_rows_max: maximum number of rows if a column has lists or structs. Python compares such values, which
+            takes some seconds for 100,000 rows; in `surplus`, they are text.
 
     Returns:
         Exact counts, copies included; None if counting would take too much memory, or if Arrow cannot compare a column.
@@ -92,7 +92,7 @@ def count_in_arrow(
 
 
 def compensating_table(surplus: pa.Table) -> pa.Table:
-    """Return rows that cancel surplus copies: the data's columns, _time, and _diff, the negated sum of the copies."""
+    """Return rows that cancel surplus copies: the data's columns, _time, and _diff, the negated sum of their diffs."""
     diffs = pc.negate(pc.multiply(surplus[DIFF], surplus[SURPLUS]))
     return surplus.drop_columns([SURPLUS]).set_column(surplus.column_names.index(DIFF), DIFF, diffs)
 

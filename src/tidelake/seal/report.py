@@ -30,4 +30,4 @@ class SealReport:
     left: Departure | None = None
     """The rows that retention removed from the contents; None if it removed none."""
     sealed_by_ingest: bool = False
-    """Whether each tick of ingest seals its own time; then nothing is left to prove."""
+    """Whether each tick of ingest seals its own time; if so, nothing is left to prove."""

@@ -1,8 +1,9 @@
 """Retention of rows: finds the rows of the contents that are too old, and writes the run that removes them.
 
-The run has, for each such row, its data at one time that is not sealed yet, with the negated number of times that it
-occurs. It is committed together with the frontier that seals this time, so no reader ever sees the time without it, and
-no seal ever counts it as a statement. See docs/decisions/retention.md.
+For each such row, the run contains one update: the row's data, at a time that is not sealed yet, with the negative of
+the row's multiplicity as its diff. The run is committed together with the frontier that seals this time, so no reader
+ever sees the time without the run, and no seal ever counts the run's rows as statements. See
+docs/decisions/retention.md.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ _ROWS_PER_FILE = 1_000_000
 
 @dataclass(frozen=True)
 class Written:
-    """A run that is written but not committed, and what it does; without files or departure if no row is too old."""
+    """A run that has been written but not committed, and the removal that it makes.
+
+    If no row is too old, there are no files, and `departure` is None.
+    """
 
     files: list[RunFile]
     departure: Departure | None
@@ -76,10 +80,11 @@ def write_departures(
     upper: int,
     time: int,
 ) -> Written:
-    """Write the run that removes, at a time, the rows of the contents just before `upper` that are too old.
+    """Write the run that removes, at `time`, the rows that are too old from the contents just before `upper`.
 
-    A row that is also stated at that very time stays until the next pass. So at each time, the sum of a row is either a
-    statement or a removal, and a recount can tell them apart, whatever was merged.
+    A row that is also stated at `time` stays until the next pass. So at each time, the diffs of a row add up to a
+    positive number if it was stated, and to a negative number if it was removed; a recount can tell the two apart even
+    after merges.
 
     Args:
         spark: the session.
@@ -134,7 +139,7 @@ def write_departures(
 
 
 def note_departure(collection: Collection, departure: Departure) -> None:
-    """Append the note of rows that are about to be removed; the commit that follows makes it count.
+    """Append a note of the rows that are about to be removed; it becomes valid with the commit that follows.
 
     Raises:
         Fenced: the epoch was raised in the meantime.

@@ -43,8 +43,8 @@ def seal(spark: SparkSession, collection: Collection, settings: CollectionSettin
     Args:
         spark: the session.
         collection: the collection.
-        settings: its settings, which say how long rows are kept, and what its connector captures; without them, all
-            rows stay, and the connector captures its whole publication.
+        settings: its settings, which say how long rows are kept, and whether its connector captures all that PostgreSQL
+            publishes; without them, all rows stay, and the connector is taken to capture all of it.
 
     Raises:
         Conflict: every attempt failed because of other writers; nothing was sealed.

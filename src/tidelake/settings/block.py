@@ -81,7 +81,7 @@ class Block:
 
     @contextmanager
     def refusing(self, fix: str) -> Iterator[None]:
-        """Fail here if a schema is refused; `fix` is the hint unless the refusal has its own."""
+        """Fail at this place if a schema is refused; `fix` is the hint unless the refusal has its own."""
         try:
             yield
         except SchemaRefused as error:

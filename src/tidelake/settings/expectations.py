@@ -31,7 +31,7 @@ class OwnExpectation(Frozen):
     name: str
     """The name of its check; unique in its collection."""
     type: str
-    """The library's name of the expectation, in snake case."""
+    """The library's name for the expectation, in snake case."""
     arguments: dict[str, Any]
     blocking: bool = False
     """Whether downstream assets stop if it is not met."""

@@ -61,7 +61,7 @@ class Settings(Frozen):
     all_collections: tuple[CollectionSettings, ...] = ()
     """All valid collections in the file, even if only some were chosen with `only`."""
     alerts: Secret | None = None
-    """The place of the URL of the webhook that alerts go to; if None, no alerts are sent."""
+    """Where the URL of the webhook for alerts is kept; if None, no alerts are sent."""
     parallel: int = 1
     """Maximum number of collections that the jobs work on at a time."""
     collection_limit_s: int | None = None

@@ -41,11 +41,11 @@ class S3Settings(Frozen):
     allow_http: bool = False
     """Whether data may be sent over `http://` to another machine, where anyone in between can read it."""
     access_key_id: Secret | None = None
-    """The place of the access key's id; without it, credentials come from the environment or the machine's role."""
+    """Where the access key's id is kept; without it, credentials come from the environment or the machine's role."""
     secret_access_key: Secret | None = None
-    """The place of the secret access key."""
+    """Where the secret access key is kept."""
     session_token: Secret | None = None
-    """The place of the token of temporary credentials."""
+    """Where the token of temporary credentials is kept."""
     request_timeout_s: int = Field(default=30, ge=1)
     """Maximum time to wait for a response; a request is retried for at most that long."""
 

@@ -12,20 +12,20 @@ from tidelake.settings.block import Block, Frozen
 
 
 class Secret(Frozen):
-    """The place of a secret, not the secret itself, so that no report, log or error can show it."""
+    """Where a secret is kept, not the secret itself, so that no report, log or error can show it."""
 
     env: str | None = Field(default=None, min_length=1)
     file: Path | None = None
 
 
 def read_secret_place(place: Block) -> Secret:
-    """Read the place of a secret. A secret in plain text is refused, and the error does not show it."""
+    """Read where a secret is kept. A secret in plain text is refused, and the error does not show it."""
     fix = "write `{env: NAME_OF_A_VARIABLE}` or `{file: PATH}`"
     if not isinstance(place.value, dict):
         place.fail("is a secret in plain text", fix)
     env, path = place.get("env"), place.get("file")
     if set(place.value) not in ({"env"}, {"file"}) or not isinstance(env or path, str):
-        place.fail("does not name the place of the secret", fix)
+        place.fail("does not say where the secret is kept", fix)
     return Secret(env=env) if path is None else Secret(file=place.folder / path)
 
 

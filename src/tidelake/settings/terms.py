@@ -28,7 +28,7 @@ class FramingTerms:
         name: the name of the framing.
         mints_times: whether ingest mints a time for each tick, binds it to the tick's offsets and seals it; if not,
             statements have times of their own, which are proven later.
-        identifies_by_data: whether equal data at the same time is a copy; then columns never change. If not, a
+        identifies_by_data: whether equal data at the same time is a copy. If so, columns never change; if not, a
             statement is identified by its place.
         checks: the names of the expectations that apply whatever the envelope is.
         key_checks: the expectations of collections with a key, which replace the envelope's.

@@ -78,7 +78,7 @@ class TransactionSettings(ReclockSettings):
             transactions.fail("is missing", f"name the connector's topic of transactions; {_FIX}")
         named = read_topics(transactions)
         if len(named) > 1 or named == topics:
-            transactions.fail("is not the name of one more topic", "name the connector's topic of transactions")
+            transactions.fail("is not the name of a single other topic", "name the connector's topic of transactions")
         return topics + named
 
     @classmethod

@@ -1,6 +1,6 @@
 """The archive of the classes that Spark loads: the JVM maps it instead of reading and verifying each class.
 
-It is valid for one Java, one PySpark and one location of the jars; otherwise the JVM silently starts without it.
+It is valid for one Java, one PySpark and one location of the jars; with any other, the JVM silently starts without it.
 `orchestration.class_archive` creates it.
 
 Source: docs/decisions/class-archive.md; JEP 350, "Dynamic CDS Archives".

@@ -1,4 +1,4 @@
-"""The error about a jar that is missing or differs from the lock, apart from the code that fetches jars."""
+"""The error about a jar that is missing or differs from the lock, kept apart from the code that fetches jars."""
 
 from __future__ import annotations
 

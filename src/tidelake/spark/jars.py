@@ -1,7 +1,7 @@
 """Fetches the jars that a lock file lists, and checks their sha256; by default, those in `jars.lock` into `.jars`.
 
-A line `[name]` begins a set: jars that only some lakes need, such as `s3`. They are fetched into `.jars/<name>`, when a
-session needs them.
+A line `[name]` begins a set: jars that only some lakes need, such as `s3`. They are fetched into `.jars/<name>` when
+a session needs them.
 """
 
 import argparse

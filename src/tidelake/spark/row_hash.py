@@ -36,7 +36,7 @@ def row_hash(schema: str) -> Column:
     """Return the hash of a row, bigint, over the columns of a schema in JSON."""
     fields = StructType.fromJson(json.loads(schema)).fields
     hashes = [_column_hash(field.name, field.dataType) for field in fields]
-    while len(hashes) > 1:  # in pairs: otherwise, the expression would be as deep as there are columns
+    while len(hashes) > 1:  # in pairs: a chain would be as deep as the number of columns
         pairs = [left.bitwiseXOR(right) for left, right in zip(hashes[::2], hashes[1::2], strict=False)]
         hashes = pairs + hashes[2 * len(pairs) :]
     return F.xxhash64(hashes[0])

@@ -56,7 +56,7 @@ _EXACT = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     # PySpark would send the JVM the Python call site of each call: three of the four round trips for a small plan.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # Enough open writers in each task, so that Spark does not sort rows by the columns that partition files.
+    # Each task may have enough open writers that Spark need not sort rows by the columns that partition files.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
     # Stages of a query are numbered in any order, so an id would give the same code different names.
     "spark.sql.codegen.useIdInClassName": "false",

@@ -49,8 +49,8 @@ def open_file(location: Location, size: int | None = None) -> pa.NativeFile:
 
     Args:
         location: the blob.
-        size: its size, if a listing has shown it. Then an object store needs one request fewer, and only one in all
-            for a blob of at most 256 KiB.
+        size: its size, if a listing has shown it. This saves a request to an object store: a blob of at most 256 KiB
+            then takes only one.
 
     Raises:
         FileNotFoundError: it is absent. With a size, an object store may raise it at the first read.
@@ -138,7 +138,7 @@ def creating(location: Location) -> AbstractContextManager[pa.NativeFile]:
 
 
 def upload(source: Location, location: Location) -> None:
-    """Copy a file of this machine to a blob, which appears once it is whole. An object store verifies the bytes.
+    """Copy a file on this machine to a blob, which appears once it is whole. An object store verifies the bytes.
 
     Cost in an object store: one request for a file of up to 5 MiB; otherwise one for each 5 MiB, and two more.
     """
@@ -314,7 +314,7 @@ def turn(folder: Location, wait_s: float, needs_s: float = 0.0) -> Iterator[Call
 
     Args:
         folder: the folder.
-        wait_s: the maximum wait for each caller before this one, in addition to the time that the earlier one needs.
+        wait_s: the maximum wait for each earlier caller, in addition to the time that the earlier caller needs.
         needs_s: how long this caller needs; at most 30 s count. Whoever takes longer loses the turn.
 
     Yields:
@@ -337,7 +337,7 @@ def now_s(folder: Location) -> float:
 def last_change_s(folder: Location) -> float:
     """Return the time of a folder's last renewal or of the last write below it. Nothing is written.
 
-    It is infinity if the folder is absent, or changes meanwhile: then the folder is younger than anything else.
+    It is infinity if the folder is absent, or changes meanwhile: such a folder counts as younger than anything else.
     """
     return _backend(folder).last_change_s(folder)
 

@@ -23,7 +23,7 @@ def inform(event: str, **values: Any) -> None:
 def warn(event: str, **values: Any) -> None:
     """Log something that a person should know: damage that was repaired or set aside, or a new format.
 
-    If the log is a file on a full disk, nothing is logged: a message never changes the outcome of what it is about.
+    If the log is a file on a full disk, nothing is logged: a message never changes the outcome of what it reports.
     """
     with suppress(OSError):
         _log().warning(event, **values)

@@ -68,9 +68,9 @@ class Objects:
             raise ConditionalWritesMissing("a second put replaced an object", location.root)
 
     def _is_refused(self, location: Location, data: bytes) -> bool:
-        """Put an object if its name is free. Return whether the name was taken: then the store has conditional writes.
+        """Put an object if its name is free. Return whether the name was taken, which proves conditional writes.
 
-        It does not matter who created that object: even an earlier attempt of this call proves as much.
+        It does not matter who created that object: it may have been an earlier attempt of this call.
         """
         created = self._put_repeatedly(
             location, secrets.token_hex(16), data, lambda is_taken: False if is_taken else None
@@ -214,7 +214,7 @@ class Objects:
     def update(self, location: Location, change: Callable[[bytes | None], bytes], media_type: str | None) -> object:
         """Put each change only if the object is still the one that was read.
 
-        A put without an answer may have happened; then the same change is applied again.
+        A put whose answer was lost may have succeeded; if it did, the same change is applied again.
         """
         self.check_conditional_writes(location)
         for attempt in range(_UPDATE_ATTEMPTS_MAX):

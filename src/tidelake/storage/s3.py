@@ -46,7 +46,7 @@ class Access:
     allow_http: bool
     timeout_s: int
     credentials: dict[str, str] = field(repr=False)
-    """By the names in `S3Settings`; empty if the settings give none: then each engine looks in its environment."""
+    """By the names in `S3Settings`; empty if the settings give none, so that each engine looks in its environment."""
     has_web_identity: bool = False
     """Whether the environment names a role for a web identity."""
     ca_file: Path | None = None

@@ -23,7 +23,7 @@ from tidelake.storage.location import Location
 ACKED = "_acked"
 _NAME = re.compile(r"([0-9]{20})-([0-9a-f]{64})\.(json|checkpoint)")
 _NAMES = re.compile(rf"(?:\A|\0){_NAME.pattern}(?=\0|\Z)")
-"""Finds all such names in a text of names with null characters between them."""
+"""Finds all such names in a text in which null characters separate names."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
     """Store a binding before the commit that makes it valid.
 
     Returns:
-        False if another tick has bound the same time or a later time; then nothing is stored.
+        False if another tick has bound the same time or a later time; in that case, nothing is stored.
 
     Raises:
         Conflict: every attempt failed.

@@ -16,10 +16,10 @@ def column_docs(entry: Entry) -> dict[str, str]:
     The schemas are those in the catalog: of the table, of the values and, for change events, of the row.
 
     >>> from tidelake.store.entry import Capability
-    >>> fields = [{"name": "id", "type": "long", "doc": "the article"}, {"name": "price", "type": "int"}]
+    >>> fields = [{"name": "id", "type": "long", "doc": "the item"}, {"name": "price", "type": "int"}]
     >>> column_docs(Entry(id="7f", name="prices", framing="cdcv2", envelope="none", created_at_ms=0,
     ...     record_schema={"type": "record", "name": "data", "fields": fields}, capabilities=()))
-    {'id': 'the article'}
+    {'id': 'the item'}
     """
     docs: dict[str, str] = {}
     for schema in (entry.value_schema, entry.record_schema):

@@ -1,4 +1,4 @@
-"""Adds to a table the columns that the catalog has and the table lacks, in a separate commit.
+"""Adds the columns that the catalog has and a table lacks to that table, in a separate commit.
 
 The catalog is changed first. If a process stops in between, the next process that opens the collection adds the
 columns.

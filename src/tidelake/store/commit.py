@@ -272,7 +272,8 @@ class OpenTable:
             RunSwept: a file's run began below the sweep floor. Write it again, as a new run.
             Fenced: the table's epoch is no longer the writer's. Stop.
             Indeterminate: it is unknown whether this commit was written. Open the table again, then decide.
-            CommitRefused: a value would fall, a file does not fit, or a run is both added and removed.
+            CommitRefused: a value would fall, a file does not match the table or its description, or a run is both
+                added and removed.
         """
         self._spend()
         self._check_format()
@@ -397,7 +398,7 @@ class OpenTable:
     def _check_newest(self) -> None:
         """Check that the version at which this table was opened is still the newest acknowledged one.
 
-        Later entries may be missing from the log although they were acknowledged.
+        The log alone does not show this: later entries may be missing although they were acknowledged.
 
         Raises:
             Conflict: another commit came first.
@@ -423,8 +424,8 @@ class OpenTable:
         have moved on, and its entries and markers may have been cleaned up. See docs/decisions/commits.md.
 
         Raises:
-            Conflict: the entry was created where another one had been cleaned up, or the log has another entry for the
-                version that was read. The new entry is not part of the log.
+            Conflict: the entry was created in place of one that had been cleaned up, or the log has another entry for
+                the version that was read. The new entry is not part of the log.
             Indeterminate: later entries were cleaned up, or markers are missing, so it is unknown whether this entry
                 was ever in the log.
             DamagedLog: the version was acknowledged before, but its entry was lost; or an older copy of the store,
@@ -439,7 +440,7 @@ class OpenTable:
             if self._was_restored_over(digest):
                 _withdraw(entry, text)
                 raise
-            # Perhaps only the listings are wrong, and another process has acknowledged the entry: so it stays.
+            # Perhaps only the listings are wrong and another process has acknowledged the entry, so the entry stays.
             raise Indeterminate(str(self.path), version, nonce, error.fact) from error
         except DamagedTable:
             blobs.delete(entry)
@@ -498,7 +499,7 @@ class OpenTable:
     def _settle(self, nonce: str, error: Exception) -> None:
         """Find out from the log whether the entry was created despite the error; return only if it was.
 
-        A warning says that the log is read again, and for how long the outcome has been unknown.
+        Before the log is read again, a warning says so, and for how long the outcome has been unknown.
         """
         version = self.version + 1
         fact = "another commit came first" if isinstance(error, FileExistsError) else engine_fact(error)
@@ -685,7 +686,7 @@ def _load_newest(path: Location) -> DeltaTable:
 
 
 def _load_at(path: Location, version: int) -> DeltaTable:
-    """Load a table, which must be at the version of its prepared log.
+    """Load a table, and check that it is at this version, the newest of its prepared log.
 
     Raises:
         Conflict: another commit came first.

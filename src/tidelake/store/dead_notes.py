@@ -60,7 +60,7 @@ class Note:
         return pinned_seq is None or (self.seq is not None and self.seq <= pinned_seq)
 
     def has_changed(self, folder: Location) -> bool:
-        """Whether the folder was written to or renewed since `clock_s`: then it may have been in a version since.
+        """Whether the folder was written to or renewed since `clock_s`; if so, it may have been in a version since.
 
         An object store states whole seconds, so a change in the same second counts.
         """
@@ -75,9 +75,9 @@ class Notes:
     by_folder: Mapping[str, Note | None]
     """The folders that have a note; None if a folder was announced, but not confirmed."""
     written: Sequence[Location]
-    """The blobs that hold them."""
+    """The blobs that hold the notes."""
     is_complete: bool
-    """Whether all of them could be read."""
+    """Whether all notes could be read."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ def long_dead(
         beginning: what was read before the state in which no version names the folders.
         folders: the names of all the table's folders that no version names now. A name with a `/` is a single file,
             which never changes.
-        present: the names of all folders, listed after the notes were read. Notes about others are forgotten.
+        present: the names of all folders, listed after the notes were read. Notes about other folders are
+            forgotten.
         retention_s: how long a reader may still need a folder after it was confirmed to be in no version.
         seq: the `seq` of that state, if the table has one.
         pinned_seq: the first `seq` that a reader has pinned. Folders stay if a version at or after it may name them.

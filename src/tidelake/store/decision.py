@@ -135,7 +135,7 @@ class DecisionDocument(BaseModel):
     accept_topic: tuple[str, int, dict[int, int]] | None = None
     quarantined: Offsets | None = None
     park: str | None = Field(default=None, exclude_if=lambda park: park is None)
-    """Left out of other kinds of decisions: releases from before transactions refuse an unknown field."""
+    """Left out of other kinds of decisions: earlier releases, which know no transactions, refuse an unknown field."""
     reason: str
     at_ms: int
 

@@ -143,7 +143,7 @@ class PublishedTopic(BaseModel):
     """Times before this may already have been stated, with the versions known now. A new version starts at this time or
     after it."""
     shards: int = 1
-    """The number of shards now: data whose hash is `i` modulo this number are stated by shard `i`."""
+    """The number of shards now: data whose hash is `i` modulo this number is stated by shard `i`."""
     skip_errors: bool = False
     """Whether keys in error are published as keys without a row."""
     frontier: int = 0
@@ -228,12 +228,12 @@ class Entry(BaseModel):
 
     @property
     def counts_positions(self) -> bool:
-        """Whether statements are identified by their positions; their number is then in the table `transactions`."""
+        """Whether statements are identified by their positions; if so, the table `transactions` has their number."""
         return framing_terms(self.framing).counts_positions
 
     @property
     def statement_schema(self) -> dict[str, Any]:
-        """The schema of a statement that a person enters. A delete of a key has nothing but the key."""
+        """The schema of a statement that a person enters. A statement that deletes a key has only the key."""
         if not (self.counts_positions and self.key):
             return self.record_schema
         from tidelake.schema.columns import nullable_beside  # imported late, as in `updates_schema`

@@ -128,7 +128,7 @@ def describe_run(table: Location, run: str, rows_hash: str | None = None) -> lis
 
 
 def describe_whole_run(table: Location, run: str, rows: int) -> list[RunFile]:
-    """Describe a run that other machines wrote, so that only a listing shows its files; see `describe_run`.
+    """Describe a run that other machines wrote, whose files only a listing shows; see `describe_run`.
 
     Args:
         table: the table's folder.
@@ -395,7 +395,7 @@ def check_whole(table: Location, files: Sequence[RunFile]) -> None:
     """Compare all bytes of larger files with the SHA-256 in the log. `open_verified` does so for smaller ones.
 
     Raises:
-        DamagedTable: the SHA-256 of a file differs; the error names the first.
+        DamagedTable: the SHA-256 of a file differs; the error names the first such file.
 
     Cost: each larger file whose SHA-256 the log states is read once, two files at a time.
     """
@@ -479,8 +479,8 @@ def check_file(table: Location, file: RunFile, schema: pa.Schema) -> None:
     """Refuse a file that is missing, or that does not have the table's schema or the stated number of rows.
 
     Raises:
-        CommitRefused: the error names the file and what does not fit. Delta engines would accept the file,
-            and fail when they read it.
+        CommitRefused: the error names the file and the mismatch. Delta engines would accept the file, and fail when
+            they read it.
         DamagedTable: the file does not have the size or the digest that is stated.
     """
     path = table / file.path

@@ -2,7 +2,7 @@
 
 The name of a marker contains the SHA-256 of its entry. So one listing of the markers, starting at the newest verified
 version, proves that this version is still the one that was verified, and shows every later version. Entries of later
-versions are read and must follow the chain. If anything does not fit, the log is no longer followed: it is opened from
+versions are read and must follow the chain. If anything is wrong, the log is no longer followed: it is opened from
 scratch, and `settle` says what is wrong. An entry without a marker is not noticed until a commit collides with it; then
 the log is opened from scratch as well. A log on a disk is always opened from scratch: remembering it would not be
 faster.
@@ -115,7 +115,7 @@ def newest(path: Location) -> Followed:
 
 
 def known(path: Location) -> Followed:
-    """Return a log as this process last saw it; if it has never seen it, or on a disk, return the log as it is now.
+    """Return a log as this process last saw it; on a disk, or if it has never seen the log, as the log is now.
 
     Only for a caller that commits to the table, or that needs no newer state than this process has seen.
     """
@@ -199,7 +199,7 @@ def _prove(markers: Markers, tip: Tip) -> bool:
 
 
 def _continued(path: Location, followed: Followed, markers: Markers) -> Followed | None:
-    """Return a verified log with the later entries that markers name; None if one of them does not fit."""
+    """Return a verified log with the later entries that markers name; None if an entry or its marker is wrong."""
     start = followed.tip.version
     if markers.newest - start > _FOLLOWED_ENTRIES_MAX:
         return None

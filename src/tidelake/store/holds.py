@@ -1,7 +1,7 @@
 """Holds: what each call on a read capability changes in the collection's entry. Reads no clock, and writes no file.
 
-A hold lives as long as its holder makes a call within each lease. No process's clock decides whether that is so: each
-call raises the hold's beat, and an observer (compaction) notes the beat and the time by the store's own clock. If a
+A hold lives as long as its holder makes a call within each lease. No process's own clock decides whether it does: each
+call raises the hold's beat, and an observer (compaction) notes the beat and the time by the store's clock. If a
 later observer finds the same beat, and the store's clock is a lease ahead of the note, it commits the expiry together
 with the new `since`, from the state in which it saw the beat. See docs/decisions/holds.md.
 """
@@ -109,7 +109,7 @@ def acquire(entry: Entry, token: Token, at: int, lease_ms: int, purpose: str, no
     if not entry.since_frontier.less_equal(at):
         raise SinceError(at, entry.since)
     if sum(capability.kind == "read" for capability in entry.capabilities) >= HOLDS_MAX:
-        rule = f"but '{entry.name}' already has as many holds as a collection may have"
+        rule = f"but '{entry.name}' already has the maximum number of holds"
         raise ArgumentRefused("holds", HOLDS_MAX, rule, "release holds that are no longer needed")
     hold = Hold(
         secret_hash=token.secret_hash, purpose=purpose, lease_ms=lease_ms, acquired_at_ms=now_ms, renewed_at_ms=now_ms

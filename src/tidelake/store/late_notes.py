@@ -129,7 +129,7 @@ class LateNotes:
         return self.contradictions - settled
 
     def first(self, limit: int, undecided: bool = False) -> list[LateContradiction]:
-        """Return at most `limit` contradictions, by time, from the notes with the earliest first times.
+        """Return at most `limit` contradictions, by time, from the notes whose first times are earliest.
 
         With `undecided`, only contradictions that no decision settles are returned.
         """

@@ -1,6 +1,6 @@
 """The folders of a store, and the schemas of a collection's tables.
 
-<store>/catalog/                   the store's id and format; before format 4, what is now in `names/` and `handles/`
+<store>/catalog/                   the store's id and format; before format 4, also the names and the handles
     _names/<name>                  which names were ever bound, so that a lost name is noticed
 <store>/names/<name>/              a log: which collection has the name, and where its contents are published
 <store>/head_starts/<name>.zip     object stores only: what a new process begins with; can be deleted at any time
@@ -41,10 +41,10 @@ ERROR = "_error"
 
 EVENT_POSITION_SIZES = (2, 4)
 """With transactions, the sizes of the positions that seal counts: commit position and number in the transaction or, for
-a snapshot row, place in the log, 0, partition and offset. Second rows of events, and barriers, have other sizes."""
+a snapshot row, log position, 0, partition and offset. Second rows of events, and barriers, have other sizes."""
 
 MERGE_RUN = "merge-"
-"""Prefix of the runs in `updates/` that merges wrote. If diffs are summed, none has two equal rows at one time."""
+"""Prefix of the runs in `updates/` that merges wrote. If diffs are summed, no such run has equal rows at one time."""
 
 PROOF_RUN = "proof-"
 """Prefix of the runs in `proofs/` that hold proofs. Other runs hold notes."""
@@ -128,7 +128,7 @@ TRANSACTIONS_SCHEMA = pa.schema(
 )
 """`kind` is `end` (the end of a transaction: its commit position, id, place in the topic, its number of events in the
 collection's table and in all tables, when it ended, and where in the log it begins) or `snapshot` (a snapshot of the
-table: its place in the log, and its number of rows). A row may be repeated. Files of earlier releases lack `begins_at`,
+table: its log position, and its number of rows). A row may be repeated. Files of earlier releases lack `begins_at`,
 and `carry_columns` adds it to their tables."""
 
 QUARANTINE_SCHEMA = pa.schema(

@@ -1,7 +1,8 @@
 """The state that a table's log describes by Delta's rules, read from entries and checkpoints that have been verified.
 
-delta-rs does not read the log here: it would read the log once more, unverified, and it trusts checkpoints, which it
-writes without any checksum. A checkpoint is trusted only if it holds the same state as the entries that it covers.
+The log is not read by delta-rs, which would read it once more, unverified, and which trusts checkpoints although it
+writes them without any checksum. Here, a checkpoint is trusted only if it holds the same state as the entries that it
+covers.
 """
 
 from __future__ import annotations

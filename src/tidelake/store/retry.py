@@ -96,7 +96,7 @@ def pause_after_conflicts(conflicts: int, took_s: float) -> None:
 
     Args:
         conflicts: how many attempts in a row have failed.
-        took_s: how long the last of them took, in seconds.
+        took_s: how long the last of these attempts took, in seconds.
 
     Source: "full jitter" in M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
     """

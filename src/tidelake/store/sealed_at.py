@@ -13,7 +13,7 @@ from tidelake.store.layout import BINDINGS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIM
 
 
 def last_sealed_by(collection: Collection, after: int, moment_ms: int) -> int | None:
-    """Return the last time that was sealed by a given moment, together with every time before it.
+    """Return the last time such that it and every earlier time were sealed by a given moment.
 
     A proof records the moment just before the commit of its seal: the contents AS OF the returned time are those that
     could be read at `moment_ms`. A binding records the moment when its tick began, and its time is minted from that

@@ -87,7 +87,7 @@ class StagedRows:
         Args:
             name: the table's name.
             comment: its comment.
-            note: what it shows now.
+            note: what the table shows from this commit on.
             replaced: the files of version `self.version` that the staged rows replace; by default all of them.
 
         Raises:

@@ -108,10 +108,10 @@ def sweep(
 ) -> int:
     """Delete the runs that a sweep confirmed to be dead more than the retention period ago; return their number.
 
-    Merges leave behind the runs that they replace, and killed processes leave those that they wrote. A reader can use
-    a run of the version for which its read was planned until `retention_s` after a sweep has confirmed that no log
-    names that run or, if the reader's hold pins a `seq`, until the hold ends. The clock may be wrong, and a writer may
-    be about to commit one of these runs; so the sweep floor is committed before any run is deleted.
+    Merges leave behind the runs that they replace, and killed processes leave those that they wrote. A reader may still
+    need a run that was live when its read was planned. So the run stays for `retention_s` after a sweep has confirmed
+    that no log names it; if the reader's hold pins a `seq`, the run stays until the hold ends. The clock may be wrong,
+    and a writer may be about to commit one of these runs; so the sweep floor is committed before any run is deleted.
 
     The pin is read after the state of the table. If a hold pins a `seq` after that, its reads are planned later still,
     from this state or a later one. So they do not need a run that none of these states names.

@@ -59,7 +59,7 @@ HINT = "_last_checkpoint"
 _READ_AT_ONCE = 8
 _OF_A_VERSION = re.compile(r"[0-9]{20}\.")
 _ENTRIES = re.compile(r"(?:\A|\0)([0-9]{20})\.json(?=\0|\Z)")
-"""Finds the versions of all entries in a text of names with null characters between them."""
+"""Finds the versions of all entries in a text in which null characters separate names."""
 _CHECKPOINT = re.compile(r"[0-9]{20}\.checkpoint\.parquet")
 _UNVERIFIED = re.compile(r"[0-9]{20}\.(crc|[0-9]{20}\.compacted\.json|checkpoint\..+\.(json|parquet))")
 """Checksums, compacted entries, and checkpoints in several parts: other engines write them; Tidelake never does."""
@@ -586,7 +586,7 @@ def clean_up(path: Location, entries_max: int | None = None) -> None:
     old = [blob for blob in listed if version_of(blob.location) < limits[0]]
     # Oldest first, up to the first that is too young: there must be no gap.
     ages = {blob.location: RETENTION_S if version_of(blob.location) >= first_kept else CROWDED_S for blob in old}
-    # An entry that came too late is deleted at once: it is before a gap, and would otherwise protect all later ones.
+    # An entry that came too late is deleted at once: it is before a gap, and would otherwise stop the deletion.
     entries = _tail(path, _versions_in([blob.location.name for blob in listed]))
     first = entries[0] if entries else 0
     young = (

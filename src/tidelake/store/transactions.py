@@ -19,10 +19,10 @@ STATED = "transactions/stated"
 LAST = "transactions/last"
 """A value of `updates/`: one more than the greatest commit position that was read."""
 SNAPSHOT = "transactions/snapshot"
-"""A value of `updates/`: the place in the log of the newest snapshot of which a row was read."""
+"""A value of `updates/`: the log position of the newest snapshot of which a row was read."""
 _SNAPSHOT_ROWS, _SNAPSHOT_MARKS, _SNAPSHOT_BEFORE = "snapshot/rows", "snapshot/ended", "snapshot/before"
 _ENDED, _FIRST_MARKED, _ABANDONED = 1, 2, 4
-"""The bits of the marks of a snapshot, which are only ever added."""
+"""The bits that mark a snapshot; once set, a bit stays set."""
 _END, _SNAPSHOT = "end", "snapshot"
 
 
@@ -128,7 +128,7 @@ def asserted_times(table: OpenTable) -> list[int]:
 
 
 def abandoned_in(values: Mapping[str, int]) -> frozenset[int]:
-    """Return the places of the snapshots that the values of a commit mark as abandoned."""
+    """Return the log positions of the snapshots that the values of a commit mark as abandoned."""
     prefix = f"{_SNAPSHOT_MARKS}/"
     marks = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
     return frozenset(int(lsn) for lsn, value in marks.items() if value & _ABANDONED)

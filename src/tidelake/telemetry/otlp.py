@@ -31,7 +31,7 @@ class Otlp:
         """Start the SDK; nothing is sent yet.
 
         Args:
-            variables: the environment; it says which of metrics and traces have an endpoint.
+            variables: the environment, which says whether metrics and traces have endpoints.
         """
         resource = Resource.create(
             {SERVICE_NAME: variables.get("OTEL_SERVICE_NAME") or "tidelake", SERVICE_VERSION: __version__}

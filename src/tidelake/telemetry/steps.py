@@ -61,7 +61,8 @@ COUNTS: dict[str, dict[str, str]] = {
         "files_rewritten": "files_rewritten",
     },
 }
-"""The counts of each step, by name, and where its report has the number, or a list of that length."""
+"""For each step, the names of its counts, each with the attribute of the report that holds the number or a list of
+that length."""
 
 TEXTS: dict[str, str] = {
     "ticks": "Ticks of ingest that read messages.",

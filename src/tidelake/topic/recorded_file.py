@@ -1,8 +1,8 @@
-"""A recorded Parquet file: what its metadata state about its offsets, and whether its rows are still those recorded.
+"""A recorded Parquet file: what its metadata states about its offsets, and whether its rows are still those recorded.
 
-Tools that rewrite a file with Arrow keep its metadata, whatever they do to its rows. So the metadata also state how the
-recorded rows are stored. The footer of every Parquet file states this about the file's own rows, and the two agree only
-if the rows are those that were recorded.
+Tools that rewrite a file with Arrow keep its metadata, whatever they do to its rows. So the metadata also states how
+the recorded rows are stored. The footer of every Parquet file states this about the file's own rows, and the two agree
+only if the rows are those that were recorded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def write_recorded_file(path: Location, table: pa.Table, covered: dict[int, Inte
     Raises:
         FileExistsError: there is a file of this name.
 
-    Cost: encodes the rows twice, because the metadata describe the pages.
+    Cost: encodes the rows twice, because the metadata describes the pages.
     """
     stated = json.dumps(covered)
     footers: list[pq.FileMetaData] = []

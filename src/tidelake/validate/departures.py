@@ -22,8 +22,8 @@ def without_departures(
 ) -> list[dict[str, Any]]:
     """Remove recorded departures (rows removed by retention) from a recount: only the source's statements remain.
 
-    A departure that is not as recorded stays in the recount, which then contradicts the announcements, and is named in
-    the mismatches of the report.
+    A departure that differs from its record stays in the recount, so the recount contradicts the announcements; the
+    mismatches of the report name the departure.
 
     Args:
         report: receives the number of rows removed, and the mismatches.

@@ -102,7 +102,7 @@ class ValidateReport:
     bytes_verified: int = 0
     """The total size of these files."""
     has_damaged_files: bool = False
-    """Whether files are missing or damaged. Then nothing is recounted."""
+    """Whether files are missing or damaged; if so, nothing is recounted."""
     late: LateReport = field(default_factory=LateReport)
     """The late statements since the last validation."""
     late_problem: str | None = None

@@ -30,7 +30,7 @@ from tidelake.schema.types import scalar_type
 def read_avro_changes(raw: DataFrame, shape: ChangeShape, values: Writers, keys: Writers | None = None) -> DataFrame:
     """Read change events from Avro.
 
-    In, out: as `tidelake.decode.debezium.json.read_changes`, without _schema.
+    In, out: as for `tidelake.decode.debezium.json.read_changes`, but without _schema.
 
     Args:
         raw: the records.

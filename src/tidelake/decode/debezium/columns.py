@@ -37,9 +37,9 @@ IS_WHOLE = "_whole"
 IS_PLAIN = "_plain"
 """boolean. Whether the event contains nothing that the fast path would misread."""
 IS_WRONG = "_wrong"
-"""boolean. Whether a value does not fit; only the careful path explains why."""
+"""boolean. Whether any value does not fit its column's type; only the careful path explains why."""
 IS_UNREAD = "_unread"
-"""boolean. Whether the record must be read on the careful path; then none of its other columns is valid."""
+"""boolean. Whether the record must be read on the careful path; if so, none of its other columns is valid."""
 
 # The contents of the event.
 KIND = "_kind"

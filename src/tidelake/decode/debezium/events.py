@@ -63,8 +63,8 @@ def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataF
          any other columns.
     Out: the same, and _kind, _row, _error string (why the row of this key cannot be read, or null), _unavailable
          array<string> (the columns whose values were not sent, or null), _left, _reason, _detail, the columns of a
-         position. If values were read on the fast path, _error is always null, and _wrong boolean is added: whether a
-         value does not fit. See `tidelake.decode.debezium.columns`.
+         position. If values were read on the fast path, _error is always null, and a boolean `_wrong` is added, which
+         says whether any value does not fit its column's type. See `tidelake.decode.debezium.columns`.
     """
     steps = _steps(shape, reader)
     staged = read.withColumns(steps.first)
@@ -90,7 +90,8 @@ def _steps(shape: ChangeShape, reader: RowReader) -> _Steps:
     lacking = {name: is_lacking(place) for place, (name, _) in enumerate(non_key_columns)}
     lacks = {name: F.col(step) for name, step in lacking.items()}
     after, is_row = F.col(f"{EVENT}.after"), F.col(IS_ROW)
-    # Columns that are used more than once are computed in an earlier step: Spark would generate their code each time.
+    # Columns that are used more than once are computed in an earlier step; otherwise Spark would generate their code
+    # again for each use.
     is_read = ~F.col(EMPTY) & F.col(BROKEN).isNull()
     first = {
         KIND: _kind(),
@@ -102,8 +103,9 @@ def _steps(shape: ChangeShape, reader: RowReader) -> _Steps:
     landed = {name: reader.land(after[name], name, wire) for name, wire in reader.columns}
     values, landed_row = {name: F.when(is_row, value.value) for name, value in landed.items()}, None
     if reader.reads_text:
-        # A separate step, because the columns are used more than once. Decoded Avro gets no such step: it is cheap to
-        # compute again, and a step between structs would be copied into each following step until the heap was full.
+        # A separate step, because the columns are used more than once. Values decoded from Avro get no such step: they
+        # are cheap to compute again, and Spark would copy the expressions of an extra step over structs into every
+        # later step, until the heap was full.
         columns = F.struct(*(landed[name].value.alias(name) for name in landed))
         landed_row = F.when(is_row, columns)
         values = {name: F.col(f"{LANDED}.{name}") for name in landed}
@@ -114,7 +116,8 @@ def _steps(shape: ChangeShape, reader: RowReader) -> _Steps:
     faults_before = _faults_before(shape, reader, befores)
     faults = [*_faults(shape, landed, values, lacks, after), *faults_before]
     removing = [] if shape.key else faults_before
-    # Column names contain no comma, so the joined names can be split again. A lambda would not be compiled by Spark.
+    # Column names contain no comma, so the joined names can be split again. (Filtering an array of names with a lambda
+    # would be simpler, but Spark does not generate code for lambdas.)
     unavailable = F.split(F.concat_ws(",", *(F.when(lack, F.lit(name)) for name, lack in lacks.items())), ",")
     event = [
         row.alias(ROW),
@@ -158,7 +161,10 @@ def _fault_columns(faults: Sequence[_Fault], removing: Sequence[_Fault]) -> list
 
 
 def _error(faults: Sequence[_Fault], removing: Sequence[_Fault]) -> Column:
-    """Return why the row of a key cannot be read or, without a key, the row before a delete."""
+    """Return why a key's row cannot be read.
+
+    For a table without a key, also return why the row before a delete cannot be read.
+    """
     is_row = F.col(IS_ROW)
     removed = F.concat_ws("; ", *(F.when(fault, text()) for fault, text in removing)) if removing else F.lit("")
     texts = F.concat_ws("; ", *(F.when(fault, text()) for fault, text in faults))
@@ -217,12 +223,12 @@ def _reason_without_key(shape: ChangeShape) -> list[Column]:
 
 
 def _has_unreadable_key(shape: ChangeShape) -> Column:
-    """Return whether an event has a schema whose key cannot be read, so that the row is unknown."""
+    """Return whether the key in an event's schema cannot be read, so that it is unknown which row changes."""
     return F.col(SCHEMA).isin(*shape.unreadable_keys) if shape.unreadable_keys else F.lit(False)
 
 
 def _befores(shape: ChangeShape, reader: RowReader) -> dict[str, Column]:
-    """Return, converted, the value of each column that is read from the row before the change."""
+    """Return the converted value of each column that is read from the row before the change."""
     wires, before = dict(reader.columns), F.col(f"{EVENT}.before")
     names = shape.key or [name for name in shape.before_columns if name in wires]
     return {name: reader.land(before[name], name, wires[name]).value for name in names}
@@ -291,19 +297,22 @@ def _faults(
 
 def _unread_text(value: Column, name: str, wire: WireType) -> Column:
     unread = F.lit(f"{name} cannot be read as {_described(wire)}")
-    endless = F.lit(f"{name} is infinite; declared as {wire.name}, it is stored as it is sent")
+    endless = F.lit(f"{name} is infinite; to store the value as it is sent, declare the column as plain {wire.name}")
     return F.when(is_infinite(value, wire), endless).otherwise(unread)
 
 
 def _faults_before(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column]) -> list[_Fault]:
-    """Return the possible faults of the key before an update: if that key is unreadable, its row stays."""
+    """Return the possible faults of the key before an update: if that key is unreadable, the old row cannot be removed.
+
+    For a table without a key, return those of the row before a change.
+    """
     wires, before = dict(reader.columns), F.col(f"{EVENT}.before")
     is_update = F.coalesce(F.col(f"{EVENT}.op").isin("u", *([] if shape.key else ["d"])), F.lit(False))
     faults: list[_Fault] = []
     for name, value in befores.items():
         if not shape.key and not wires[name].nullable:
-            continue  # then the row before the change is not whole
-        text = f"{name}, as it was before, cannot be read as {_described(wires[name])}"
+            continue  # an unreadable value here is reported as an incomplete row before the change
+        text = f"the previous value of {name} cannot be read as {_described(wires[name])}"
         faults.append((is_update & before[name].isNotNull() & value.isNull(), partial(F.lit, text)))
     return faults
 

@@ -1,7 +1,7 @@
 """Reads change events from JSON as Debezium writes it, at little more than the cost of parsing.
 
 Numbers are read as numbers, and each byte is read once. A record written in any other way is left to `read_changes`,
-which reports everything that does not fit. See docs/decisions/plain.md.
+which reports everything that cannot be decoded. See docs/decisions/plain.md.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def _plain_steps(shape: ChangeShape) -> list[dict[str, Column]]:
     schema = embedded_schema_hash(parsed, shape, F.col(WITH_SENTINEL).cast("binary"))
     is_whole = (parsed[_SENTINEL] == 1) & parsed[CORRUPT].isNull() & F.col(IS_UTF8)
     return [
-        # The text that ends with the sentinel is used twice, and gets a step of its own. There, the
-        # expression is compiled; as an argument of `from_json`, it would be evaluated without being compiled.
+        # The text that ends with the sentinel is used twice, so it has a step of its own, in which its expression is
+        # compiled. As an argument of `from_json`, the expression would be evaluated without being compiled.
         {EMPTY: value.isNull(), WITH_SENTINEL: F.when(ends_with_brace, with_sentinel)},
         {IS_UTF8: F.is_valid_utf8(WITH_SENTINEL), PARSED: F.from_json(WITH_SENTINEL, ddl, STRICT)},
         {SCHEMA: schema, BROKEN: F.lit(None).cast("string")},
@@ -79,7 +79,7 @@ def _plain_steps(shape: ChangeShape) -> list[dict[str, Column]]:
 @cached
 def _is_unread() -> Column:
     """Return whether the careful path has to read a record."""
-    # The key in the event is unusable, but the record's own key may be usable; or the careful path explains more.
+    # If the key in the event is unusable, the record's own key may be usable. If not, the careful path says why.
     keyless = F.coalesce(F.col(REASON).isin("no_key", NO_BEFORE, UNREADABLE_ROW), F.lit(False))
     return ~F.col(EMPTY) & (~F.col(IS_PLAIN) | F.col(IS_WRONG) | keyless)
 

@@ -80,7 +80,7 @@ def _record_key(text: Column, shape: ChangeShape) -> Column:
 
 
 def _paths_of_key(shape: ChangeShape) -> dict[str, tuple[str, ...]]:
-    """Return where a record's key may have the key's columns."""
+    """Return the paths at which a record's key may have each column of the key."""
     if "payload" in shape.key:
         return {name: (name,) for name in shape.key}
     return {name: (f"payload.{name}", name) for name in shape.key}

@@ -53,7 +53,7 @@ def with_positions(
     staged = changes.withColumns({IS_LOST: is_lost, POSITION_BEFORE: before, POSITION_AFTER: after})
     isolated = staged.where(F.col(IS_LOST) & F.col(POSITION_BEFORE).isNull() & F.col(POSITION_AFTER).isNull())
     placed = staged.join(F.broadcast(_newest_of_keys(isolated, rows, key)), list(_PLACE), "left")
-    # The error may have come after the erasure, unless even the next record of its partition came before it.
+    # The error may have come after the erasure, unless even the next record of its partition came before the erasure.
     floor = _numbers(erased)
     may_be_above = F.col(POSITION_AFTER).isNull() | (F.col(POSITION_AFTER) > floor)
     lower_bound = F.coalesce(POSITION_BEFORE, NEWEST_POSITION, _numbers([0]))

@@ -25,7 +25,8 @@ class ChangeShape:
 
     Args:
         columns: the wire types of a row's columns.
-        key: the columns that identify a row; if there are none, an event is the row before it and the row after it.
+        key: the columns that identify a row; if there are none, an event removes the row `before`, and adds the row
+            `after`.
         position: the paths of the numbers in an event that order the events of a key, such as `source.pos`; not needed
             for PostgreSQL.
         placeholder: Debezium's placeholder for a value that was not sent.
@@ -69,10 +70,10 @@ class RowReader:
         columns: the written columns; the other columns of the shape are null.
         reads_text: whether the values are JSON text.
         has_key_row: Avro: whether `_key_row` has the key's columns from the record's key.
-        stated_key: JSON: where the key's columns are in `_keys`, as text; the first that is not null is used. Empty if
-            that key is not read.
+        stated_key: JSON: for each column of the key, the paths in `_keys` where its text may be; the first value that
+            is not null is used. Empty if `_keys` is not read.
         plain: JSON: the wire types whose values were read with their own type, not as text; see
-            `tidelake.decode.debezium.fast_json`. If there are any, only `_wrong` shows that a value does not fit.
+            `tidelake.decode.debezium.fast_json`. If there are any, only `_wrong` shows that a value cannot be read.
         written: see `ChangeShape`.
     """
 

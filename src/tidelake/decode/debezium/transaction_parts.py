@@ -12,7 +12,7 @@ def with_ends(events: DataFrame, ends: DataFrame) -> DataFrame:
     """Add _end, the commit position of each event's transaction (null if its END was not read), and _begins_at.
 
     In:  events with _transaction and _committed; `ends` has begins_at bigint (what the BEGIN states, or null), and
-         id string, lower bigint, lsn bigint, as `commit_ranges` returns them: at most one row fits an event.
+         id string, lower bigint, lsn bigint, as `commit_ranges` returns them: at most one row matches an event.
     """
     names = {"id": END_ID, "lower": END_LOWER, "lsn": END, "begins_at": BEGINS_AT}
     renamed = F.broadcast(ends.select(*(F.col(name).alias(alias) for name, alias in names.items())))

@@ -87,7 +87,7 @@ def is_infinite(value: Column, wire: WireType) -> Column:
 
 
 def is_unavailable_text(text: Column, wire: WireType, placeholder: str) -> Column:
-    """Return whether a JSON value is the placeholder, in the form of its type; the result is never null."""
+    """Return whether a JSON value is the placeholder as its type represents it; the result is never null."""
     forms = _placeholder_forms(wire, placeholder)
     if not forms:
         return F.lit(False)
@@ -217,11 +217,11 @@ def _from_unscaled(value: Column, wire: WireType) -> Column:
         return _unscaled(value, wire.landing["scale"]).try_cast(kind)
     wide = _unscaled(value, wire.scale)
     landed = wide.try_cast(kind)
-    return F.when(landed == wide, landed)  # a cast to fewer places rounds
+    return F.when(landed == wide, landed)  # a cast to fewer decimal places rounds
 
 
 def _unscaled(value: Column, scale: int) -> Column:
-    """Return a decimal of 38 digits from its big-endian unscaled number; null if the number is wider."""
+    """Return a decimal of 38 digits from its big-endian unscaled value; null unless this has 1 to 16 bytes."""
     schema = {"type": "bytes", "logicalType": DECIMAL, "precision": DECIMAL_PRECISION_MAX, "scale": scale}
     # Avro writes the length before the bytes; a small length is encoded as twice its value.
     length = F.unhex(F.lpad(F.hex(F.length(value) * 2), 2, "0"))
@@ -243,7 +243,7 @@ def _from_number_text(raw: Column, wire: WireType) -> Column:
 
 
 def _scaled_decimal(scale: Column, value: Column) -> Column:
-    """Return the exact decimal text of an unscaled number with a scale that differs from row to row.
+    """Return the exact decimal text of an unscaled value with a scale that differs from row to row.
 
     Each part is used as rarely as possible: the expressions are nested, and are copied for each use.
     """
