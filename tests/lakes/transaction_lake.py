@@ -36,7 +36,7 @@ def event(transaction: str | None, order: int, before: Pair, after: Pair, previo
 
 
 def snapshot_row(pair: Pair, lsn: int, which: str = "true") -> dict[str, Any]:
-    """A row of an initial snapshot at a place in the log."""
+    """A row of an initial snapshot at a log position."""
     source = {"lsn": lsn, "sequence": f'[null,"{lsn}"]', "snapshot": which}
     return event(None, 0, None, pair, 0, op="r", source=source)
 

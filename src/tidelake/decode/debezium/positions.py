@@ -1,7 +1,7 @@
 """The position of a change event: its place in the source's own order.
 
 For PostgreSQL, it begins with the end of the transaction that was committed just before the event's own
-(`source.sequence`). The event's place in the log (`source.lsn`) follows: transactions overlap in the log, but arrive
+(`source.sequence`). The event's log position (`source.lsn`) follows: transactions overlap in the log, but arrive
 whole, in the order of their commits. Events read after a snapshot come after the snapshot, even if they were written
 earlier. See docs/decisions/positions.md.
 """
@@ -43,7 +43,7 @@ _SNAPSHOT_ENDS = ("last_in_data_collection", "last")
 
 @dataclass(frozen=True)
 class SnapshotStart:
-    """An initial snapshot of a connector: its place in the log, and the time when it was read."""
+    """An initial snapshot of a connector: its log position, and the time when it was read."""
 
     lsn: int
     processed_ms: int
@@ -103,7 +103,7 @@ def _transaction_columns() -> list[Column]:
 
 
 def _is_of_snapshot(shape: ChangeShape) -> Column:
-    """Return whether an event is a row of a snapshot with a place in the log; other snapshots erase nothing."""
+    """Return whether an event is a row of a snapshot with a log position; other snapshots erase nothing."""
     if shape.position:
         return F.lit(False)
     source = F.col(f"{EVENT}.source")
@@ -111,7 +111,7 @@ def _is_of_snapshot(shape: ChangeShape) -> Column:
 
 
 def is_snapshot_row(snapshot: Column, op: Column, lsn: Column) -> Column:
-    """Return whether an event states a row of a snapshot with a place in the log; the result is never null."""
+    """Return whether an event states a row of a snapshot with a log position; the result is never null."""
     is_row = snapshot.isin(*_IN_SNAPSHOT) & (op == "r") & lsn.try_cast("bigint").isNotNull()
     return F.coalesce(is_row, F.lit(False))
 
