@@ -32,7 +32,6 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 
 _BATCH_ROWS = 10_000
-_INEXPRESSIBLE = frozenset(("bignum", "bit", "geometry", "time with time zone", "variant"))
 
 
 class Engine:
@@ -92,19 +91,11 @@ class Engine:
         with self._failures(query):
             return self._interruptible(lambda: self.connection.sql(query).to_arrow_table())
 
-    def inexpressible(self, query: str) -> tuple[str, str] | None:
-        """Return the name and type of a column for which Arrow would give bytes, because it has no such type."""
+    def columns(self, query: str) -> list[tuple[str, DuckDBPyType]]:
+        """Return the name and the type of each column of a query, without running it."""
         with self._failures(query):
             found = self.connection.sql(query)
-        return next(
-            (
-                (name, str(part))
-                for name, kind in zip(found.columns, found.types, strict=True)
-                for part in _parts(kind)
-                if part.id in _INEXPRESSIBLE
-            ),
-            None,
-        )
+        return list(zip(found.columns, found.types, strict=True))
 
     def reader(self, query: str) -> pa.RecordBatchReader:
         """Run a query, and return its rows as a stream; a failure while it is being read raises an Arrow error."""
@@ -169,12 +160,3 @@ class Engine:
                 if file is not None:
                     raise DamagedTable(str(files.table), f"the file {file.path} cannot be read: {error}") from error
             raise
-
-
-def _parts(kind: DuckDBPyType) -> Iterator[DuckDBPyType]:
-    """Iterate over a type and all types in it."""
-    yield kind
-    if kind.id in ("array", "list", "map", "struct", "union"):
-        for _, part in kind.children:
-            if isinstance(part, DuckDBPyType):  # the children of an array include its size
-                yield from _parts(part)

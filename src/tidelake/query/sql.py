@@ -10,20 +10,25 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelake.errors import QueryRefused, hint_for_name
 from tidelake.query.answer import first_line
+from tidelake.query.arrow_types import INTERVAL_HOURS, has_long_interval, missing_type
 from tidelake.query.confined import Parsed, Refused, parse_query
 from tidelake.query.contents import refuse_errors
 from tidelake.query.engine import Engine
 from tidelake.query.form import Form
 from tidelake.query.forms import form_of
-from tidelake.query.names import names_of, quoted
+from tidelake.query.names import listed, names_of, quoted
 from tidelake.query.reads import Reads, engine_for
 from tidelake.read.moment import Moment
 from tidelake.store.layout import DIFF
 
 FIX = "write a SELECT over collections of the lake; docs/guides/reading-at-a-time.md says what a query may contain"
+_CAST = "cast them, for example to varchar"
+_ANSWER = quoted("the query")
+"""A name that no collection has."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,13 @@ class QueryAnswer:
     collections: tuple[str, ...]
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """Return the rows as Python values."""
+        """Return the rows as Python values.
+
+        Python's times have no 24:00 and no nanoseconds.
+
+        Raises:
+            OverflowError: a date or timestamp is not within the years 1 to 9999.
+        """
         rows: list[dict[str, Any]] = self.table.to_pylist()
         return rows
 
@@ -126,18 +137,41 @@ def answer(query: Query, moment: Moment | None, skip_errors: bool = False) -> Qu
                 refuse_errors(reads, form, moment.time)
             _create_view(engine, reads, form, name, query.parsed, moment.time)
         with _failures(query.text):
-            inexpressible = engine.inexpressible(query.text)
-            if inexpressible is not None:
-                name, kind = inexpressible
-                problem = f"gives the column '{name}' values of the type {kind}, which Arrow does not have"
-                raise QueryRefused(query.text, problem, "cast them, for example to varchar")
-            rows = engine.table(query.text)
-    repeated = [name for name, times in Counter(rows.column_names).items() if times > 1]
-    if repeated:
-        raise QueryRefused(query.text, f"gives several columns the name '{repeated[0]}'", "rename one with `as`")
+            rows = _rows(engine, query.text)
     if moment is None:
         return QueryAnswer(rows, None, None, ("the query names no collection",), ())
     return QueryAnswer(rows, moment.time, moment.timeline, moment.facts, moment.names)
+
+
+def _rows(engine: Engine, query: str) -> pa.Table:
+    """Run a query; refuse values that Arrow does not have.
+
+    Cost: the query, once. If it returns intervals, they are also compared with Arrow's longest.
+    """
+    columns = engine.columns(query)
+    repeated = [name for name, times in Counter(name for name, _ in columns).items() if times > 1]
+    if repeated:
+        raise QueryRefused(query, f"gives several columns the name '{repeated[0]}'", "rename one with `as`")
+    for name, kind in columns:
+        if missing := missing_type(kind):
+            problem = f"gives the column '{name}' values of the type {missing}, which Arrow does not have"
+            raise QueryRefused(query, problem, _CAST)
+    aliases = [f"_{place}" for place in range(len(columns))]
+    may_be_long = {
+        name: condition
+        for alias, (name, kind) in zip(aliases, columns, strict=True)
+        if (condition := has_long_interval(alias, kind))
+    }
+    if not may_be_long:
+        return engine.table(query)
+    # As a view, because a query may end with a semicolon or a comment.
+    engine.run(f"CREATE TEMP VIEW {_ANSWER} ({listed(aliases)}) AS {query}")
+    rows = engine.table(f"SELECT {listed([*aliases, *may_be_long.values()])} FROM {_ANSWER}")
+    for name, are_long in zip(may_be_long, rows.columns[len(columns) :], strict=True):
+        if pc.any(are_long).as_py():
+            problem = f"gives the column '{name}' an interval of {INTERVAL_HOURS:,} hours or more"
+            raise QueryRefused(query, f"{problem}, which Arrow does not have", _CAST)
+    return rows.select(range(len(columns))).rename_columns([name for name, _ in columns])
 
 
 def _create_view(engine: Engine, reads: Reads, form: Form, name: str, parsed: Parsed, at: int) -> None:

@@ -19,7 +19,7 @@ from tidelake.store.rows_at import with_numbers
 
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097  # the calendar repeats after 400 years
 _EPOCH = date(1970, 1, 1).toordinal()
-_DAY_MICROS = 86_400_000_000
+_DAY_NANOS = 86_400_000_000_000
 _NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
 """The number of nanoseconds in each unit of timestamps."""
 
@@ -46,34 +46,48 @@ def query_rows(rows: pa.Table) -> list[dict[str, Any]]:
     >>> query_rows(rows)
     [{'day': '1970-01-01', 'raw': b'x', 'x': JsonFloat('0.1')}]
     """
-    kinds = {field.name: field.type for field in rows.schema}
-    return [
-        {name: _query_value(kinds[name], value) for name, value in row.items()}
-        for row in with_numbers(rows).to_pylist()
+    columns = [
+        column.to_pylist() if _is_plain(column.type) else map(_query_value, column)  # the former takes half as long
+        for column in rows.columns
     ]
+    return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def _query_value(kind: pa.DataType, value: Any) -> Any:
-    if value is None or isinstance(value, bool | str | bytes):
-        return value
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether Python's values of a type are also those of JSON."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_boolean(kind))
+
+
+def _query_value(cell: pa.Scalar) -> Any:
+    """Return a value as a JSON value. Python's own types lack nanoseconds, 24:00, and years after 9999."""
+    kind = cell.type
+    if not cell.is_valid:
+        return None
+    if pa.types.is_union(kind):
+        return _query_value(cell.value)
     if pa.types.is_map(kind):
-        return [[_query_value(kind.key_type, key), _query_value(kind.item_type, item)] for key, item in value]
+        return [[_query_value(entry["key"]), _query_value(entry["value"])] for entry in cell.values]
     if pa.types.is_struct(kind):
-        return {part.name: _query_value(part.type, value[part.name]) for part in kind}
+        return {part.name: _query_value(cell[place]) for place, part in enumerate(kind)}
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return [_query_value(kind.value_type, each) for each in value]
+        return list(map(_query_value, cell.values))
     if pa.types.is_date32(kind):
-        return day_text(value)
+        return day_text(cell.value)
     if pa.types.is_timestamp(kind):
-        written = timestamp_text(value * _NANOS[kind.unit] // 1000)
-        return written if kind.tz else written.removesuffix("Z")
+        days, time = divmod(cell.value * _NANOS[kind.unit], _DAY_NANOS)
+        return f"{day_text(days)}T{_time_text(time, 6)}{'Z' if kind.tz else ''}"
+    if pa.types.is_time(kind):
+        return _time_text(cell.value * _NANOS[kind.unit], 0)
+    value = cell.as_py()
+    if isinstance(value, bool | int | str | bytes):
+        return value
     if pa.types.is_floating(kind):
         return _real(np.float32(value) if pa.types.is_float32(kind) else value)
     if pa.types.is_decimal(kind):
         return parse(str(value))
     if pa.types.is_interval(kind):
         return interval_text(value)
-    return value if isinstance(value, int) else str(value)
+    return str(value)
 
 
 def json_value(kind: ColumnType, value: Any) -> Any:
@@ -152,10 +166,22 @@ def timestamp_text(micros: int) -> str:
     >>> timestamp_text(-1), timestamp_text(2**63 - 1)
     ('1969-12-31T23:59:59.999999Z', '+294247-01-10T04:00:54.775807Z')
     """
-    days, rest = divmod(micros, _DAY_MICROS)
-    seconds, fraction = divmod(rest, 1_000_000)
+    days, time = divmod(micros * 1000, _DAY_NANOS)
+    return f"{day_text(days)}T{_time_text(time, 6)}Z"
+
+
+def _time_text(nanos: int, digits: int) -> str:
+    """Write a time of day with this many digits after the second; if that is inexact, with 6 or 9.
+
+    >>> _time_text(86_400_000_000_000, 0), _time_text(1_500_000_000, 0), _time_text(1, 6)
+    ('24:00:00', '00:00:01.500000', '00:00:00.000000001')
+    """
+    seconds, fraction = divmod(nanos, 1_000_000_000)
     minutes, second = divmod(seconds, 60)
-    return f"{day_text(days)}T{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}.{fraction:06d}Z"
+    if fraction:
+        digits = 9 if fraction % 1000 else 6
+    after = f".{fraction:09d}"[: digits + 1] if digits else ""
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}{after}"
 
 
 def interval_text(value: pa.MonthDayNano) -> str:
