@@ -9,6 +9,7 @@ import pytest
 from tidelake.query.confined import CHARACTERS_MAX, Refused, parse_predicate, parse_query
 from tidelake.query.engine import Engine
 from tidelake.query.functions import ACCEPTED
+from tidelake.query.functions import BY_NAME as FUNCTIONS_BY_NAME
 
 
 @pytest.fixture
@@ -58,6 +59,49 @@ SCOPES = {
 @pytest.mark.parametrize(("query", "tables"), (QUERIES | SCOPES).items())
 def test_queries_over_collections_are_accepted(engine: Engine, query: str, tables: tuple[str, ...]) -> None:
     assert set(parse_query(engine.connection, query).tables) == set(tables)
+
+
+BY_NAME = {
+    "list_aggregate([1, 2, 3], 'reservoir_quantile', 0.5) = 2": "calls 'reservoir_quantile', which is not accepted",
+    "list_aggr([1, 2, 3], 'approx_quantile', 0.5) = 2": "calls 'approx_quantile'",
+    "array_aggregate([1, 2], $$mode$$) = 1": "calls 'mode'",
+    "array_aggr([1, 2], 'MODE') = 1": "calls 'MODE'",
+    "aggregate([1, 2], 'any_value') = 1": "calls 'any_value'",
+    "[1, 2].list_aggr('first') = 1": "calls 'first'",
+    "list_aggr(function_name := 'last', list := [1]) = 1": "calls 'last'",
+    "list_aggr([1], Function_Name := 'last') = 1": "calls 'last'",
+    "list_transform([[1]], lambda l: list_aggregate(l, 'bitstring_agg')) = 1": "calls 'bitstring_agg'",
+    "list_aggr([1, 2], 'res' || 'ervoir_quantile', 0.5) = 1": "calls 'list_aggr' with a computed function: write ",
+    "list_aggr([1, 2], 'sum'::varchar) = 1": "with a computed function",
+    "list_aggr([1, 2], name) = 1": "with a computed function",
+    "list_aggr([1, 2], null) = 1": "with a computed function",
+    "list_aggr([1, 2]) = 1": "with a computed function",
+}
+
+
+@pytest.mark.parametrize(("where", "problem"), BY_NAME.items())
+def test_a_function_that_a_text_names_is_refused_like_a_call(engine: Engine, where: str, problem: str) -> None:
+    with pytest.raises(Refused) as refused:
+        parse_query(engine.connection, f"select {where} from a")
+    assert problem in refused.value.problem
+    with pytest.raises(Refused) as refused:
+        parse_predicate(engine.connection, where)
+    assert problem in refused.value.problem
+
+
+def test_columns_unpacked_into_arguments_do_not_hide_the_name_of_a_function(engine: Engine) -> None:
+    with pytest.raises(Refused, match="with a computed function"):
+        parse_query(engine.connection, "select list_aggr(*columns(*), 'sum') from a")
+
+
+@pytest.mark.parametrize("call", ["aggregate(l, 'sum')", "[l].list_aggr('String_Agg', '-')", "list_aggr(l, 'max', x)"])
+def test_an_accepted_function_may_be_named_by_a_text(engine: Engine, call: str) -> None:
+    assert parse_predicate(engine.connection, f"{call} = 1").names <= {"l", "x"}
+
+
+def test_every_function_that_takes_the_name_of_a_function_is_known(engine: Engine) -> None:
+    found = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE list_contains(parameters, 'function_name')"
+    assert {name for (name,) in engine.connection.execute(found).fetchall()} & ACCEPTED == FUNCTIONS_BY_NAME
 
 
 REFUSED = {

@@ -6,14 +6,14 @@ DuckDB's own parser says what a text contains. Whatever is not known to be harml
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 import duckdb
 
-from tidelake.query.functions import ACCEPTED, BY_PLACE, OF_THE_SESSION, ORDERED, OVER_ROWS, TABLES, UNBOUNDED
+from tidelake.query.functions import ACCEPTED, BY_NAME, BY_PLACE, OF_THE_SESSION, ORDERED, OVER_ROWS, TABLES, UNBOUNDED
 
 CHARACTERS_MAX = 100_000
 """Maximum length of the text of a query or predicate."""
@@ -34,6 +34,8 @@ _KINDS = """ASCENDING BASE_TABLE CTE_NODE DESCENDING DISTINCT_MODIFIER EMPTY EXP
     SUBQUERY TABLE_FUNCTION"""
 _NODES = frozenset(_KINDS.split())
 _TABLE_NODES = frozenset({"BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY", "TABLE_FUNCTION"})
+_FUNCTION_NAME = "function_name"
+"""The argument that is the name of a function, in the functions of `BY_NAME`."""
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _SELECT_DEFAULTS: Mapping[str, Any] = {
     "modifiers": [],
@@ -211,6 +213,8 @@ def _check_expression(part: Mapping[str, Any], columns: frozenset[str]) -> None:
         name = part["function_name"].lower()
         if name not in ACCEPTED:
             raise Refused(f"calls '{name}', which is not accepted")
+        if name in BY_NAME:
+            _check_called_by_name(name, part["arguments"])
         if name in ORDERED and kind == "FUNCTION" and not part["order_bys"]["orders"]:
             raise Refused(f"calls '{name}' without an order: write {name}(… order by …)")
         if kind == "WINDOW" and not part["orders"]:
@@ -220,6 +224,18 @@ def _check_expression(part: Mapping[str, Any], columns: frozenset[str]) -> None:
         if name.lower() not in OF_THE_SESSION - columns:
             return
         raise Refused(f"uses '{name}', which depends on the clock or the session; write t.{name} for a column of t")
+
+
+def _check_called_by_name(name: str, arguments: Sequence[Mapping[str, Any]]) -> None:
+    """Check the name of the aggregate that a function applies to a list; in a list, rows have an order."""
+    named = [argument for argument in arguments if argument["name"].lower() == _FUNCTION_NAME]
+    is_unpacked = any(argument["expression"]["type"] == "OPERATOR_UNPACK" for argument in arguments)
+    called = next(iter(named or arguments[1:2]), None)
+    literal = called and called["expression"].get("literal")
+    if is_unpacked or not literal or literal["kind"] != "STRING":
+        raise Refused(f"calls '{name}' with a computed function: write {name}(…, 'sum'), for example")
+    if literal["text"].lower() not in OVER_ROWS | ORDERED:
+        raise Refused(f"calls '{literal['text']}', which is not accepted")
 
 
 def _check_unordered_window(name: str, part: Mapping[str, Any]) -> None:

@@ -70,3 +70,5 @@ OF_THE_SESSION = frozenset(_OF_THE_SESSION.split())
 """Words that call a function without parentheses, unless a column has that name."""
 UNBOUNDED = frozenset(("array_resize", "bar", "generate_series", "list_resize", "lpad", "range", "repeat", "rpad"))
 """Functions whose result has no bound on its size: predicates cannot call them."""
+BY_NAME = frozenset(("aggregate", "array_aggr", "array_aggregate", "list_aggr", "list_aggregate"))
+"""Functions that call an aggregate whose name is an argument: the name is checked like that of a call."""
