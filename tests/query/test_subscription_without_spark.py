@@ -17,7 +17,7 @@ import pytest
 from tests.golden.shown import EXPECTED, unpack
 from tests.lakes.held import HeldLake
 from tidelake import open_lake
-from tidelake.errors import ArgumentRefused, DamagedTable, EngineRefused, PredicateRefused, UnknownColumn
+from tidelake.errors import ArgumentRefused, DamagedTable, EngineRefused, PredicateRefused, RowsClosed, UnknownColumn
 from tidelake.lake import Lake, LakeCollection
 from tidelake.protocol.json_values import identity
 from tidelake.protocol.replay import replay_file
@@ -118,6 +118,19 @@ def test_a_batch_has_the_requested_columns_and_rows(lake: Lake) -> None:
             assert table.column_names == ["shop", TIME, DIFF]
             assert table["shop"].null_count == 0
             assert batch.updates.reader().read_all().num_rows == table.num_rows
+
+
+def test_rows_that_are_read_too_late_say_so(lake: Lake) -> None:
+    upsert = lake.collection("upsert")
+    with upsert.subscribe(as_of=upsert.since, rows_max=1, where="shop is not null") as subscription:
+        first, second = subscription.next(), subscription.next()
+        assert first is not None and second is not None
+        assert second.updates.count() == second.updates.table().num_rows
+        for read in (first.updates.table, first.updates.reader, first.updates.count):
+            with pytest.raises(RowsClosed, match="the next batch was requested, or they were closed"):
+                read()
+    with pytest.raises(RowsClosed, match=r"the rows of 'upsert' .*\nhint: read the rows of a batch before"):
+        list(second.updates.batches([TIME]))
 
 
 def test_wrong_arguments_are_refused(lake: Lake) -> None:

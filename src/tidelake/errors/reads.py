@@ -165,6 +165,14 @@ class KeysInError(InvalidUsage):
         return f"{keys} of '{self.collection}' {are} in error: {', '.join(self.keys)}{others} (AS OF {self.as_of})"
 
 
+class RowsClosed(InvalidUsage):
+    """Rows are read that can no longer be read: those of an earlier batch, or of an answer that was closed."""
+
+    collection: str
+    fact = "the rows of '{collection}' can no longer be read: the next batch was requested, or they were closed"
+    hint = "read the rows of a batch before you request the next one; to read these again, ask for their times again"
+
+
 class NotReclocked(InvalidUsage):
     """The collection mints no times, so it has no bindings."""
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
-from tidelake.errors import PredicateRefused, StepFailed
+from tidelake.errors import PredicateRefused, RowsClosed, StepFailed
 from tidelake.query.engine import Engine
 from tidelake.query.names import order_of, quoted
 
@@ -46,11 +46,12 @@ class Answer:
         Raises:
             DamagedTable: a file is not what was committed, or cannot be read.
             PredicateRefused: the predicate fails on the data.
+            RowsClosed: the answer was closed, or is an earlier batch of a subscription.
             StepFailed: the read failed.
         """
         order = self._by(self.schema.names) if in_order else self._order
         most = "" if limit is None else f" LIMIT {limit}"
-        with failures(self.name, self.where):
+        with self._failures():
             return self.engine.table(f"SELECT * FROM ({self.query}){order}{most}").cast(self.schema)
 
     def reader(self) -> pa.RecordBatchReader:
@@ -58,7 +59,7 @@ class Answer:
 
         Until the stream starts, this raises the same errors as `table`.
         """
-        with failures(self.name, self.where):
+        with self._failures():
             return self.engine.reader(f"SELECT * FROM ({self.query}){self._order}").cast(self.schema)
 
     def batches(self, order: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -66,7 +67,7 @@ class Answer:
 
         Cost: DuckDB sorts the rows, and writes those that do not fit in memory to a temporary folder.
         """
-        with failures(self.name, self.where):
+        with self._failures():
             for batch in self.engine.batches(f"SELECT * FROM ({self.query}){self._by(order)}"):
                 yield from pa.Table.from_batches([batch]).cast(self.schema).to_batches()
 
@@ -77,10 +78,20 @@ class Answer:
 
     def count(self) -> int:
         """Count the rows. Raises the same errors as `table`."""
-        with failures(self.name, self.where):
+        with self._failures():
             found = self.engine.scalar(f"SELECT count(*) FROM ({self.query})")
         assert isinstance(found, int)
         return found
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            with failures(self.name, self.where):
+                yield
+        except StepFailed as error:
+            if not self.engine.is_closed:
+                raise
+            raise RowsClosed(self.name) from error
 
     def close(self) -> None:
         """Free the memory of the database."""

@@ -113,6 +113,11 @@ class Engine:
         """Run a query that returns a single value."""
         return self.table(query).column(0)[0].as_py()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the database was closed."""
+        return not self._end.alive
+
     def close(self) -> None:
         """Close the database."""
         self.connection.close()

@@ -345,6 +345,11 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "other keys; the setting `current: {skip_errors: true}` publishes them.",
         (_STATUS, "tidelake read NAME --skip-errors"),
     ),
+    errors.RowsClosed: Entry(
+        "A program read a batch of a subscription after it had requested the next batch, or closed the subscription.",
+        "Correct the program: read the rows of each batch, for example with `batch.updates.table()`, before you "
+        "request the next batch.",
+    ),
     errors.SealedTime: Entry(
         "A program appends an update at a time that it has already sealed.",
         "Correct the program: append at or after upper.",
