@@ -11,9 +11,12 @@ from pyspark.sql import SparkSession
 from tests.cli.commands import call, invoke
 from tests.lakes.lake import NAME, Lake, encode, progress, updates
 from tests.lakes.raw_lake import RawLake
+from tests.lakes.shared_times import RECLOCKED, SharedTimes
 from tidelake import open_lake
+from tidelake.protocol.binding import Binding
 from tidelake.read.explain import Explanation
 from tidelake.read.status import CollectionStatus
+from tidelake.store.bindings import append_binding
 
 pytestmark = pytest.mark.spark
 
@@ -148,6 +151,15 @@ def test_a_minted_time_is_explained_by_its_binding(tmp_path: Path, spark: SparkS
     assert explained(lake).time == time
     assert explained(lake, time + 1).state == "not read"
     assert "the contents are empty" in explained(lake, time - 1).facts[0]
+
+
+def test_a_minted_time_without_records_is_explained_as_empty(tmp_path: Path) -> None:
+    lake = SharedTimes(tmp_path, idle=RECLOCKED)
+    assert append_binding(lake.catalog.find("idle").paths.bindings, Binding(time=5, lower=0), epoch=0)
+    lake.seal(idle=6)
+    found = lake.lake.collection("idle").explain()
+    assert (found.time, found.state) == (5, "sealed")
+    assert found.facts[1].startswith("no record had been read: the contents are empty; a binding says")
 
 
 # --- the state in a sentence

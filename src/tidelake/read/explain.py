@@ -161,7 +161,8 @@ def _explain_binding(collection: Collection, table: OpenTable, found: Explanatio
             f"sealed, with the contents of time {binding.time}, whose tick started at "
             f"{iso_to_the_second(binding.at_ms)}: {read}{quarantined}"
         )
-    found.facts.append(f"the contents are the records of {ends}; a binding says what was read, not what is missing")
+    contents = f"the contents are the records of {ends}" if ends else "no record had been read: the contents are empty"
+    found.facts.append(f"{contents}; a binding says what was read, not what is missing")
     found.facts.append(AS_READ)
     _add_validations(collection, found)
 
