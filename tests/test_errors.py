@@ -145,9 +145,9 @@ def test_an_error_takes_exactly_its_fields() -> None:
          "3 of these offsets still exist: gone\nhint: correct the topic or its name, or continue with the topic as it "
          "is: `tidelake resolve topic NAME --topic orders --reason …`; messages that have not been read yet are then "
          "lost"),
-        (SinceError(3, iter([5])), "time 3 is not at or after since [5]\nhint: read at or after since"),
-        (SinceError(3, []), "time 3 is not at or after since []\nhint: the collection is permanently unreadable: its "
-         "since is empty"),
+        (SinceError(3, iter([5]), "a"), "time 3 is not at or after since [5] of 'a'\nhint: read at or after since"),
+        (SinceError(3, [], None), "time 3 is not at or after since []\nhint: the collection is permanently unreadable: "
+         "its since is empty"),
         (KeysInError("orders", 3, 1, ["1"]), "1 key of 'orders' is in error: 1 (AS OF 3)\nhint: a later good value or "
          "a delete clears the error; read the other keys with --skip-errors"),
         (KeysInError("orders", 3, 4, ["1", "2"]), "4 keys of 'orders' are in error: 1, 2 and 2 more (AS OF 3)\nhint: a "

@@ -56,7 +56,14 @@ class SinceError(InvalidUsage):
 
     as_of: Time
     since: Iterable[Time]
-    fact = "time {as_of} is not at or after since {since:frontier}"
+    collection: str | None
+    """None for a collection in memory, which has no name."""
+
+    @property
+    def fact(self) -> str:
+        """The time, since, and the collection."""
+        name = "" if self.collection is None else f" of '{self.collection}'"
+        return f"time {show(self.as_of)} is not at or after since {show_frontier(self.since)}{name}"
 
     @property
     def hint(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelake.errors.base import InvalidUsage, Time
+from tidelake.errors.base import InvalidUsage, Time, show_frontier
 
 
 class MixedTimes(InvalidUsage):
@@ -43,6 +43,13 @@ class FrontierRegression(InvalidUsage):
     current: Iterable[Time]
     asked: Iterable[Time]
     fact = "{role} is {current:frontier} and cannot move back to {asked:frontier}"
+
+    @property
+    def hint(self) -> str:
+        """Where the frontier can move."""
+        if not tuple(self.current):
+            return "a frontier only advances, and nothing is after the empty one"
+        return f"a frontier only advances: give {show_frontier(self.current)} or a later one"
 
 
 class EncodingRefused(InvalidUsage):

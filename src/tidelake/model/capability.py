@@ -48,6 +48,7 @@ class MemoryCapability:
         >>> held.downgrade(Antichain.of(2), token="t")
         Traceback (most recent call last):
         tidelake.errors.FrontierRegression: since is [3] and cannot move back to [2]
+        hint: a frontier only advances: give [3] or a later one
         """
         self.check_token(token)
         if not self.since.less_equal_frontier(since):

@@ -139,7 +139,7 @@ class HeldCollection:
             _check_time("at", at)
         time = max(*self.since, 0, self.last) if at is None else at
         if not self._sums.since.less_equal(time):
-            raise SinceError(time, self.since)
+            raise SinceError(time, self.since, None)
         self._count += 1
         held = MemoryCapability(f"c{self._count}", "read", Antichain.of(time), self._secret())
         self._live[held.id], self._leases[held.id] = held, _Lease(lease_ms)
@@ -253,7 +253,7 @@ class HeldCollection:
         if snapshot and until is not None and until < start:
             raise ArgumentRefused("until", until, "but must not be before the snapshot", "give an earlier `as_of`")
         if not self._sums.since.less_equal(start) and capability is None:
-            raise SinceError(start, self.since)
+            raise SinceError(start, self.since, None)
         owns = capability is None and lease_ms is not None
         held = self.acquire(start, lease_ms) if owns and lease_ms is not None else capability
         return MemorySubscription(self, start, snapshot, until, held, owns, lease_ms or LEASE_MS)

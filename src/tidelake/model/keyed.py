@@ -92,7 +92,7 @@ class KeyedCollection:
             UpperError: the time is at or after upper.
         """
         if as_of < self.since:
-            raise SinceError(as_of, [self.since])
+            raise SinceError(as_of, [self.since], None)
         if as_of >= self.upper:
             raise UpperError(as_of, [self.upper])
         return contents((statement for run in self.runs for statement in run), as_of)

@@ -107,7 +107,7 @@ class SumCollection:
             UpperError: `as_of` is at or after `upper`.
         """
         if not self._since.less_equal(as_of):
-            raise SinceError(as_of, self._since)
+            raise SinceError(as_of, self._since, None)
         if self._upper.less_equal(as_of):
             raise UpperError(as_of, self._upper)
         return accumulate(update for update in self._updates if less_equal(update.time, as_of))

@@ -22,6 +22,7 @@ from tidelake.query.values import json_rows, json_text
 from tidelake.read.asked import columns_asked, readable
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
+from tidelake.store.holds import check_time
 from tidelake.store.layout import DIFF, ERROR, TIME, UNAVAILABLE
 
 _KEYS_NAMED_MAX = 10
@@ -132,7 +133,8 @@ def difference(
     form = form_of(collection, table)
     names = [field.name for field in form.fields]
     selected: list[str] = []
-    for time in (first, last):
+    for argument, time in (("first", first), ("last", last)):
+        check_time(argument, time)
         times.time(time)
         selected = columns_asked(collection, names, columns)
     engine = engine_for([table])

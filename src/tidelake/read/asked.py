@@ -55,6 +55,9 @@ class Readable:
         end = self._last() if through is None else through
         for time in (end,) if after is None else (after, end):
             self._check(time)
+        if after is not None and after > end and through is None:  # in a closed stream, later times can be read
+            rule = f"but the stream is closed, and nothing changes after {end}"
+            raise ArgumentRefused("after", after, rule, f"give at most {end}, or name `through`, too")
         if after is not None and after > end:
             raise ArgumentRefused("after", after, f"but must not be later than `through`, {end}", "swap the two times")
         return end
@@ -87,7 +90,7 @@ class Readable:
     def _check(self, at: int, may_be_later: bool = False) -> None:
         shown = MintedTime if self.collection.entry.mints_times else int
         if not self.times_since or at < self.times_since[0]:
-            raise SinceError(shown(at), [shown(time) for time in self.times_since])
+            raise SinceError(shown(at), [shown(time) for time in self.times_since], self.collection.name)
         if not self.closed and at >= self.upper and not may_be_later:
             raise UpperError(shown(at), [shown(self.upper)])
 

@@ -14,6 +14,7 @@ from tidelake.protocol.order import INT64_MIN
 from tidelake.read.snapshot import snapshot
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
+from tidelake.store.holds import check_time
 from tidelake.store.layout import DIFF, TIME
 from tidelake.store.runs import read_files
 
@@ -72,6 +73,8 @@ def difference(
     Cost: if the contents are sums of diffs, the rows between the two times; otherwise two reads, and one exchange of
     their rows.
     """
+    for argument, time in zip(("first", "last"), times, strict=True):
+        check_time(argument, time)
     table = OpenTable(collection.paths.updates)
     before, after = (snapshot(spark, collection, time, columns, where, skip_errors, table) for time in times)
     names = [name for name in after.contents.columns if name != DIFF]

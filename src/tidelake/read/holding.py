@@ -184,12 +184,12 @@ def acquire(
         # The table's own since is later than that of the handles only if these were restored from an older copy.
         lowest, newest = table.value(SINCE) or 0, max(0, (table.value(UPPER) or 0) - 1)
         if not entry.since:
-            raise SinceError(newest if at is None else at, entry.since)
+            raise SinceError(newest if at is None else at, entry.since, entry.name)
         low = max(entry.since[0], lowest)
         time = max(low, newest) if at is None else at
         holds.check_time("at", time)
         if time < low:
-            raise SinceError(time, (low,))
+            raise SinceError(time, (low,), entry.name)
         return holds.acquire(entry, replace(unbound, collection_id=entry.id), time, lease_ms, purpose, _now_ms())
 
     if newest_version(catalog.store.log_of_name(name)) < 0:

@@ -383,7 +383,7 @@ def subscribe(
             raise
         return found
     if not since or start < since[0]:
-        raise SinceError(start, since)
+        raise SinceError(start, since, collection.name)
     return Subscription(source, catalog, collection, start, takes_snapshot, selection, bounds, None, False)
 
 

@@ -107,7 +107,7 @@ def acquire(entry: Entry, token: Token, at: int, lease_ms: int, purpose: str, no
     check_lease(lease_ms)
     check_purpose(purpose)
     if not entry.since_frontier.less_equal(at):
-        raise SinceError(at, entry.since)
+        raise SinceError(at, entry.since, entry.name)
     if sum(capability.kind == "read" for capability in entry.capabilities) >= HOLDS_MAX:
         rule = f"but '{entry.name}' already has the maximum number of holds"
         raise ArgumentRefused("holds", HOLDS_MAX, rule, "release holds that are no longer needed")

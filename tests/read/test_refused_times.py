@@ -1,0 +1,71 @@
+"""Times that a read or a hold refuses: the error names what the caller gave. Does not start a JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import invoke
+from tests.lakes.shared_times import SharedTimes
+from tidelake.errors import ArgumentRefused, FrontierRegression, SinceError
+from tidelake.lake import LakeCollection
+from tidelake.protocol.order import INT64_MAX
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> SharedTimes:
+    """A closed stream that has forgotten the time 0, and whose last time is 3."""
+    shared = SharedTimes(tmp_path, ended={})
+    shared.close("ended", 3)
+    shared.forget("ended", 1)
+    return shared
+
+
+@pytest.fixture
+def ended(shared: SharedTimes) -> LakeCollection:
+    return shared.lake.collection("ended")
+
+
+def test_a_time_after_a_closed_stream_is_refused_without_a_word_of_the_other_time(ended: LakeCollection) -> None:
+    wanted = rf"after is {INT64_MAX}, but the stream is closed, and nothing changes after 3\nhint: give at most 3, or"
+    with pytest.raises(ArgumentRefused, match=wanted):
+        ended.updates(after=INT64_MAX)
+    with pytest.raises(ArgumentRefused, match="must not be later than `through`, 3"):
+        ended.updates(after=4, through=3)
+    assert ended.updates(after=3).rows.count() == ended.updates(after=4, through=INT64_MAX).rows.count() == 0
+
+
+def test_a_difference_names_the_time_that_is_not_a_time(ended: LakeCollection) -> None:
+    for first, last, wrong in ((-1, 3, "first"), (3, -1, "last"), (True, 3, "first"), (3, "x", "last")):
+        with pytest.raises(ArgumentRefused, match=f"{wrong} is .*, but must be an integer between 0 and"):
+            ended.rows_between(first, last)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("option", ["--from", "--to"])
+def test_the_command_names_the_option_that_is_not_a_time(shared: SharedTimes, option: str) -> None:
+    other = ({"--from", "--to"} - {option}).pop()
+    refused = invoke("diff", "ended", option, "-1", other, "3", "--config", str(shared.file))
+    assert refused.exit_code == 2
+    assert f"'{option}': '-1' is not in" in " ".join(refused.stderr.split())
+
+
+def test_a_forgotten_time_is_refused_with_the_name_of_the_collection(ended: LakeCollection) -> None:
+    for refused in (
+        lambda: ended.rows(0),
+        lambda: ended.rows_between(0, 3),
+        lambda: ended.updates(0),
+        lambda: ended.acquire(at=0),
+        lambda: ended.subscribe(as_of=0),
+        lambda: ended.subscribe(as_of=0, lease=None),
+    ):
+        with pytest.raises(
+            SinceError, match=r"time 0 is not at or after since \[1\] of 'ended'\nhint: read at or after"
+        ):
+            refused()
+
+
+def test_a_hold_that_would_move_back_says_where_it_can_move(ended: LakeCollection) -> None:
+    with ended.acquire(at=2) as held, pytest.raises(FrontierRegression) as refused:
+        held.downgrade(1)
+    assert refused.value.hint == "a frontier only advances: give [2] or a later one"
