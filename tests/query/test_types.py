@@ -98,3 +98,11 @@ def test_json_has_the_digits_that_python_has_not() -> None:
     }
     for value, wanted in values.items():
         assert query_rows(_answer(f"select {value} as x").table) == [{"x": wanted}], value
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_a_zero_plus_zero_has_no_sign(kind: str) -> None:
+    """The guide about reading at a time relies on it; an optimizer could take the addition away."""
+    values = f"(values ('-0.0'::{kind}), (0), (-1)) v(x)"
+    found = _answer(f"select signbit(x) as before, signbit(x + 0.0) as after from {values}").to_pylist()
+    assert [(row["before"], row["after"]) for row in found] == [(True, False), (False, False), (True, True)]
