@@ -27,7 +27,8 @@ from tidelake.store.acknowledged import ACKED
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import Count
 from tidelake.store.entry import Entry
-from tidelake.store.layout import Store
+from tidelake.store.failpoints import on_reach
+from tidelake.store.layout import RUN, Store
 from tidelake.store.state import SINCE
 from tidelake.store.sweep import sweep_names
 from tidelake.store.table_log import LOG, check_log, read_entry
@@ -79,16 +80,24 @@ def test_changes_to_one_collection_by_several_processes_are_all_kept(tmp_path: P
 
 
 def test_changes_to_different_collections_do_not_conflict(tmp_path: Path) -> None:
-    names = [f"c{at}" for at in range(CREATORS)]
-    with ThreadPoolExecutor(CREATORS) as threads:
-        list(threads.map(create, [str(tmp_path)] * CREATORS, names))
-        list(threads.map(decide, [str(tmp_path)] * CREATORS, names, [0] * CREATORS))
+    names, reached = [f"c{at}" for at in range(CREATORS)], list[str]()
+    on_reach(reached.append)
+    try:
+        with ThreadPoolExecutor(CREATORS) as threads:
+            list(threads.map(create, [str(tmp_path)] * CREATORS, names))
+            list(threads.map(decide, [str(tmp_path)] * CREATORS, names, [0] * CREATORS))
+    finally:
+        on_reach(None)
+    # The run of a lost attempt is deleted, so neither versions nor runs would show that an attempt was lost.
+    assert reached.count("catalog.after_conflict") == 0
+    assert reached.count("commit.before_call.handles") == CREATORS * (2 + CHANGES)
     catalog = Catalog(Store(tmp_path))
     assert [entry.name for entry in catalog.entries()] == names
     for name in names:
         table = OpenTable(catalog.find(name).paths.handles)
-        assert table.version == 2 + CHANGES  # the first entry, `tables_made`, and each decision: none was tried again
-        assert len(blobs.list_names(table.path)) == 2 + 2 + CHANGES  # the run of a lost attempt would be deleted
+        assert table.version == 2 + CHANGES  # the first entry, `tables_made`, and each decision
+        runs = {name for name in blobs.list_names(table.path) if name.startswith(f"{RUN}=")}
+        assert len(runs) == 2 + CHANGES, "each entry is a run"
     assert OpenTable(catalog.store.catalog).version == 0
 
 

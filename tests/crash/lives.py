@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -30,6 +31,8 @@ from tests.lakes.places import copy_lake, remove_lake
 from tests.lakes.published import rows_of
 
 KEEP = 12
+REPEATS_MAX = 3
+"""How often a step may stop because the store does not answer."""
 _PLAIN = Scene()
 
 
@@ -43,11 +46,29 @@ class Whole:
 
 
 class Lives:
-    """All lives of one seed; their common beginning is run once and copied."""
+    """All lives of one seed; their common beginning is run once and copied.
 
-    def __init__(self, root: Path, spark: SparkSession, nursery: Nursery, seed: int, words: Path | None = None) -> None:
+    Args:
+        root: the folder of the lakes.
+        spark: the session.
+        nursery: the parent of all victims.
+        seed: the source of all randomness.
+        words: the folder for the messages of victims; by default `root`.
+        disturbed: a context for a killed process and those that take over, named after the kill. With one, steps that
+            stop because the store does not answer are repeated.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        spark: SparkSession,
+        nursery: Nursery,
+        seed: int,
+        words: Path | None = None,
+        disturbed: Callable[[str], AbstractContextManager[object]] | None = None,
+    ) -> None:
         self.root, self.spark, self.nursery, self.seed = root, spark, nursery, seed
-        self.words = words or root  # where victims write their messages
+        self.words, self.disturbed = words or root, disturbed
         self.pieces = pieces_of(seed)
         self._bases: dict[int, Path] = {}
         self._wholes: dict[tuple[Scene, int], Whole] = {}
@@ -66,9 +87,11 @@ class Lives:
         prepare(lake, scene.prepare, self.seed)
         words = self._words(lake)
         order = self._order(lake, scene.steps) | {"meet": scene.meet, "stop": place, "passing": rng.randrange(passes)}
-        assert self.nursery.run(order) == -9, self._log(lake)
-        assert {"stopped": place} in said(words)
-        self._ends_as(lake, whole, piece, scene.steps)
+        with nullcontext() if self.disturbed is None else self.disturbed(f"{self.seed} {place}"):
+            assert self.nursery.run(order) == -9, self._log(lake)
+            assert {"stopped": place} in said(words)
+            done = self._go_on(lake, piece, scene.steps)
+        self._ends_as(lake, whole, done)
 
     def wake_late(self, place: str, meanwhile: tuple[str, ...]) -> list[dict[str, Any]]:
         """Pause a process at a failpoint, run `meanwhile`, resume the process, and return what it wrote afterwards.
@@ -89,7 +112,7 @@ class Lives:
         assert self.nursery.wait(zombie) == 0, self._log(lake)
         check_acknowledged(lake, said(self._words(lake)) + others)
         messages = said(self._words(lake))[before:]
-        self._ends_as(lake, whole, piece, CYCLE)
+        self._ends_as(lake, whole, self._go_on(lake, piece, CYCLE))
         return messages
 
     def tear(self, tables: Iterable[str]) -> None:
@@ -99,7 +122,7 @@ class Lives:
         lake = self._from_base(piece, "torn")
         for table in tables:
             tear_next_entry(path_of(lake, table), Random(f"{self.seed} {table}"))
-        self._ends_as(lake, whole, piece, CYCLE)
+        self._ends_as(lake, whole, self._go_on(lake, piece, CYCLE))
 
     def fill_up(self, bytes_left: int) -> list[dict[str, Any]]:
         """Run on a disk that is almost full, then with enough space; return the messages of the first run."""
@@ -115,12 +138,12 @@ class Lives:
         finally:
             ballast.unlink()
         words = said(self._words(lake))
-        self._ends_as(lake, whole, piece, CYCLE)
+        self._ends_as(lake, whole, self._go_on(lake, piece, CYCLE))
         return words
 
-    def _ends_as(self, lake: Lake, whole: Whole, piece: int, steps: tuple[str, ...]) -> None:
-        """Run the remaining schedules, and compare the end with that of an undisturbed life."""
-        shown = self._run_on(lake, piece, steps)
+    def _ends_as(self, lake: Lake, whole: Whole, done: list[dict[str, Any]]) -> None:
+        """Compare the end with that of an undisturbed life; `done` is what the last processes wrote."""
+        shown = self._shown(lake, done)
         check_acknowledged(lake, said(self._words(lake)))
         state = state_of(lake)
         for name, value in whole.state.items():
@@ -140,23 +163,25 @@ class Lives:
             words = self._words(lake)
             assert self.nursery.run(self._order(lake, scene.steps) | {"meet": scene.meet}) == 0, self._log(lake)
             (passed,) = [message["passed"] for message in said(words) if "passed" in message]
-            shown = self._run_on(lake, piece, scene.steps)
+            shown = self._shown(lake, self._go_on(lake, piece, scene.steps))
             check_acknowledged(lake, said(words))
             self._wholes[scene, piece] = Whole(state_of(lake), shown, Counter(passed))
         return self._wholes[scene, piece]
 
-    def _run_on(self, lake: Lake, piece: int, steps: tuple[str, ...]) -> Any:
-        """Run the next schedule and all later ones; return the published rows, and the last report on publishing."""
+    def _go_on(self, lake: Lake, piece: int, steps: tuple[str, ...]) -> list[dict[str, Any]]:
+        """Run the next schedule and all later ones, and return what they write."""
         words = self._words(lake)
         before = len(said(words))
         for index in range(piece, PIECES):
             if index > piece:
                 lake.send(*self.pieces[index])
             assert self.nursery.run(self._order(lake, steps if index == piece else CYCLE)) == 0, self._log(lake)
-        check_steps(said(words)[before:])
-        reports = {
-            message["step"]: message["report"]["results"].get(NAME) for message in said(words) if "step" in message
-        }
+        return said(words)[before:]
+
+    def _shown(self, lake: Lake, done: list[dict[str, Any]]) -> Any:
+        """The published rows, and the last report on publishing."""
+        check_steps(done)
+        reports = {message["step"]: message["report"]["results"].get(NAME) for message in done if "step" in message}
         assert not reports["validate"]["mismatches"], reports["validate"]
         shown = {name: reports["current"][name] for name in ("as_of", "rows", "contents_rows")}
         rows = sorted((row["id"], row["price"] or 0, row["_diff"]) for row in rows_of(collection_of(lake)))
@@ -180,7 +205,8 @@ class Lives:
         return lake
 
     def _order(self, lake: Lake, steps: tuple[str, ...], who: str = "victim") -> dict[str, Any]:
-        return {"config": str(lake.file), "said": str(self._words(lake, who)), "steps": steps}
+        repeats = 0 if self.disturbed is None else REPEATS_MAX
+        return {"config": str(lake.file), "said": str(self._words(lake, who)), "steps": steps, "repeats": repeats}
 
     def _words(self, lake: Lake, who: str = "victim") -> Path:
         return self.words / f"{lake.root.name}.{who}.said.jsonl"

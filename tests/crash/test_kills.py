@@ -26,6 +26,20 @@ EVERYDAY = "commit.after_call.updates"
 IN_EVERY_SWEEP = (EVERYDAY, "current.after_entry")
 """Places at which the process of seed 1 is killed, whatever the seeds of a sweep are."""
 
+ON_S3 = [place for place in FAILPOINTS if place not in ONLY_ON_A_DISK]
+WITH_FAULTS = 5
+"""The number of places at which processes of one seed are killed while requests fail: each takes a minute or more."""
+
+
+def places_of(seed: int) -> list[str]:
+    """The places of a seed; eighteen seeds in a row have them all.
+
+    >>> {place for seed in range(5, 23) for place in places_of(seed)} == set(ON_S3)
+    True
+    """
+    rounds = -(-len(ON_S3) // WITH_FAULTS)
+    return ON_S3[seed % rounds :: rounds]
+
 
 def test_the_code_reaches_exactly_the_declared_failpoints() -> None:
     called: set[str] = set()
@@ -54,3 +68,13 @@ def test_a_kill_at_any_place_changes_nothing(lives: dict[int, Lives], store_kind
     if store_kind != "file" and place in ONLY_ON_A_DISK:
         pytest.skip("an object is never torn")
     lives[seed].kill_at(place)
+
+
+@pytest.mark.spark
+@pytest.mark.services
+@pytest.mark.sweep
+@pytest.mark.parametrize(("seed", "place"), [(seed, place) for seed in seeds() for place in places_of(seed)])
+def test_a_kill_changes_nothing_if_requests_fail_at_random(
+    lives_with_faults: dict[int, Lives], seed: int, place: str
+) -> None:
+    lives_with_faults[seed].kill_at(place)

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.crash.harness import Nursery
 from tests.lakes.lake import Lake, progress, updates
+from tests.lakes.places import Stores
 from tests.lakes.round_trip import (
     check_equal,
     other_lake,
@@ -128,6 +129,7 @@ def publish_while_columns_are_added(
 
 @pytest.mark.services
 @pytest.mark.sweep
+@pytest.mark.usefixtures("any_store")
 def test_publishers_that_are_killed_while_columns_are_added_state_the_same_facts(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, registry: Registry
 ) -> None:
@@ -145,6 +147,7 @@ def test_publishers_that_are_killed_often_while_columns_are_added_state_the_same
     publish_while_columns_are_added(tmp_path, spark, nursery, registry, Random(f"{seed}/{number}"))
 
 
+@pytest.mark.usefixtures("any_store")
 def test_publishers_that_are_killed_state_the_same_facts(tmp_path: Path, spark: SparkSession, nursery: Nursery) -> None:
     publish_under_kills(tmp_path, spark, nursery, Random("every day"))
 
@@ -157,3 +160,13 @@ def test_publishers_that_are_killed_often_state_the_same_facts(
 ) -> None:
     print(command(seed, "tests/crash/test_publishers.py"))
     publish_under_kills(tmp_path, spark, nursery, Random(f"{seed}/{number}"))
+
+
+@pytest.mark.services
+@pytest.mark.sweep
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("seed", seeds())
+def test_publishers_that_are_killed_on_s3_state_the_same_facts(
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, stores_by_kind: dict[str, Stores], seed: int, number: int
+) -> None:
+    publish_under_kills(stores_by_kind["s3"].hold(tmp_path), spark, nursery, Random(f"{seed}/{number}"))

@@ -11,11 +11,14 @@ from random import Random
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.crash.questions import Reader
 from tests.golden.shown import command
 from tests.lakes.damage import changed_bytes, files_of, kind_of, replace_file
+from tests.lakes.places import bucket_of, remove_lake, store_settings
 from tests.lakes.whole_store import COLLECTIONS, WholeStore
+from tests.services.counted_lake import forget_process
 from tests.sweeps import seeds
 from tidelake.store.acknowledged import ACKED
 
@@ -25,13 +28,25 @@ _CHANGES = ("a flipped bit", "truncated", "a zeroed block", "appended bytes")
 
 
 class Case:
-    """A copy of a store in which one table is damaged."""
+    """A copy of a store in which one table is damaged.
+
+    If the folder belongs to a bucket, the store is there. Its files in the folder are then what the bucket is to have,
+    and after each command what the bucket has.
+    """
 
     def __init__(self, whole: WholeStore, folder: Path, random: Random) -> None:
         self.random, self.name = random, random.choice(sorted(COLLECTIONS))
         self.lake = whole.copy(folder, self.name)
+        self.bucket, self.own = bucket_of(folder), self._own_folders()
+        if self.bucket is not None:
+            document = yaml.safe_load(self.lake.config.read_text(encoding="utf-8")) | store_settings(folder)
+            self.lake.config.write_text(yaml.safe_dump(document), encoding="utf-8")
         folders = [self.lake.store / "catalog", *sorted(self.lake.folder(self.name).iterdir())]
         self.table = random.choice([path for path in folders if path.name != "current"])
+
+    def _own_folders(self) -> list[Path]:
+        """The folders that the copy does not share."""
+        return [self.lake.store / "names", self.lake.store / "catalog", self.lake.folder(self.name)]
 
     def files(self, what: str) -> Sequence[Path]:
         """The files of a kind in the table, in the order of their versions."""
@@ -52,7 +67,14 @@ class Case:
 
     def repair(self, *options: str) -> tuple[int, dict[str, Any]]:
         """Run `tidelake repair --apply`; return its exit status and its output."""
+        if self.bucket is not None:
+            self.bucket.put(self.lake.root, self.own)
+            forget_process()
         status, printed = command("repair", self.name, "--apply", *options, "--json", "--config", self.lake.config)
+        if self.bucket is not None:
+            for folder in self.own:
+                shutil.rmtree(folder)
+            self.bucket.get(self.lake.root)
         return status, json.loads(printed)
 
     def answers(self) -> dict[str, Any]:
@@ -138,7 +160,7 @@ def check_repair(
     assert case.answers() == healthy(case.name), (kind, file)
     assert case.lake.collection(case.name).verify(deep=True).damages == [], (kind, file)
     assert case.repair() == (0, {"name": case.name, "restored": [], "left": []}), (kind, file, "it is done")
-    shutil.rmtree(folder)
+    remove_lake(folder)
 
 
 def check_says_so(whole: WholeStore, what: str, folder: Path, random: Random) -> None:
@@ -162,7 +184,7 @@ def check_says_so(whole: WholeStore, what: str, folder: Path, random: Random) ->
     assert any(table == kind_of(file)[0] for table, _ in problems), (what, file, said)
     assert all(not damage["is_restorable"] for damage in said["left"]), (what, file, said)
     assert (file.read_bytes() if file.exists() else None) == left, (what, file)
-    shutil.rmtree(folder)
+    remove_lake(folder)
 
 
 def check_marks_again(
@@ -180,27 +202,27 @@ def check_marks_again(
     assert (status, said["left"], len(said["restored"])) == (0, [], 1), (case.table, said)
     assert case.answers() == healthy(case.name), case.table
     assert case.lake.collection(case.name).verify(deep=True).damages == [], case.table
-    shutil.rmtree(folder)
+    remove_lake(folder)
 
 
 @pytest.mark.parametrize("kind", REPAIRABLE)
 def test_a_lost_or_damaged_file_is_restored(
-    whole: WholeStore, healthy: Callable[[str], dict[str, Any]], tmp_path: Path, kind: str
+    whole: WholeStore, healthy: Callable[[str], dict[str, Any]], any_store: Path, kind: str
 ) -> None:
-    check_repair(whole, healthy, kind, tmp_path / "case", Random(f"every day {kind}"))
+    check_repair(whole, healthy, kind, any_store / "case", Random(f"every day {kind}"))
 
 
 def test_a_log_without_markers_is_marked_again_if_an_operator_accepts_its_newest_entry(
-    whole: WholeStore, healthy: Callable[[str], dict[str, Any]], tmp_path: Path
+    whole: WholeStore, healthy: Callable[[str], dict[str, Any]], any_store: Path
 ) -> None:
-    check_marks_again(whole, healthy, tmp_path / "case", Random("every day markers"))
+    check_marks_again(whole, healthy, any_store / "case", Random("every day markers"))
 
 
 @pytest.mark.parametrize("what", ["data", "entry and marker"])
 def test_a_file_that_cannot_be_restored_is_reported_and_left_alone(
-    whole: WholeStore, tmp_path: Path, what: str
+    whole: WholeStore, any_store: Path, what: str
 ) -> None:
-    check_says_so(whole, what, tmp_path / "case", Random(f"every day {what}"))
+    check_says_so(whole, what, any_store / "case", Random(f"every day {what}"))
 
 
 @pytest.mark.sweep

@@ -22,7 +22,7 @@ from tidelake.store.files import read_rows
 from tidelake.store.layout import DIFF, TIME
 from tidelake.store.retention import read_departures
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep, pytest.mark.usefixtures("any_store")]
 
 KEPT = {"column": "at", "unit": "ms", "for": "1s"}
 _MEETS = {"retention.after_conflict": ("retention.after_note", "bump:updates")}

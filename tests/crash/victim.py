@@ -24,6 +24,7 @@ from jobs.job import Report
 from tests.lakes.early_sweeps import sweep_early
 from tests.lakes.lake import NAME
 from tidelake.catalog.catalog import Catalog
+from tidelake.errors import Indeterminate, StoreUnreachable
 from tidelake.settings.lake import Settings, load_settings
 from tidelake.storage.location import Location
 from tidelake.store.commit import Committed, OpenTable
@@ -133,6 +134,13 @@ class Steps:
         OpenTable(self.catalog.find(NAME).paths.root / table).commit({})
 
 
+def is_unanswered(done: object) -> bool:
+    """Whether a job has stopped only because the store did not answer: the next run continues."""
+    if not isinstance(done, Report) or done.ok:
+        return False
+    return all(isinstance(error, StoreUnreachable | Indeterminate) for error in done.errors.values())
+
+
 @dataclass
 class Victim:
     """The life of one process, as its order describes it."""
@@ -159,10 +167,18 @@ class Victim:
             os.kill(os.getpid(), getattr(signal, self.order.get("signal", "SIGKILL")))
 
     def act(self, step: str) -> dict[str, Any]:
-        """Run a step, which may have an argument, as in `bump:updates`."""
+        """Run a step, which may have an argument, as in `bump:updates`.
+
+        With `repeats` in the order, a job that stops because the store does not answer runs again.
+        """
         name, _, argument = step.partition(":")
         run: Callable[..., Any] = getattr(self.steps, name)
         done = run(argument) if argument else run()
+        for _ in range(self.order.get("repeats", 0)):
+            if not is_unanswered(done):
+                break
+            self.say({"unanswered": step, "errors": [str(error) for error in done.errors.values()]})
+            done = run(argument) if argument else run()
         return done.as_json() if isinstance(done, Report) else {}
 
     def say(self, what: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from jobs.linger import linger
 from tests.cli.commands import invoke
 from tests.lakes.dagster_lakes import Lakes
 from tests.lakes.lake import progress, updates
+from tests.lakes.places import Stores
 from tests.sweeps import swept
 from tidelake.catalog.catalog import Catalog
 from tidelake.errors import DamagedTable, OptionRefused, TookTooLong
@@ -143,6 +144,52 @@ def test_a_collection_that_hangs_costs_one_thread_and_no_other_collection_its_tu
     }
     assert isinstance(report.errors["visits"], TookTooLong)
     assert set(report.results["prices"]) == {"ingest", "seal", "validate", "compact"}
+
+
+@pytest.mark.spark
+@pytest.mark.services
+@pytest.mark.sweep
+def test_two_collections_on_s3_are_sealed_side_by_side_while_the_run_lingers(
+    tmp_path: Path, spark: SparkSession, stores_by_kind: dict[str, Stores]
+) -> None:
+    lakes, rounds = Lakes(stores_by_kind["s3"].hold(tmp_path), {"prices": "plain", "visits": "plain"}), 3
+    side_by_side, met = threading.Barrier(2, timeout=_WAIT_S), set[str]()
+
+    def meet(place: str) -> None:
+        thread = threading.current_thread().name
+        if place == "ingest.before_write" and thread not in met:
+            met.add(thread)
+            side_by_side.wait()
+
+    def send(time: int) -> None:
+        for name, price in (("prices", 1), ("visits", 2)):
+            rows = updates(((time, price), time, 1), ((-time, price), time, 1))
+            lakes.send(name, rows, progress([time - 1], [time + 1], {time: 2}))
+
+    send(1)
+    on_reach(meet)
+    try:
+        with lingering(spark, lakes, parallel=2) as reports:
+            for time in range(1, rounds + 1):
+                if time > 1:
+                    send(time)
+                wait_for(partial(are_sealed, lakes, time + 1))
+    finally:
+        on_reach(None)
+    assert met == {"collection prices", "collection visits"}
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith(("collection ", "poll "))]
+    (report,) = reports
+    assert report.errors == {}
+    for name, price in (("prices", 1), ("visits", 2)):
+        assert lakes.collection(name).paths.updates.root.startswith("s3://")
+        assert set(report.results[name]) == {"ingest", "seal", "validate", "compact"}
+        ids = [*range(-rounds, 0), *range(1, rounds + 1)]
+        assert lakes.contents(spark, name, rounds) == {(id, price): 1 for id in ids}
+
+
+def are_sealed(lakes: Lakes, upper: int) -> bool:
+    """Whether both collections have this upper."""
+    return uppers(lakes) == (upper, upper)
 
 
 def is_sealed(lakes: Lakes, upper: int) -> bool:

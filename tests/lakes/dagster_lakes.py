@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from expectations.checks import MERGES_KEEP_CONTENTS
 from tests.lakes.lake import RECORD, progress, updates
+from tests.lakes.places import store_settings
 from tidelake.catalog.catalog import Catalog
 from tidelake.read.snapshot import snapshot
 from tidelake.settings.lake import load_settings
@@ -34,7 +35,7 @@ HISTORY = (
 
 
 class Lakes:
-    """A `collections.yaml` with its topics."""
+    """A `collections.yaml` with its topics; `tests.lakes.places` chooses the store."""
 
     def __init__(self, root: Path, families: dict[str, str], **more: Any) -> None:
         self.root = root
@@ -45,7 +46,7 @@ class Lakes:
         for name in families:
             (root / "topics" / name).mkdir(parents=True)
         self.config = root / "collections.yaml"
-        self.write({"store": "store", "topics": "topics", "data_docs": "docs", "collections": blocks})
+        self.write({**store_settings(root), "topics": "topics", "data_docs": "docs", "collections": blocks})
 
     def write(self, document: dict[str, Any]) -> None:
         """Write `collections.yaml`."""

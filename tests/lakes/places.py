@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -55,6 +56,21 @@ class Bucket:
         if paths:
             obstore.delete(self._objects, paths)
 
+    def put(self, folder: Path, below: Sequence[Path]) -> None:
+        """Replace the objects of the lakes in a folder by the files below these subfolders."""
+        self.delete(folder)
+        files = [file for path in below for file in path.rglob("*") if file.is_file()]
+        for file in files:
+            obstore.put(self._objects, f"{self._prefix(folder)}/{file.relative_to(folder)}", file.read_bytes())
+
+    def get(self, folder: Path) -> None:
+        """Write the objects of the lakes in a folder to files below it."""
+        prefix = self._prefix(folder)
+        for path in [meta["path"] for chunk in obstore.list(self._objects, prefix) for meta in chunk]:
+            file = folder / path.removeprefix(f"{prefix}/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(bytes(obstore.get(self._objects, path).bytes()))
+
     @cached_property
     def _objects(self) -> S3Store:
         return open_store(ObjectStorePlace(uri=f"s3://{self.name}"))
@@ -88,20 +104,20 @@ class Stores:
 
 def store_settings(root: Path) -> dict[str, Any]:
     """The settings for the store of a lake in this folder."""
-    bucket = _bucket_of(root)
+    bucket = bucket_of(root)
     return {"store": "store"} if bucket is None else bucket.server.settings_of(bucket.uri(root))
 
 
 def store_root(root: Path) -> Location:
     """The root of the store of a lake in this folder; the environment says how it is reached."""
-    bucket = _bucket_of(root)
+    bucket = bucket_of(root)
     return locate(root / "store" if bucket is None else bucket.uri(root))
 
 
 def copy_lake(source: Path, target: Path) -> None:
     """Copy a lake's folder, and its store wherever it is, to a folder that may already exist."""
     shutil.copytree(source, target, dirs_exist_ok=True)
-    bucket = _bucket_of(source)
+    bucket = bucket_of(source)
     if bucket is not None:
         bucket.copy(source, target)
 
@@ -109,7 +125,7 @@ def copy_lake(source: Path, target: Path) -> None:
 def remove_lake(root: Path) -> None:
     """Delete a lake's folder, and its store wherever it is."""
     shutil.rmtree(root)
-    bucket = _bucket_of(root)
+    bucket = bucket_of(root)
     if bucket is not None:
         bucket.delete(root)
 
@@ -127,6 +143,7 @@ def write_in_the_past(location: Location, data: bytes, age_s: float) -> None:
         blobs.write(location, data)
 
 
-def _bucket_of(folder: Path) -> Bucket | None:
+def bucket_of(folder: Path) -> Bucket | None:
+    """The bucket with the stores of the lakes in a folder; None if they are in the folder."""
     above = {folder, *folder.parents}
     return next((bucket for bucket in _buckets if bucket.folders & above), None)

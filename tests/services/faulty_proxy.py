@@ -16,6 +16,8 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
+_LOOK_S = 0.02
+"""How often the server looks whether it is to end: this, and not 0.5 s, is what its end takes."""
 
 
 @dataclass
@@ -86,7 +88,7 @@ class RandomFaults:
         share: the share of requests that a fault happens to.
     """
 
-    def __init__(self, seed: int, share: float = 0.05) -> None:
+    def __init__(self, seed: int | str, share: float = 0.05) -> None:
         self._rng, self._share = Random(seed), share
 
     def next(self, method: str) -> tuple[str, Fault] | None:
@@ -210,7 +212,7 @@ def faulty_proxy(target: str) -> Iterator[FaultyProxy]:
 
     server = Quiet(("127.0.0.1", 0), Handler)
     proxy = FaultyProxy(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(_LOOK_S,), daemon=True)
     thread.start()
     try:
         yield proxy

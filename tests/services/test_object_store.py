@@ -290,6 +290,50 @@ def test_exactly_one_creator_wins_whatever_the_answer(
     assert blobs.read(root / "entry") == b"first"
 
 
+CUT: dict[str, tuple[str, str, Callable[[Location], object], object]] = {
+    "a listing of names": ("GET", "list-type", lambda root: sorted(blobs.list_names(root / "f")), ["0", "1"]),
+    "a listing of blobs": ("GET", "list-type", lambda root: len(blobs.list_blobs(root / "f")), 2),
+    "a listing of later names": ("GET", "list-type", lambda root: blobs.list_names_after(root / "f", "0"), ["1"]),
+    "two listings in one": ("GET", "list-type", lambda root: blobs.list_names_in_turn(root, "e", "f")[1], ["0", "1"]),
+    "a listing of what is absent": ("GET", "list-type", lambda root: blobs.absent(root / "f", [root / "f" / "0"]), []),
+    "a listing of one blob": ("GET", "list-type", lambda root: blobs.is_empty(root / "f"), False),
+    "a read": ("GET", "/f/0", lambda root: blobs.read(root / "f" / "0"), b"0" * 1000),
+    "a read of an absent blob": (
+        "GET",
+        "/f/2",
+        lambda root: blobs.update(root / "f" / "2", lambda _: b"") and None,
+        None,
+    ),
+    "a deletion": ("POST", "delete", lambda root: blobs.delete(root / "f" / "0"), None),
+    "several deletions": ("POST", "delete", lambda root: blobs.delete_all([root / "f" / "0"]), None),
+    "the deletion of a folder": ("POST", "delete", lambda root: blobs.delete_folder(root / "f"), None),
+}
+"""Requests whose responses are cut: method, path, the call, and what it returns."""
+
+
+@pytest.mark.parametrize("what", CUT)
+def test_a_request_whose_response_was_cut_is_repeated(
+    root: Location, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr("tidelake.storage.objects._CUT_WAITS_S", (0.0, 0.0))
+    method, path, call, returned = CUT[what]
+    for name in ("0", "1"):
+        blobs.write(root / "f" / name, name.encode() * 1000)
+    proxy.faults = [Fault(method, path, forwards=True, passes=True, is_cut=True, times=2)]
+    assert call(root) == returned
+    assert proxy.met[path] == 2
+
+
+def test_a_response_that_is_cut_each_time_is_an_error(
+    root: Location, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelake.storage.objects._CUT_WAITS_S", (0.0, 0.0))
+    proxy.faults = [Fault("GET", "list-type", forwards=True, passes=True, is_cut=True)]
+    with pytest.raises(StoreUnreachable, match="response body error"):
+        blobs.list_names(root)
+    assert proxy.met["list-type"] == 3
+
+
 # --- what a bucket must guarantee
 
 

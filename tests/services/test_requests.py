@@ -16,6 +16,7 @@ from tests.lakes.raw_lake import RawLake
 from tests.services.counted_lake import CountedLake, Requests, forget_process
 from tests.services.faulty_proxy import faulty_proxy
 from tests.services.object_store import ObjectStore
+from tidelake.compact.compaction import FAN_IN, CompactReport
 from tidelake.errors import DamagedLog
 from tidelake.read.status import CollectionStatus
 from tidelake.storage import blobs
@@ -28,7 +29,7 @@ from tidelake.store.followed import forget_all
 from tidelake.store.head_start import forget_swept
 from tidelake.store.layout import new_run
 from tidelake.store.state import HAS_LATE, HAS_QUARANTINE
-from tidelake.store.table_log import check_log, entry_path
+from tidelake.store.table_log import check_log, checkpoints, entry_path
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 
@@ -40,6 +41,12 @@ COMMIT, CHECKPOINT = 3, 16
 """The requests of a commit without files, and those that every 32nd commit adds for a checkpoint and the cleanup."""
 COMPACT, SWEEP = 20, 35
 """The requests of a compaction without merges, and those that it adds if it sweeps all tables."""
+MERGE, MERGED_FILE = 20, 22
+"""The requests that a merge adds to a compaction, and those that it adds for each file of its runs."""
+VALIDATE, RECOUNTED_FILE = 28, 8
+"""The requests of a validation, and those that it adds for each file with new times."""
+LOG_ENTRY, LOG_CHECKPOINT = 4, 20
+"""The requests that Spark's reader adds for each entry since the newest checkpoint, and for the checkpoint."""
 CLUSTER = 44
 """The requests that a tick adds on a cluster, whose executors put the files."""
 
@@ -105,6 +112,64 @@ def test_a_compaction_without_merges_is_within_its_budget_whatever_is_dead(lake:
     lake.tick()
     first = lake.count_afresh(lambda: lake.lake.compact(full=False))
     assert not [request.target for request in first.served if f"/catalog/{DEAD}/" in request.target], "nothing is swept"
+
+
+@pytest.mark.sweep
+def test_a_validation_takes_requests_for_what_it_reads_whatever_the_age_of_the_collection(
+    tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = CountedLake(tmp_path, spark, lake.proxy, object_store.settings(endpoint=lake.proxy.endpoint))
+
+    def validate(files: int) -> Requests:
+        for _ in range(files):
+            own.tick()
+        log = own.lake.collection.paths.updates
+        newest = max((version_of(checkpoint) for checkpoint in checkpoints(log)), default=-1)
+        entries = OpenTable(log).version - newest
+        validated = own.count(own.lake.validate)
+        budget = VALIDATE + RECOUNTED_FILE * files + LOG_ENTRY * entries + (LOG_CHECKPOINT if newest >= 0 else 0)
+        assert len(validated) <= budget, validated.served
+        of_files = [request.target for request in validated.served if "/updates/_run=" in request.target]
+        assert len(of_files) <= RECOUNTED_FILE * files, of_files
+        return validated
+
+    for files in (2, 1, 4):
+        validate(files)
+    old = []
+    for commits in (3, 40):
+        own.lengthen_logs(commits)
+        monkeypatch.setattr("tidelake.store.commit._CHECKPOINT_EVERY_COMMITS", 1)
+        own.lengthen_logs(1)
+        monkeypatch.setattr("tidelake.store.commit._CHECKPOINT_EVERY_COMMITS", 10**6)
+        old.append(validate(2).verbs)
+    monkeypatch.undo()
+    assert old[0] == old[1], "what the checkpoint has replaced does not matter"
+
+
+def version_of(checkpoint: Location) -> int:
+    return int(checkpoint.name.partition(".")[0])
+
+
+@pytest.mark.sweep
+def test_a_merge_takes_requests_for_the_files_of_its_runs_whatever_the_age_of_the_collection(
+    tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake
+) -> None:
+    own = CountedLake(tmp_path, spark, lake.proxy, object_store.settings(endpoint=lake.proxy.endpoint))
+    own.tick()
+    own.lake.compact(full=False)  # this one also sweeps
+    for files in (FAN_IN, FAN_IN + 2):
+        while len(live_runs(own)) < files:
+            own.tick()
+        reports: list[CompactReport] = []
+        merged = own.count(lambda: reports.append(own.lake.compact(full=False)))  # noqa: B023
+        assert (reports[0].merges, len(reports[0].merged_runs)) == (1, files)
+        assert len(merged) <= COMPACT + MERGE + MERGED_FILE * files, merged.served
+        own.lengthen_logs(20)
+
+
+def live_runs(lake: CountedLake) -> set[str]:
+    """The live runs of `updates`, each of which is a small file."""
+    return {file.run for file in lake.lake.table.files()}
 
 
 @pytest.mark.sweep

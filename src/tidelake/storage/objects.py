@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import obstore
 import pyarrow as pa
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ObjectStore
 
+T = TypeVar("T")
+
 PROBE = "_conditional_writes"
 """In each store's folder, the object that shows whether an object can be created twice."""
 _STREAM_BYTES = 1 << 20
@@ -39,13 +41,20 @@ _UPDATE_PAUSE_S = 0.2
 _NONCE = "tidelakenonce"
 _CREATE_WAITS_S = (0.0, 0.1, 0.4, 1.6, 6.4)
 """How long to wait before each attempt to create an object."""
+_CUT = "response body error"
+"""The text in obstore's errors if the connection ended in the middle of a response."""
+_CUT_WAITS_S = (0.1, 0.4, 1.6)
+"""How long to wait before each repetition of a request whose response was cut."""
+_CUT_MAX_S = 5.0
+"""A request is not repeated if it has taken longer: its response hangs, rather than being cut."""
 
 
 class Objects:
     """An object store; `blobs` documents each method. Acknowledged writes are durable.
 
     Errors of a remote store are raised as `StoreUnreadable`: the store does not answer, has no such bucket, or refuses
-    access. obstore repeats requests, except those whose outcome is unknown.
+    access. obstore repeats requests, except those whose outcome is unknown, and those whose response is a listing, the
+    result of a deletion or an error, and is cut: `_answered` repeats these.
     """
 
     def __init__(self, store: ObjectStore, is_remote: bool = False) -> None:
@@ -80,11 +89,13 @@ class Objects:
         return not created
 
     def read(self, location: Location, bytes_max: int | None = None) -> bytes:
-        with _errors_named(location, "read"):
+        def ask() -> bytes:
             found = obstore.get(self._store, location.path)
             if bytes_max is not None and found.meta["size"] > bytes_max:
                 raise ValueError(f"{location} has {found.meta['size']} bytes, more than {bytes_max}")
             return bytes(found.bytes())
+
+        return _answered(location, "read", ask)
 
     def open_file(self, location: Location, size: int | None) -> pa.NativeFile:
         if size is not None and size <= _SMALL_BYTES_MAX:
@@ -234,10 +245,12 @@ class Objects:
         raise StoreUnreachable("other writers always came first", str(location))
 
     def _tag_and_data(self, location: Location) -> tuple[str | None, bytes | None]:
+        def ask() -> tuple[str | None, bytes]:
+            found = obstore.get(self._store, location.path)
+            return found.meta["e_tag"], bytes(found.bytes())
+
         try:
-            with _errors_named(location, "read"):
-                found = obstore.get(self._store, location.path)
-                return found.meta["e_tag"], bytes(found.bytes())
+            return _answered(location, "read", ask)
         except FileNotFoundError:
             return None, None
 
@@ -255,18 +268,17 @@ class Objects:
             obstore.put(self._store, location.path, file)
 
     def delete(self, location: Location) -> None:
-        with suppress(FileNotFoundError), _errors_named(location, "delete"):
-            obstore.delete(self._store, location.path)
+        with suppress(FileNotFoundError):
+            _answered(location, "delete", lambda: obstore.delete(self._store, location.path))
 
     def delete_all(self, locations: list[Location]) -> None:
-        with _errors_named(locations[0].parent, "delete"):
-            obstore.delete(self._store, [location.path for location in locations])
+        paths = [location.path for location in locations]
+        _answered(locations[0].parent, "delete", lambda: obstore.delete(self._store, paths))
 
     def delete_folder(self, folder: Location) -> None:
         paths = [blob.location.path for blob in self.list_blobs(folder, "")]
         if paths:
-            with _errors_named(folder, "delete"):
-                obstore.delete(self._store, paths)
+            _answered(folder, "delete", lambda: obstore.delete(self._store, paths))
 
     def set_aside(self, location: Location, aside: Location) -> None:
         self.create(aside, self.read(location))
@@ -283,16 +295,19 @@ class Objects:
     def absent(self, folder: Location, locations: Sequence[Location]) -> list[Location]:
         """List page by page, each from the first blob that was not seen yet: what lies between two blobs is skipped."""
         left, unseen = sorted({location.path for location in locations}, reverse=True), set[str]()
-        with _errors_named(folder, "list"):
-            while left:
-                chunks = obstore.list(self._store, folder.path or None, offset=left[-1][:-1])
-                paths = (meta["path"] for chunk in chunks for meta in chunk)
-                page = list(takewhile(left[0].__ge__, islice(paths, _PAGE)))
-                end, shown = max(page[-1], left[-1]) if len(page) == _PAGE else left[0], set(page)
-                while left and left[-1] <= end:
-                    path = left.pop()
-                    if path not in shown:
-                        unseen.add(path)
+
+        def ask() -> list[str]:
+            chunks = obstore.list(self._store, folder.path or None, offset=left[-1][:-1])
+            paths = (meta["path"] for chunk in chunks for meta in chunk)
+            return list(takewhile(left[0].__ge__, islice(paths, _PAGE)))
+
+        while left:
+            page = _answered(folder, "list", ask)
+            end, shown = max(page[-1], left[-1]) if len(page) == _PAGE else left[0], set(page)
+            while left and left[-1] <= end:
+                path = left.pop()
+                if path not in shown:
+                    unseen.add(path)
         # If the store does not sort its names, a page has not shown everything.
         return [location for location in locations if location.path in unseen and not self.exists(location)]
 
@@ -300,8 +315,7 @@ class Objects:
         return True
 
     def is_empty(self, folder: Location) -> bool:
-        with _errors_named(folder, "list"):
-            return not next(iter(obstore.list(self._store, folder.path or None)), ())
+        return _answered(folder, "list", lambda: not next(iter(obstore.list(self._store, folder.path or None)), ()))
 
     def make_folder(self, folder: Location) -> None:
         pass
@@ -311,8 +325,7 @@ class Objects:
         return [*(blob.location.name for blob in listing.blobs), *(below.name for below in listing.folders)]
 
     def list_folder(self, folder: Location, hidden: bool) -> Listing:
-        with _errors_named(folder, "list"):
-            listed = obstore.list_with_delimiter(self._store, folder.path or None)
+        listed = _answered(folder, "list", lambda: obstore.list_with_delimiter(self._store, folder.path or None))
         blobs = [_blob_of(folder, meta) for meta in listed["objects"] if meta["path"] != folder.path]
         folders = [Location(folder.root, path, folder.is_read_only) for path in listed["common_prefixes"]]
         return Listing(
@@ -325,9 +338,10 @@ class Objects:
 
     def list_names_in_turn(self, folder: Location, first: str, second: str) -> tuple[list[str], list[str]]:
         """Read one listing up to the end of the second folder; a remote store sorts it, so no later page has more."""
-        found: dict[str, list[str]] = {(folder / name).path: [] for name in (first, second)}
-        begin, last = found
-        with _errors_named(folder, "list"):
+        begin, last = (folder / first).path, (folder / second).path
+
+        def ask() -> tuple[list[str], list[str]]:
+            found: dict[str, list[str]] = {begin: [], last: []}
             chunks = obstore.list(self._store, folder.path or None, offset=begin)
             for path in (meta["path"] for chunk in chunks for meta in chunk):
                 above, _, name = path.rpartition("/")
@@ -335,13 +349,17 @@ class Objects:
                     found[above].append(name)
                 elif self._is_remote and path > f"{last}/" and not path.startswith(f"{last}/"):
                     break
-        return found[begin], found[last]
+            return found[begin], found[last]
+
+        return _answered(folder, "list", ask)
 
     def list_blobs(self, folder: Location, after: str) -> list[Blob]:
-        offset = f"{folder.path}/{after}" if folder.path else after
-        with _errors_named(folder, "list"):
-            chunks = obstore.list(self._store, folder.path or None, offset=offset if after else None)
-            listed = [meta for chunk in chunks for meta in chunk]
+        offset = (f"{folder.path}/{after}" if folder.path else after) if after else None
+
+        def ask() -> list[ObjectMeta]:
+            return [meta for chunk in obstore.list(self._store, folder.path or None, offset=offset) for meta in chunk]
+
+        listed = _answered(folder, "list", ask)
         return [_blob_of(folder, meta) for meta in listed if meta["path"] != folder.path]
 
     def make_durable(self, location: Location) -> None:
@@ -407,6 +425,20 @@ class _Ranges(io.RawIOBase):
             buffer[:length] = obstore.get_range(self._store, self._location.path, start=self._at, length=length)
         self._at += length
         return length
+
+
+def _answered(location: Location, access: str, ask: Callable[[], T]) -> T:
+    """Send a request that is safe to repeat until its response is whole; errors are those of `_errors_named`."""
+    begun_s, waits_s = time.monotonic(), iter(_CUT_WAITS_S)
+    while True:
+        try:
+            with _errors_named(location, access):
+                return ask()
+        except StoreUnreachable as error:
+            wait_s = next(waits_s, None)
+            if _CUT not in error.fact or wait_s is None or time.monotonic() - begun_s > _CUT_MAX_S:
+                raise
+        time.sleep(wait_s)
 
 
 @contextmanager
