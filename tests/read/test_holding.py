@@ -293,6 +293,16 @@ def test_a_read_only_lake_refuses_every_call_with_a_token(lake: HeldLake) -> Non
     assert lake.stored.entry == before
 
 
+def test_a_read_only_lake_does_not_move_a_capability_of_a_writable_one(lake: HeldLake) -> None:
+    held = lake.collection.acquire(at=4)
+    collection = open_lake(lake.file, read_only=True).collection(NAME)
+    before, files = lake.stored.entry, sorted(lake.root.rglob("*"))
+    for more in ({}, {"lease": None}, {"as_of": 6, "snapshot": False}):
+        with pytest.raises(LakeReadOnly, match=r"so .*/handles cannot be written"):
+            list(collection.subscribe(capability=held, **more))
+    assert (lake.stored.entry, sorted(lake.root.rglob("*")), held.since) == (before, files, 4)
+
+
 def test_holds_are_listed_with_their_holders(lake: HeldLake) -> None:
     before_ms = int(clock.time() * 1000)
     late = lake.collection.acquire(at=8, purpose="late")

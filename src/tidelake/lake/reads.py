@@ -287,11 +287,13 @@ class Reads(StoredCollection):
             rows_max: the maximum number of stored rows that a batch of several times may come from.
             lease: how long the hold lives after each call; None holds nothing. If work on a batch can take longer, call
                 the subscription's `renew` while it runs.
-            capability: a hold of the caller, which moves with the subscription and stays when it ends.
+            capability: a hold of the caller, which moves with the subscription and stays when it ends. A read-only lake
+                refuses it, because moving it writes to the store.
             purpose: what the hold is for.
 
         Raises:
             ArgumentRefused: an argument is out of its range.
+            LakeReadOnly: the lake is read-only, and there is a `capability`.
             SinceError: `as_of` is not at or after `since`.
             UpperError: nothing is sealed yet, so there is no last time to begin after.
             EngineRefused: without a session, the envelope is from another package.

@@ -33,6 +33,7 @@ from tidelake.protocol.order import INT64_MAX
 from tidelake.read.asked import check_until, is_number, last_time
 from tidelake.read.holding import ReadCapability, acquire
 from tidelake.read.source import Selection, Source
+from tidelake.storage import blobs
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile
@@ -358,6 +359,7 @@ def subscribe(
     collection = catalog.find(name)
     if capability is not None:
         capability.check_collection(collection)
+        blobs.check_writable(collection.paths.handles)  # the capability itself is of a lake that may write
         if as_of is not None and as_of < capability.since:
             rule = f"but must not be before the since of the capability, {capability.since}"
             raise ArgumentRefused("as_of", as_of, rule, "leave it out: the capability says where to continue")
