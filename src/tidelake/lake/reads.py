@@ -284,7 +284,8 @@ class Reads(StoredCollection):
             wait_s: how long to wait for the next batch, in seconds; None means forever.
             poll_s: how often to check for newly sealed times, in seconds.
             until: the last time to deliver.
-            rows_max: the maximum number of stored rows that a batch of several times may come from.
+            rows_max: the maximum number of stored rows with the times of a batch. A batch with more rows has a single
+                time: a time is never split. The contents are one batch, whatever their size.
             lease: how long the hold lives after each call; None holds nothing. If work on a batch can take longer, call
                 the subscription's `renew` while it runs.
             capability: a hold of the caller, which moves with the subscription and stays when it ends. A read-only lake
@@ -299,6 +300,7 @@ class Reads(StoredCollection):
             EngineRefused: without a session, the envelope is from another package.
 
         Cost: a commit to the collection's handles; for each batch, another one and what `changes` or `updates` costs.
+        If its files have more than `rows_max` rows, their column `_time` is read first, without Spark.
         """
         from tidelake.read.source import Selection
         from tidelake.read.subscription import Bounds, subscribe
