@@ -93,7 +93,7 @@ class Bounds:
             raise ArgumentRefused("wait_s", self.wait_s, rule, "give a number of seconds")
         if not (is_number(self.poll_s) and 0.001 <= self.poll_s <= 86_400):
             raise ArgumentRefused("poll_s", self.poll_s, "but must be between 0.001 and 86400", "give a second or so")
-        if not isinstance(self.rows_max, int) or self.rows_max < 1:
+        if not isinstance(self.rows_max, int) or isinstance(self.rows_max, bool) or self.rows_max < 1:
             raise ArgumentRefused("rows_max", self.rows_max, "but must be an integer of at least 1", "leave it out")
         if self.until is not None:
             check_time("until", self.until)
@@ -354,6 +354,9 @@ def subscribe(
 ) -> Subscription[T]:
     """Begin a subscription; `LakeCollection.subscribe` says what the arguments mean and what is raised."""
     bounds.check()
+    if capability is not None and not isinstance(capability, ReadCapability):
+        fix = "pass what `acquire` or `capability` returns; for a token, `collection.capability(token)`"
+        raise ArgumentRefused("capability", "…", "but must be a read capability", fix)  # a token is a secret
     if as_of is not None:
         check_time("as_of", as_of)
     collection = catalog.find(name)
