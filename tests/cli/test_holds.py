@@ -12,7 +12,7 @@ from tests.lakes.held import HeldLake
 from tests.lakes.lake import NAME
 from tidelake.cli.job_results import sentence_of
 from tidelake.compact.compaction import CompactReport
-from tidelake.errors import ArgumentRefused, CapabilityDropped, OptionRefused, SinceError
+from tidelake.errors import ArgumentRefused, CapabilityDropped, CapabilityForeign, OptionRefused, SinceError
 
 
 @pytest.fixture
@@ -42,6 +42,20 @@ def test_a_hold_prints_a_token_that_releases_it(lake: HeldLake) -> None:
     assert (listed(lake), lake.compact()) == ([], 9)
     with pytest.raises(CapabilityDropped):
         call("release", NAME, token, "--config", str(lake.file))
+
+
+def test_releasing_a_hold_of_a_dropped_collection_says_so(lake: HeldLake) -> None:
+    tokens = [hold(lake), hold(lake)]
+    lake.catalog.drop(NAME)
+    lake.catalog.open_or_create(lake.collection.settings.spec())
+    config = ("--config", str(lake.file))
+    with pytest.raises(CapabilityForeign, match="was dropped; another collection is now called 'prices'"):
+        call("hold", NAME, "--renew", tokens[0], *config)
+    for token in tokens:
+        assert (
+            "released; it was held on the dropped collection of this name"
+            in invoke("release", NAME, token, *config).stderr
+        )
 
 
 def test_holds_are_shown_as_a_table(lake: HeldLake) -> None:

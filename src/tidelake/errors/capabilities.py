@@ -38,7 +38,10 @@ class CapabilityTaken(CapabilityError):
 class CapabilityForeign(CapabilityError):
     """The token belongs to a capability of another collection."""
 
-    hint = "use the token with the collection that it was acquired from"
+    hint = (
+        "use the token with the collection that it was acquired from; if that was dropped, `tidelake release` still "
+        "accepts it"
+    )
 
 
 class CapabilityUnknown(CapabilityError):
