@@ -103,6 +103,7 @@ def test_a_subscription_can_omit_the_contents_and_end_after_some_times(lake: Lak
     config = ("--config", str(lake.file))
     done = invoke("subscribe", NAME, "--as-of", "1", "--no-snapshot", "--limit", "2", "--where", "id > 0", *config)
     assert done.stdout.splitlines() == [
+        "1  complete",
         '2  +1  {"id":2,"price":2}',
         "2  complete",
         '3  +1  {"id":3,"price":3}',
@@ -142,6 +143,26 @@ class SlowReader(io.StringIO):
         self.lake.compact()
         time.sleep(0.001)
         return super().write(text)
+
+
+def test_a_subscription_to_which_nothing_comes_says_where_to_continue(tmp_path: Path) -> None:
+    lake = HeldLake.create(tmp_path, upper=5)
+    config = ("--no-hold", "--config", str(lake.file))
+    done = invoke("subscribe", NAME, "--no-snapshot", "--json", *config)
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"progress": {"lower": [0], "upper": [5], "counts": []}}
+    ]
+    assert "complete through 4; --after 4 continues" in done.stderr
+    lake.append((1, 6, 1), upper=8)
+    rest = invoke("subscribe", NAME, "--after", "4", "--json", *config)
+    assert replayed([*done.stdout.splitlines(), *rest.stdout.splitlines()]) == (
+        Counter({identity({"id": 1, "price": None}): 1}),
+        [8],
+    )
+    for options in (("--as-of", "9", "--no-snapshot"), ("--after", "9")):
+        later = invoke("subscribe", NAME, *options, *config)
+        assert (later.stdout, later.exit_code) == ("", 0)
+        assert "9 is not sealed yet; --after 9 continues" in later.stderr
 
 
 def test_a_hold_lives_while_its_batch_is_printed_for_longer_than_its_lease(tmp_path: Path) -> None:
