@@ -175,6 +175,19 @@ def test_a_hold_lives_while_its_batch_is_printed_for_longer_than_its_lease(tmp_p
     assert lake.collection.holds() == []
 
 
+def test_ctrl_c_says_where_to_continue(tmp_path: Path) -> None:
+    lake = HeldLake.create(tmp_path)
+    lake.append((1, 1, 1), (2, 2, 1), upper=5)
+    command = [*TIDELAKE, "subscribe", NAME, "--as-of", "1", "--wait", "1h", "--config", str(lake.file)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with (tmp_path / "out").open("wb") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.PIPE, text=True)
+        stop_after(process, tmp_path / "out", 5, signal.SIGINT)
+        _, messages = process.communicate(timeout=60)
+    assert (process.returncode, messages) == (130, "interrupted: complete through 4; --after 4 continues\n")
+    assert lake.collection.holds() == []
+
+
 @pytest.mark.spark
 def test_without_a_hold_nothing_is_written(lake: Lake) -> None:
     before = lake.collection.entry
@@ -251,7 +264,7 @@ def test_a_killed_command_that_is_resumed_prints_each_time_once(
     assert (frontier, sum(rows.values())) == ([upper], 5)
 
 
-def stop_after(process: subprocess.Popen[bytes], file: Path, lines: int, number: int) -> None:
+def stop_after(process: subprocess.Popen[Any], file: Path, lines: int, number: int) -> None:
     """Send a signal once the process has printed some lines."""
     end = time.monotonic() + 120
     while time.monotonic() < end and process.poll() is None:

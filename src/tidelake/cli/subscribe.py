@@ -28,6 +28,7 @@ from tidelake.cli.render import printable, say
 from tidelake.cli.rows import names_in, spark_errors, with_bytes
 from tidelake.cli.times import check_not_negative, read_time, seconds_of, shown_time
 from tidelake.errors import OptionRefused
+from tidelake.spark.interrupt import on_interrupt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -182,11 +183,13 @@ def _print_all(
     from tidelake.protocol.recorded_lines import recorded_times
 
     left = limit
+    on_interrupt("no time is complete yet" if token is None else f"complete through {token}; --after {token} continues")
     for updates, progress in subscription:
         rows = _rows_of(collection, updates, progress)
         for time, lines in recorded_times(rows, lower, progress.through, progress.closed):
             has_updates = _print_time(time, lines, as_json, subscription.renew)
             token, lower = time, time + 1
+            on_interrupt(f"complete through {time}; --after {time} continues")
             if left is not None and has_updates:
                 left -= 1
                 if not left:

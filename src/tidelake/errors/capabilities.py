@@ -30,9 +30,9 @@ class CapabilityDropped(CapabilityError):
 
 
 class CapabilityTaken(CapabilityError):
-    """Two bearers used one token: one of them has the capability now, with its own token."""
+    """The secret of the token is not the current one: another bearer has the capability, or the token is mistyped."""
 
-    hint = "use a token in one place only, or clone the capability for each reader"
+    hint = "check that the token is whole; use a token in one place only, or clone the capability for each reader"
 
 
 class CapabilityForeign(CapabilityError):

@@ -42,6 +42,7 @@ class ReadCapability:
     def __init__(self, paths: CollectionPaths, entry: Entry, token: Token) -> None:
         """Take a capability that is in the entry; to get one, call `acquire` or `take_over`."""
         self._paths, self._name, self._token = paths, entry.name, token
+        self._is_dropped = False
         self._set(entry)
 
     @property
@@ -132,12 +133,14 @@ class ReadCapability:
             CapabilityError: it has already ended, or another holder has it.
         """
         change_handles(self._paths, lambda entry: holds.drop(entry, self._token))
+        self._is_dropped = True
 
     def __enter__(self) -> ReadCapability:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.drop()
+        if not self._is_dropped:
+            self.drop()
 
     def __repr__(self) -> str:
         return f"ReadCapability({self._name!r}, id={self.id!r}, since={self.since})"

@@ -142,7 +142,10 @@ def find(entry: Entry, token: Token, for_bearer: bool = False) -> tuple[Capabili
             if is_previous:
                 detail = "it was taken over; until its new holder makes a call, this token can take it over again"
                 raise CapabilityTaken(token.id, detail)
-            raise CapabilityTaken(token.id, "another holder has taken it over, so this token is used up")
+            raise CapabilityTaken(
+                token.id,
+                "its secret is not the current one: the token is mistyped, or another holder has taken it over",
+            )
     how = {ended.id: ended.how for ended in entry.ended}.get(token.id)
     if how == "expired":
         raise CapabilityExpired(token.id, "its lease expired, because no call renewed it")
