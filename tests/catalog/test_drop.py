@@ -142,13 +142,18 @@ def test_a_clock_that_was_set_back_restarts_the_retention_period(
     assert noted is not None and noted.unheld_at_ms is not None and noted.unheld_at_ms <= clock.time() * 1000 + 1000
 
 
-def test_a_token_of_a_dropped_collection_still_works_beside_a_new_collection_of_the_same_name(lake: HeldLake) -> None:
-    held = lake.collection.acquire(at=4)
+def test_a_token_of_a_dropped_collection_only_releases_if_a_new_collection_has_the_same_name(lake: HeldLake) -> None:
+    held, paths = lake.collection.acquire(at=4), lake.stored.paths
     lake.catalog.drop(NAME)
     fresh = lake.catalog.open_or_create(lake.collection.settings.spec())
     other = lake.collection.acquire()
-    lake.collection.release(held.token)
-    lake.collection.release(other.token)
+    before = read_handles(paths)
+    for call in (lake.collection.capability, lake.collection.renew):
+        with pytest.raises(CapabilityForeign, match=f"was dropped; another collection is now called '{NAME}'"):
+            call(held.token)
+    assert read_handles(paths) == before
+    assert lake.collection.release(held.token)
+    assert not lake.collection.release(other.token)
     assert not fresh.entry.is_held
     for text in (f"{'0' * 32}.1.2", "/tmp.1.2", f"{'z' * 32}.1.2"):
         with pytest.raises(CapabilityForeign):

@@ -12,7 +12,7 @@ from tests.lakes.held import HeldLake
 from tests.lakes.lake import NAME
 from tidelake.cli.job_results import sentence_of
 from tidelake.compact.compaction import CompactReport
-from tidelake.errors import ArgumentRefused, CapabilityDropped, OptionRefused, SinceError
+from tidelake.errors import ArgumentRefused, CapabilityDropped, CapabilityForeign, OptionRefused, SinceError
 
 
 @pytest.fixture
@@ -44,6 +44,20 @@ def test_a_hold_prints_a_token_that_releases_it(lake: HeldLake) -> None:
         call("release", NAME, token, "--config", str(lake.file))
 
 
+def test_releasing_a_hold_of_a_dropped_collection_says_so(lake: HeldLake) -> None:
+    tokens = [hold(lake), hold(lake)]
+    lake.catalog.drop(NAME)
+    lake.catalog.open_or_create(lake.collection.settings.spec())
+    config = ("--config", str(lake.file))
+    with pytest.raises(CapabilityForeign, match="was dropped; another collection is now called 'prices'"):
+        call("hold", NAME, "--renew", tokens[0], *config)
+    for token in tokens:
+        assert (
+            "released; it was held on the dropped collection of this name"
+            in invoke("release", NAME, token, *config).stderr
+        )
+
+
 def test_holds_are_shown_as_a_table(lake: HeldLake) -> None:
     result = invoke("holds", NAME, "--config", str(lake.file))
     assert "nobody holds a time of 'prices'" in result.stderr
@@ -70,8 +84,11 @@ def test_a_hold_in_json_has_the_token(lake: HeldLake) -> None:
 
 
 def test_arguments_that_make_no_sense_are_refused(lake: HeldLake) -> None:
-    for lease in ("0s", "1w", "400d", "soon"):
-        with pytest.raises(OptionRefused, match="--lease is"):
+    for lease in ("0s", "400d"):
+        with pytest.raises(OptionRefused, match=r"--lease is .*, which is not more than 0 s and at most 31,622,400 s"):
+            hold(lake, "--lease", lease)
+    for lease in ("1ms", "1w", "90", "soon"):
+        with pytest.raises(OptionRefused, match="which is not a number with one of the units s, m, h and d"):
             hold(lake, "--lease", lease)
     with pytest.raises(OptionRefused, match="--renew changes neither the time nor the purpose"):
         hold(lake, "--renew", "a.b.c", "--at", "3")

@@ -103,6 +103,7 @@ def test_a_subscription_can_omit_the_contents_and_end_after_some_times(lake: Lak
     config = ("--config", str(lake.file))
     done = invoke("subscribe", NAME, "--as-of", "1", "--no-snapshot", "--limit", "2", "--where", "id > 0", *config)
     assert done.stdout.splitlines() == [
+        "1  complete",
         '2  +1  {"id":2,"price":2}',
         "2  complete",
         '3  +1  {"id":3,"price":3}',
@@ -144,6 +145,26 @@ class SlowReader(io.StringIO):
         return super().write(text)
 
 
+def test_a_subscription_to_which_nothing_comes_says_where_to_continue(tmp_path: Path) -> None:
+    lake = HeldLake.create(tmp_path, upper=5)
+    config = ("--no-hold", "--config", str(lake.file))
+    done = invoke("subscribe", NAME, "--no-snapshot", "--json", *config)
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"progress": {"lower": [0], "upper": [5], "counts": []}}
+    ]
+    assert "complete through 4; --after 4 continues" in done.stderr
+    lake.append((1, 6, 1), upper=8)
+    rest = invoke("subscribe", NAME, "--after", "4", "--json", *config)
+    assert replayed([*done.stdout.splitlines(), *rest.stdout.splitlines()]) == (
+        Counter({identity({"id": 1, "price": None}): 1}),
+        [8],
+    )
+    for options in (("--as-of", "9", "--no-snapshot"), ("--after", "9")):
+        later = invoke("subscribe", NAME, *options, *config)
+        assert (later.stdout, later.exit_code) == ("", 0)
+        assert "9 is not sealed yet; --after 9 continues" in later.stderr
+
+
 def test_a_hold_lives_while_its_batch_is_printed_for_longer_than_its_lease(tmp_path: Path) -> None:
     lake = HeldLake.create(tmp_path)
     lake.append(*((id, 1, 1) for id in range(3 * UPDATES_IN_LINE_MAX)), upper=2)
@@ -151,6 +172,19 @@ def test_a_hold_lives_while_its_batch_is_printed_for_longer_than_its_lease(tmp_p
         subscribe(NAME, as_of="1", until="3", lease="0.001s", as_json=True, config=lake.file)
     rows, frontier = replayed(output.getvalue().splitlines())
     assert (sum(rows.values()), frontier) == (3 * UPDATES_IN_LINE_MAX, [4])
+    assert lake.collection.holds() == []
+
+
+def test_ctrl_c_says_where_to_continue(tmp_path: Path) -> None:
+    lake = HeldLake.create(tmp_path)
+    lake.append((1, 1, 1), (2, 2, 1), upper=5)
+    command = [*TIDELAKE, "subscribe", NAME, "--as-of", "1", "--wait", "1h", "--config", str(lake.file)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with (tmp_path / "out").open("wb") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.PIPE, text=True)
+        stop_after(process, tmp_path / "out", 5, signal.SIGINT)
+        _, messages = process.communicate(timeout=60)
+    assert (process.returncode, messages) == (130, "interrupted: complete through 4; --after 4 continues\n")
     assert lake.collection.holds() == []
 
 
@@ -230,7 +264,7 @@ def test_a_killed_command_that_is_resumed_prints_each_time_once(
     assert (frontier, sum(rows.values())) == ([upper], 5)
 
 
-def stop_after(process: subprocess.Popen[bytes], file: Path, lines: int, number: int) -> None:
+def stop_after(process: subprocess.Popen[Any], file: Path, lines: int, number: int) -> None:
     """Send a signal once the process has printed some lines."""
     end = time.monotonic() + 120
     while time.monotonic() < end and process.poll() is None:

@@ -104,7 +104,10 @@ def test_a_token_hands_a_capability_to_one_other_holder(lake: HeldLake) -> None:
         lambda: lake.collection.renew(passed),
     ]
     for call in calls:
-        with pytest.raises(CapabilityTaken, match="another holder has taken it over, so this token is used up"):
+        with pytest.raises(
+            CapabilityTaken,
+            match="its secret is not the current one: the token is mistyped, or another holder has taken it over",
+        ):
             call()
     lake.collection.renew(taken.token)
     lake.collection.release(taken.token)
@@ -119,7 +122,10 @@ def test_a_process_that_is_killed_when_it_has_taken_a_capability_over_loses_noth
         lake.collection.renew(token)
     taken = lake.collection.capability(token)
     taken.renew()
-    with pytest.raises(CapabilityTaken, match="another holder has taken it over, so this token is used up"):
+    with pytest.raises(
+        CapabilityTaken,
+        match="its secret is not the current one: the token is mistyped, or another holder has taken it over",
+    ):
         lake.collection.capability(token)
     with pytest.raises(Killed):
         killed_after_commit(lambda: lake.collection.capability(taken.token))
@@ -131,6 +137,10 @@ def test_a_capability_is_dropped_at_the_end_of_a_with_statement(lake: HeldLake) 
     with lake.collection.acquire(at=4) as held:
         assert (held.since, lake.compact()) == (4, 4)
     assert lake.compact() == 9
+    with lake.collection.acquire() as held:
+        held.drop()  # the end of the block has nothing left to do
+    with pytest.raises(CapabilityDropped), lake.collection.acquire() as held:
+        lake.collection.release(held.token)  # somebody else's call: the block was not protected until its end
 
 
 def test_a_capability_that_was_dropped_refuses_every_call(lake: HeldLake) -> None:
@@ -291,6 +301,16 @@ def test_a_read_only_lake_refuses_every_call_with_a_token(lake: HeldLake) -> Non
         with pytest.raises(LakeReadOnly):
             call(held.token)
     assert lake.stored.entry == before
+
+
+def test_a_read_only_lake_does_not_move_a_capability_of_a_writable_one(lake: HeldLake) -> None:
+    held = lake.collection.acquire(at=4)
+    collection = open_lake(lake.file, read_only=True).collection(NAME)
+    before, files = lake.stored.entry, sorted(lake.root.rglob("*"))
+    for more in ({}, {"lease": None}, {"as_of": 6, "snapshot": False}):
+        with pytest.raises(LakeReadOnly, match=r"so .*/handles cannot be written"):
+            list(collection.subscribe(capability=held, **more))
+    assert (lake.stored.entry, sorted(lake.root.rglob("*")), held.since) == (before, files, 4)
 
 
 def test_holds_are_listed_with_their_holders(lake: HeldLake) -> None:

@@ -31,9 +31,8 @@ from tidelake.lake import LakeCollection
 from tidelake.read import spark_source
 from tidelake.read.changes import changes
 from tidelake.read.holding import acquire
-from tidelake.read.subscription import Batch, whole_times
+from tidelake.read.subscription import Batch
 from tidelake.store import holds
-from tidelake.store.files import RunFile
 
 pytestmark = pytest.mark.spark
 
@@ -304,13 +303,3 @@ def test_times_before_a_key_in_error_are_delivered(tmp_path: Path, spark: SparkS
     assert batch is not None and batch.progress.through == bad - 1
     with pytest.raises(KeysInError):
         subscription.next()
-
-
-def test_a_batch_ends_where_files_end_and_never_inside_a_time() -> None:
-    files = [RunFile(f"{low}", f"{low}", rows, 1, low, high) for low, high, rows in ((1, 2, 5), (2, 4, 5), (5, 9, 5))]
-    assert [whole_times(files, 0, last, 6) for last in (1, 3, 9)] == [1, 2, 2]
-    assert whole_times(files, 0, 9, 10) == 4
-    assert whole_times(files, 0, 9, 15) == 9
-    assert whole_times(files, 2, 9, 1) == 4
-    assert whole_times(files, 4, 9, 1) == 9
-    assert whole_times([], 0, 9, 1) == 9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -21,8 +22,9 @@ from tests.sweeps import swept
 from tidelake import open_lake
 from tidelake.cli.doctor.lake import lake_findings
 from tidelake.decisions import Count
-from tidelake.errors import DamagedLog, LakeReadOnly, NotReclocked
+from tidelake.errors import DamagedLog, LakeReadOnly, NotReclocked, StoreUnreadable, StoreUnwritable
 from tidelake.lake import Lake, LakeCollection
+from tidelake.lake.base import engine_errors
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
 from tidelake.store.acknowledged import ACKED
@@ -367,6 +369,25 @@ def test_no_function_of_the_seam_writes_to_a_read_only_place(tmp_path: Path, kin
                 write(place)
     assert blobs.read(folder / "blob") == b"1"
     assert [blob.location.name for blob in blobs.list_blobs(root)] == ["blob"]
+
+
+def test_a_failed_write_is_told_from_a_failed_read(tmp_path: Path) -> None:
+    present, absent = tmp_path / "present", tmp_path / "absent"
+    present.write_text("")
+    errors = [OSError(code, "refused", str(present)) for code in (errno.EROFS, errno.ENOSPC)]
+    errors += [
+        OSError(code, "refused", str(path)) for code in (errno.EACCES, errno.EPERM) for path in (present, absent)
+    ]
+    for error in errors:
+        with (
+            pytest.raises(StoreUnwritable, match=r"(?s)cannot be written: .*refused.*hint: .*--no-hold"),
+            engine_errors(),
+        ):
+            raise error
+    for error in (OSError(errno.EIO, "failed", str(present)), OSError(errno.EACCES, "refused", str(present / "below"))):
+        with pytest.raises(StoreUnreadable, match=r"the store cannot be read: .*ed") as found, engine_errors():
+            raise error
+        assert type(found.value) is StoreUnreadable
 
 
 def test_damage_is_still_reported(lake: HeldLake) -> None:

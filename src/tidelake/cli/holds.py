@@ -96,5 +96,7 @@ def release(
     config: ConfigOption = CONFIG,
 ) -> None:
     """Release a hold: compaction may then forget the times that the hold kept. Does not start a JVM."""
-    open_lake(config).collection(name).release(token)
-    say(f"{name}: the hold is released")
+    is_of_dropped = open_lake(config).collection(name).release(token)
+    say(
+        f"{name}: the hold is released{'; it was held on the dropped collection of this name' if is_of_dropped else ''}"
+    )

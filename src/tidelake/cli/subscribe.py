@@ -28,6 +28,7 @@ from tidelake.cli.render import printable, say
 from tidelake.cli.rows import names_in, spark_errors, with_bytes
 from tidelake.cli.times import check_not_negative, read_time, seconds_of, shown_time
 from tidelake.errors import OptionRefused
+from tidelake.spark.interrupt import on_interrupt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,7 +61,7 @@ def subscribe(
         ),
     ] = None,
     no_snapshot: Annotated[
-        bool, typer.Option("--no-snapshot", help="Leave out the contents: begin with the changes after them.")
+        bool, typer.Option("--no-snapshot", help="Leave out the contents: begin with the changes after their time.")
     ] = False,
     columns: Annotated[str | None, typer.Option(help="The columns to read, separated by commas.")] = None,
     where: WhereOption = None,
@@ -140,11 +141,19 @@ def subscribe(
             purpose="tidelake subscribe",
         )
         with subscription:
-            lower = subscription.token + 1 if after is not None or hold is not None else 0
-            token = _print_all(collection, subscription, lower, limit, as_json)
+            begin = subscription.token
+            lower, token = begin + 1 if after is not None or hold is not None else 0, None
+            if not takes_snapshot and _is_sealed(collection, begin):
+                token = begin
+                if not lower:
+                    _print_start(begin, as_json, subscription.renew)
+                    lower = begin + 1
+            token = _print_all(collection, subscription, token, lower, limit, as_json)
         if held is not None and token is not None:
             held.downgrade(token)
-    if token is not None:
+    if token is None:
+        say(f"{name}: {shown_time(begin, mints_times)} is not sealed yet; --after {begin} continues")
+    else:
         say(f"{name}: complete through {shown_time(token, mints_times)}; --after {token} continues")
 
 
@@ -165,24 +174,40 @@ def _check_together(as_of: str | None, after: str | None, no_snapshot: bool, hol
 def _print_all(
     collection: LakeCollection,
     subscription: Subscription[Any],
+    token: int | None,
     lower: int,
     limit: int | None,
     as_json: bool,
 ) -> int | None:
-    """Print all batches; return the last time that is complete, or None if no time is."""
+    """Print all batches; return the last time that is complete, which is `token` if there is no batch."""
     from tidelake.protocol.recorded_lines import recorded_times
 
-    token, left = lower - 1 if lower else None, limit
+    left = limit
+    on_interrupt("no time is complete yet" if token is None else f"complete through {token}; --after {token} continues")
     for updates, progress in subscription:
         rows = _rows_of(collection, updates, progress)
         for time, lines in recorded_times(rows, lower, progress.through, progress.closed):
             has_updates = _print_time(time, lines, as_json, subscription.renew)
             token, lower = time, time + 1
+            on_interrupt(f"complete through {time}; --after {time} continues")
             if left is not None and has_updates:
                 left -= 1
                 if not left:
                     return token
     return token
+
+
+def _is_sealed(collection: LakeCollection, time: int) -> bool:
+    upper = collection.upper
+    return upper is None or time < upper
+
+
+def _print_start(time: int, as_json: bool, renew: Callable[[], None]) -> None:
+    """Print that a time is complete without any updates, so that a call can continue even if nothing follows."""
+    from tidelake.protocol.recorded_lines import recorded_times
+
+    for through, lines in recorded_times((), 0, time):
+        _print_time(through, lines, as_json, renew)
 
 
 def _print_time(time: int, lines: Iterator[str], as_json: bool, renew: Callable[[], None]) -> bool:

@@ -82,16 +82,19 @@ def seconds_of(option: str, text: str, max_s: float = _DAY_S) -> float:
     """Return the seconds of a duration such as 90s, 4m, 1h or 7d.
 
     Raises:
-        OptionRefused: it is not a duration, or longer than `max_s`, which is a day unless it is given.
+        OptionRefused: it has another form, is 0, or is longer than `max_s`, which is a day unless it is given.
 
     >>> seconds_of("--linger", "4m"), seconds_of("--linger", "1.5h"), seconds_of("--lease", "7d", max_s=1e6)
     (240.0, 5400.0, 604800.0)
     """
     match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s?(s|m|h|d)", text)
-    seconds = float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": _DAY_S}[match[2]] if match is not None else 0.0
+    if match is None:
+        fact = f"{option} is {text!r}, which is not a number with one of the units s, m, h and d"
+        raise OptionRefused(fact, "give one such as 90s, 4m or 1h")
+    seconds = float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": _DAY_S}[match[2]]
     if not 0 < seconds <= max_s:
         raise OptionRefused(
-            f"{option} is {text!r}, which is not a duration of more than 0 s and at most {max_s:,.0f} s",
+            f"{option} is {text!r}, which is not more than 0 s and at most {max_s:,.0f} s",
             "give one such as 90s, 4m or 1h",
         )
     return seconds

@@ -9,7 +9,7 @@
 | `CapabilityError` | a right is unknown or gone | its holder |
 | `CommitError` | a commit failed, or its outcome is unknown | the writer: retry, stop, or read back |
 | `DamagedTable` | a table breaks its own invariants | a person, now |
-| `StoreUnreadable` | a file of the store cannot be read | the operator of the store |
+| `StoreUnreadable` | a file of the store cannot be read or written | the operator of the store |
 | `ClockAhead` | the clock of this machine is ahead; nothing was written | the operator of the machine |
 | `StepFailed` | an engine failed, such as Spark | the reader of the log |
 
@@ -127,6 +127,7 @@ from tidelake.errors.stores import (
     StoreAccessDenied,
     StoreUnreachable,
     StoreUnreadable,
+    StoreUnwritable,
     WrittenRowsMissing,
     WrongRegion,
 )
@@ -273,6 +274,7 @@ __all__ = [
     "StoreAccessDenied",
     "StoreUnreachable",
     "StoreUnreadable",
+    "StoreUnwritable",
     "SubscriptionLapsed",
     "TidelakeError",
     "Time",

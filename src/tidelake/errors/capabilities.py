@@ -30,15 +30,18 @@ class CapabilityDropped(CapabilityError):
 
 
 class CapabilityTaken(CapabilityError):
-    """Two bearers used one token: one of them has the capability now, with its own token."""
+    """The secret of the token is not the current one: another bearer has the capability, or the token is mistyped."""
 
-    hint = "use a token in one place only, or clone the capability for each reader"
+    hint = "check that the token is whole; use a token in one place only, or clone the capability for each reader"
 
 
 class CapabilityForeign(CapabilityError):
     """The token belongs to a capability of another collection."""
 
-    hint = "use the token with the collection that it was acquired from"
+    hint = (
+        "use the token with the collection that it was acquired from; if that was dropped, `tidelake release` still "
+        "accepts it"
+    )
 
 
 class CapabilityUnknown(CapabilityError):

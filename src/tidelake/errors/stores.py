@@ -94,6 +94,16 @@ class StoreUnreadable(TidelakeError):
     )
 
 
+class StoreUnwritable(StoreUnreadable):
+    """A file of a store cannot be written; what was committed before stays."""
+
+    fact = "the store cannot be written: {detail}"
+    hint = (
+        "give this user the right to write to the store's folder, or make room on its disk, and repeat the call; to "
+        "follow a collection without writing, use `tidelake subscribe --no-hold`, or a lake opened with `read_only`"
+    )
+
+
 class StoreUnreachable(StoreUnreadable):
     """An object store did not answer in time, or answered with an error of its own, each time it was asked."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidelake.errors import NotReclocked, UnknownTopic
+from tidelake.lake.arguments import check_listing, check_number, check_text
 from tidelake.lake.base import StoredCollection, engine_errors
 from tidelake.protocol.binding import Binding
 from tidelake.read.publication import PublishedContents, older_table, publication_of
@@ -108,6 +109,7 @@ class Answers(StoredCollection):
 
     def late(self, limit: int = 20) -> LateReport:
         """Return the statements about times that were already sealed, with the first `limit` contradictions."""
+        check_number("limit", limit)
         stored = self._stored()
         notes = LateNotes(stored)
         return LateReport(late_verdicts(stored), notes.contradictions, notes.first(limit))
@@ -150,6 +152,9 @@ class Answers(StoredCollection):
         """
         from tidelake.read.trace import trace_message  # imported late: only this needs a codec and the topics
 
+        check_text("topic", topic)
+        check_number("partition", partition)
+        check_number("offset", offset)
         with engine_errors():
             stored = self._catalog.get(self.name)
             fates = trace_message(stored, self.settings, topic, partition, offset)
@@ -168,6 +173,7 @@ class Answers(StoredCollection):
         """
         from tidelake.read.history import read_history
 
+        check_listing(limit, kinds)
         with engine_errors():
             return read_history(self._stored(), limit, kinds)
 

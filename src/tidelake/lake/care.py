@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from tidelake.decisions import Decision, Offsets, check_decision, check_withdrawal
 from tidelake.errors import ArgumentRefused
 from tidelake.integrity.verification import Damage, Verification, repair_log, repair_name, verify_name, verify_table
+from tidelake.lake.arguments import check_text
 from tidelake.lake.base import StoredCollection, engine_errors
 from tidelake.settings.lake import WRITER_RULE, is_writer_name
 from tidelake.storage import blobs
+from tidelake.store.holds import check_time
 from tidelake.topic.open import open_topics
 
 if TYPE_CHECKING:
@@ -40,6 +42,9 @@ class Care(StoredCollection):
             DecisionRefused, StatementRefused, DataRefused: it cannot have an effect, or does not match the collection.
             TopicChanged, TopicUnreachable: its gap or topic cannot be looked up.
         """
+        if not isinstance(decision, Decision):
+            rule, fix = "but must be a decision", "see `tidelake.decisions` for the six kinds"
+            raise ArgumentRefused("decision", decision, rule, fix)
         checked = check_decision(self._stored(), self.settings, decision)
         self._catalog.decide(self.name, checked)
         return checked
@@ -50,6 +55,8 @@ class Care(StoredCollection):
         Raises:
             DecisionRefused: there is no such decision, or the time is sealed.
         """
+        if not isinstance(subject, Offsets):
+            check_time("subject", subject)
         check_withdrawal(self._stored(), subject)
         if isinstance(subject, Offsets):
             self._catalog.withdraw_acknowledgement(self.name, subject)
@@ -70,6 +77,8 @@ class Care(StoredCollection):
         Raises:
             ArgumentRefused: no writer can have this name; nothing was changed.
         """
+        if writer is not None:
+            check_text("writer", writer)
         if writer is not None and not is_writer_name(writer):
             raise ArgumentRefused("writer", writer, "which no writer can have as its name", f"give {WRITER_RULE}")
         return self._catalog.fence(self._stored().name, writer).epoch

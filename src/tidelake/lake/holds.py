@@ -67,8 +67,14 @@ class Holds(StoredCollection):
         with engine_errors():
             renew(self._catalog.store, self.name, token)
 
-    def release(self, token: str) -> None:
+    def release(self, token: str) -> bool:
         """Drop the capability of this token; any token that `capability` would still accept works.
+
+        The token of a dropped collection works, too, even if another collection has its name by now: its files go only
+        when its last hold has ended. No other call accepts this token then.
+
+        Returns:
+            Whether the capability was one of a collection that has been dropped.
 
         Raises:
             ArgumentRefused: it is not a token.
@@ -77,7 +83,7 @@ class Holds(StoredCollection):
         from tidelake.read.holding import release
 
         with engine_errors():
-            release(self._catalog.store, self.name, token)
+            return release(self._catalog.store, self.name, token)
 
     def holds(self) -> list[HeldTime]:
         """Return the holds of the collection, the earliest time first: the holder, the end, and the cost.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tidelake.errors import ArgumentRefused, TidelakeError, UnknownTopic
 from tidelake.lake.answers import status_with_topics
+from tidelake.lake.arguments import check_flag, check_listing, check_name, check_session, check_text
 from tidelake.lake.base import OpenedStore, engine_errors
 from tidelake.lake.collection import LakeCollection
 from tidelake.read.orphaned import Orphaned, read_orphaned
@@ -66,6 +67,7 @@ class Lake(OpenedStore):
         Raises:
             ConfigurationError: the file names no such collection, or its block is invalid.
         """
+        check_name("name", name)
         if name in self.refused:
             raise self.refused[name]
         return LakeCollection(self, self.settings.collection(name))
@@ -101,6 +103,8 @@ class Lake(OpenedStore):
         """
         from tidelake.read.moment import moment
 
+        for name in names:
+            check_name("name", name)
         settings = [self.collection(name).settings for name in dict.fromkeys(names)] or self.settings.collections
         with engine_errors():
             return moment(self.catalog, settings, time, not_before, wait_s)
@@ -135,6 +139,8 @@ class Lake(OpenedStore):
         """
         from tidelake.query.sql import answer, checked_query
 
+        check_text("query", query)
+        check_flag("skip_errors", skip_errors)
         known = [settings.name for settings in self.settings.collections] + list(self.refused)
         checked = checked_query(query, known)
         names = tuple(dict.fromkeys(checked.collections.values()))
@@ -175,6 +181,9 @@ class Lake(OpenedStore):
         """
         from tidelake.query.spark_sql import checked_sql, sql_answer
 
+        check_session(spark)
+        check_text("query", query)
+        check_flag("skip_errors", skip_errors)
         known = [settings.name for settings in self.settings.collections] + list(self.refused)
         checked = checked_sql(spark, query, known)
         names = tuple(dict.fromkeys(checked.collections.values()))
@@ -190,6 +199,8 @@ class Lake(OpenedStore):
 
         Cost: for each collection, what `Catalog.lookup` and `read_status` cost.
         """
+        for name in names:
+            check_name("name", name)
         refused = {name: error for name, error in self.refused.items() if not names or name in names}
         valid = tuple(name for name in names if name not in refused)
         chosen = self.settings.only(valid).collections if valid or not names else ()
@@ -241,8 +252,10 @@ class Lake(OpenedStore):
 
         Cost: that of `LakeCollection.history`; of a dropped collection, only its handles are read.
         """
+        check_name("name", name)
         from tidelake.read.history import read_dropped_history, read_history
 
+        check_listing(limit, kinds)
         with engine_errors():
             stored = self.catalog.get(name)
             if stored is not None:
@@ -269,6 +282,8 @@ class Lake(OpenedStore):
 
         Cost: two commits to the handles, and one to the log of the new name.
         """
+        check_name("name", name)
+        check_name("other", other)
         if not is_collection_name(other):
             raise ArgumentRefused("name", other, "which is not a valid name", f"use {NAME_RULE}")
         with engine_errors():
@@ -280,6 +295,7 @@ class Lake(OpenedStore):
         Raises:
             UnknownCollection: the store has no such collection.
         """
+        check_name("name", name)
         from tidelake.read.dropping import read_dropping
 
         with engine_errors():
@@ -299,6 +315,7 @@ class Lake(OpenedStore):
 
         Cost: two commits to the handles, and one to each other table.
         """
+        check_name("name", name)
         with engine_errors():
             self.catalog.drop(name)
 
@@ -347,6 +364,7 @@ class Lake(OpenedStore):
         Raises:
             UnknownTopic: no collection reads this topic.
         """
+        check_text("topic", topic)
         found: dict[str, list[Fate] | TidelakeError] = {}
         for collection in self.collections():
             try:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypedDict, overload
 
+from tidelake.lake.arguments import check_flag, check_selection, check_session
 from tidelake.lake.base import StoredCollection, engine_errors
 from tidelake.schema.columns import Column
 from tidelake.store.commit import OpenTable
+from tidelake.store.holds import check_time
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -74,6 +76,7 @@ class Reads(StoredCollection):
         """
         from tidelake.query.contents import contents
 
+        check_selection(columns, where, skip_errors)
         with engine_errors():
             return contents(self._stored(), as_of, columns, where, skip_errors)
 
@@ -96,6 +99,9 @@ class Reads(StoredCollection):
         """
         from tidelake.query.contents import difference
 
+        check_time("first", first)
+        check_time("last", last)
+        check_selection(columns, where, skip_errors)
         with engine_errors():
             return difference(self._stored(), first, last, columns, where, skip_errors)
 
@@ -118,6 +124,7 @@ class Reads(StoredCollection):
         """
         from tidelake.query.contents import updates
 
+        check_selection(columns, where, skip_errors)
         with engine_errors():
             return updates(self._stored(), after, through, columns, where, skip_errors)
 
@@ -151,6 +158,8 @@ class Reads(StoredCollection):
         """
         from tidelake.read.snapshot import snapshot
 
+        check_session(spark)
+        check_selection(columns, where, skip_errors)
         return snapshot(spark, self._stored(), as_of, columns, where, skip_errors)
 
     def diff(
@@ -181,6 +190,10 @@ class Reads(StoredCollection):
         """
         from tidelake.read.diff import difference
 
+        check_session(spark)
+        check_time("first", first)
+        check_time("last", last)
+        check_selection(columns, where, skip_errors)
         return difference(spark, self._stored(), (first, last), columns, where, skip_errors)
 
     def changes(
@@ -220,6 +233,8 @@ class Reads(StoredCollection):
         """
         from tidelake.read.changes import changes
 
+        check_session(spark)
+        check_selection(columns, where, skip_errors)
         return changes(spark, self._stored(), after, through, columns, where, skip_errors)
 
     # --- followed by either engine -----------------------------------------------------------------------------------
@@ -284,23 +299,31 @@ class Reads(StoredCollection):
             wait_s: how long to wait for the next batch, in seconds; None means forever.
             poll_s: how often to check for newly sealed times, in seconds.
             until: the last time to deliver.
-            rows_max: the maximum number of stored rows that a batch of several times may come from.
+            rows_max: the maximum number of stored rows with the times of a batch. A batch with more rows has a single
+                time: a time is never split. The contents are one batch, whatever their size.
             lease: how long the hold lives after each call; None holds nothing. If work on a batch can take longer, call
                 the subscription's `renew` while it runs.
-            capability: a hold of the caller, which moves with the subscription and stays when it ends.
+            capability: a hold of the caller, which moves with the subscription and stays when it ends. A read-only lake
+                refuses it, because moving it writes to the store.
             purpose: what the hold is for.
 
         Raises:
             ArgumentRefused: an argument is out of its range.
+            LakeReadOnly: the lake is read-only, and there is a `capability`.
             SinceError: `as_of` is not at or after `since`.
             UpperError: nothing is sealed yet, so there is no last time to begin after.
             EngineRefused: without a session, the envelope is from another package.
 
         Cost: a commit to the collection's handles; for each batch, another one and what `changes` or `updates` costs.
+        If its files have more than `rows_max` rows, their column `_time` is read first, without Spark.
         """
         from tidelake.read.source import Selection
         from tidelake.read.subscription import Bounds, subscribe
 
+        if spark is not None:
+            check_session(spark)
+        check_flag("snapshot", snapshot)
+        check_selection(columns, where, skip_errors)
         selection, bounds = Selection(columns, where, skip_errors), Bounds(wait_s, poll_s, until, rows_max)
         held = None if self.lake.read_only else lease
         about = (self._catalog, self.name, as_of, snapshot, selection, bounds, held, capability, purpose)

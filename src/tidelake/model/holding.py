@@ -181,7 +181,9 @@ class HeldCollection:
         if id in self._live:
             held = self._live[id]
             if secret != held.token and not (for_bearer and secret == held.previous):
-                raise CapabilityTaken(id, "another holder has taken it over, so this token is used up")
+                raise CapabilityTaken(
+                    id, "its secret is not the current one: the token is mistyped, or another holder has taken it over"
+                )
             return held
         ends = {"dropped": CapabilityDropped, "expired": CapabilityExpired}
         raise ends.get(self._ended.get(id, ""), CapabilityUnknown)(id, "it has ended, or never existed")

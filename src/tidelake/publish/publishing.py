@@ -34,9 +34,9 @@ from tidelake.publish.schema import column_names, record_schema_of_contents, wit
 from tidelake.publish.target import Target
 from tidelake.publish.updates import write_updates
 from tidelake.read.asked import last_time, readable
+from tidelake.read.batch_ends import whole_times
 from tidelake.read.changes import changes
 from tidelake.read.snapshot import snapshot
-from tidelake.read.subscription import whole_times
 from tidelake.read.words import counted
 from tidelake.schema.avro import cdcv2_schema
 from tidelake.store import published_topics

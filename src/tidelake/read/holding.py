@@ -42,6 +42,7 @@ class ReadCapability:
     def __init__(self, paths: CollectionPaths, entry: Entry, token: Token) -> None:
         """Take a capability that is in the entry; to get one, call `acquire` or `take_over`."""
         self._paths, self._name, self._token = paths, entry.name, token
+        self._is_dropped = False
         self._set(entry)
 
     @property
@@ -132,12 +133,14 @@ class ReadCapability:
             CapabilityError: it has already ended, or another holder has it.
         """
         change_handles(self._paths, lambda entry: holds.drop(entry, self._token))
+        self._is_dropped = True
 
     def __enter__(self) -> ReadCapability:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.drop()
+        if not self._is_dropped:
+            self.drop()
 
     def __repr__(self) -> str:
         return f"ReadCapability({self._name!r}, id={self.id!r}, since={self.since})"
@@ -212,17 +215,31 @@ def renew(store: Store, name: str, text: str) -> None:
     _change_held(store, name, token, lambda entry: holds.renew(entry, token, _now_ms()))
 
 
-def release(store: Store, name: str, text: str) -> None:
-    """Drop a capability by its token; like `take_over`, this also accepts the previous token."""
+def release(store: Store, name: str, text: str) -> bool:
+    """Drop a capability by its token; like `take_over`, this also accepts the previous token.
+
+    Returns:
+        Whether its collection has been dropped. Another collection may have the name by now.
+    """
     token = Token.parse(text)
-    _change_held(store, name, token, lambda entry: holds.release(entry, token))
+    entry = _change_held(store, name, token, lambda entry: holds.release(entry, token), has_successor=True)
+    return entry.dropped is not None
 
 
-def _change_held(store: Store, name: str, token: Token, change: Callable[[Entry], Entry]) -> Entry:
+def _change_held(
+    store: Store, name: str, token: Token, change: Callable[[Entry], Entry], has_successor: bool = False
+) -> Entry:
     """Change the entry of the collection that a token belongs to, even if it has been dropped since.
 
+    Args:
+        store: the store.
+        name: the name of the collection.
+        token: the token.
+        change: the change.
+        has_successor: whether the dropped collection may have a successor, another collection of its name.
+
     Raises:
-        CapabilityForeign: the store has no such collection, or the collection has another name.
+        CapabilityForeign: the store has no such collection, the collection has another name, or it has a successor.
     """
     id = token.collection_id
     if not COLLECTION_ID.fullmatch(id) or newest_version(store.collection(id).handles) < 0:
@@ -231,6 +248,9 @@ def _change_held(store: Store, name: str, token: Token, change: Callable[[Entry]
     def checked(entry: Entry) -> Entry:
         if entry.name != name:
             fact = f"its token belongs to the collection '{entry.name}', not to '{name}'"
+            raise CapabilityForeign(token.id, fact)
+        if entry.dropped is not None and not has_successor and Catalog(store).get(name) is not None:
+            fact = f"its token belongs to a collection that was dropped; another collection is now called '{name}'"
             raise CapabilityForeign(token.id, fact)
         return change(entry)
 

@@ -7,7 +7,7 @@ that time continues from there, whatever was merged in between. A hold at that t
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from threading import Event
@@ -31,18 +31,19 @@ from tidelake.errors import (
 from tidelake.protocol.iso_times import MintedTime
 from tidelake.protocol.order import INT64_MAX
 from tidelake.read.asked import check_until, is_number, last_time
+from tidelake.read.batch_ends import last_time_within
 from tidelake.read.holding import ReadCapability, acquire
 from tidelake.read.source import Selection, Source
+from tidelake.storage import blobs
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
-from tidelake.store.files import RunFile
 from tidelake.store.holds import check_time
 from tidelake.store.state import CLOSED, UPPER
 
 T = TypeVar("T")
 """What an engine returns: a Spark DataFrame, or an `Answer` from DuckDB."""
 ROWS_MAX = 1_000_000
-"""The maximum number of stored rows that the changes in one batch come from, unless a single time has more."""
+"""The maximum number of stored rows with the times of one batch, unless a single time has more."""
 POLL_S = 1.0
 WAIT_S_MAX = 366 * 86_400.0
 _ENDED = (CapabilityExpired, CapabilityUnknown)
@@ -92,7 +93,7 @@ class Bounds:
             raise ArgumentRefused("wait_s", self.wait_s, rule, "give a number of seconds")
         if not (is_number(self.poll_s) and 0.001 <= self.poll_s <= 86_400):
             raise ArgumentRefused("poll_s", self.poll_s, "but must be between 0.001 and 86400", "give a second or so")
-        if not isinstance(self.rows_max, int) or self.rows_max < 1:
+        if not isinstance(self.rows_max, int) or isinstance(self.rows_max, bool) or self.rows_max < 1:
             raise ArgumentRefused("rows_max", self.rows_max, "but must be an integer of at least 1", "leave it out")
         if self.until is not None:
             check_time("until", self.until)
@@ -249,9 +250,9 @@ class Subscription(Generic[T]):
             if not closed:
                 return None
             target = self._through
-        else:
-            target = whole_times(table.files(), self._through, target, self._bounds.rows_max)
         self._hold_at(table.seq)
+        if target > self._through:
+            target = last_time_within(table.path, table.files(), self._through, target, self._bounds.rows_max)
         return self._changes(target, closed and target >= last)
 
     def _snapshot(self, closed: bool) -> Batch[T]:
@@ -353,11 +354,15 @@ def subscribe(
 ) -> Subscription[T]:
     """Begin a subscription; `LakeCollection.subscribe` says what the arguments mean and what is raised."""
     bounds.check()
+    if capability is not None and not isinstance(capability, ReadCapability):
+        fix = "pass what `acquire` or `capability` returns; for a token, `collection.capability(token)`"
+        raise ArgumentRefused("capability", "…", "but must be a read capability", fix)  # a token is a secret
     if as_of is not None:
         check_time("as_of", as_of)
     collection = catalog.find(name)
     if capability is not None:
         capability.check_collection(collection)
+        blobs.check_writable(collection.paths.handles)  # the capability itself is of a lake that may write
         if as_of is not None and as_of < capability.since:
             rule = f"but must not be before the since of the capability, {capability.since}"
             raise ArgumentRefused("as_of", as_of, rule, "leave it out: the capability says where to continue")
@@ -385,25 +390,3 @@ def subscribe(
     if not since or start < since[0]:
         raise SinceError(start, since, collection.name)
     return Subscription(source, catalog, collection, start, takes_snapshot, selection, bounds, None, False)
-
-
-def whole_times(files: Sequence[RunFile], after: int, last: int, rows_max: int) -> int:
-    """Return the last time of the next batch, at most `last`, so that the batch has at most `rows_max` rows.
-
-    A batch may have more rows than that if the files do not say where it could end earlier.
-
-    Args:
-        files: the live files; their first and last times are known.
-        after: the batch begins after this time.
-        last: the last sealed time.
-        rows_max: the maximum number of rows that the files with times in the batch should have.
-    """
-    ranges = [(*file.reach, file.rows) for file in files if file.reach[0] <= last and file.reach[1] > after]
-    if sum(rows for _, _, rows in ranges) <= rows_max:
-        return last
-    chosen = None
-    for end in sorted({high for _, high, _ in ranges if high < last}):
-        if chosen is not None and sum(rows for low, _, rows in ranges if low <= end) > rows_max:
-            break
-        chosen = end
-    return last if chosen is None else chosen

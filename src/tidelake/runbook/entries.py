@@ -512,6 +512,12 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "Correct the disk, the mount or the permissions. Nothing was written.",
         (_STATUS, _VERIFY),
     ),
+    errors.StoreUnwritable: Entry(
+        "This user may not write to the store's folder, its file system is mounted read-only, or its disk is full.",
+        "Correct the permissions or the mount, or make room, and repeat the command. Commands that only read need no "
+        "right to write; `tidelake subscribe` needs `--no-hold` for that.",
+        (_STATUS, _DOCTOR),
+    ),
     errors.StoreUnreachable: Entry(
         "The network or the object store is down or overloaded, or the endpoint is wrong.",
         "Nothing is lost: each commit either exists or does not, and the next run finds out. Check the network, then "

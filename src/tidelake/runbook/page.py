@@ -92,7 +92,9 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "CapabilityError": {"detail": "its lease expired"},
     "CapabilityExpired": {"detail": "its lease expired, because no call renewed it"},
     "CapabilityForeign": {"detail": "its token belongs to a collection other than 'orders'"},
-    "CapabilityTaken": {"detail": "another holder has taken it over, so this token is used up"},
+    "CapabilityTaken": {
+        "detail": "its secret is not the current one: the token is mistyped, or another holder has taken it over"
+    },
     "CapabilityUnknown": {
         "detail": "'orders' has no hold with this id: it was dropped, or expired, long ago",
     },
@@ -183,6 +185,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     },
     "TookTooLong": {"kind": "limit", "detail": "600 s"},
     "StoreUnreadable": {"detail": "data/store/catalog: permission denied"},
+    "StoreUnwritable": {"detail": "data/store/catalog: permission denied"},
     "BucketMissing": {"detail": "NoSuchBucket", "store": "s3://lake/shop"},
     "ConditionalWritesMissing": {"detail": "a second put replaced the first one", "store": "s3://lake/shop"},
     "SparkLacksStore": {"detail": "it has no S3AFileSystem", "store": "s3://lake/shop"},

@@ -33,6 +33,7 @@ class _State:
     is_handled = False
     is_interrupted = False
     terminal = 2
+    line = _LINE
     leaving = threading.Lock()
 
 
@@ -56,7 +57,7 @@ def interruptible() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or before == signal.SIG_IGN or _State.is_handled:
         yield
         return
-    _State.is_handled, _State.terminal = True, os.dup(2)
+    _State.is_handled, _State.terminal, _State.line = True, os.dup(2), _LINE
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     # The interpreter writes there as soon as the signal arrives; a handler would wait until a library returns.
@@ -73,6 +74,11 @@ def interruptible() -> Iterator[None]:
         os.close(writer)
         os.close(_State.terminal)
         _State.is_handled = False
+
+
+def on_interrupt(text: str) -> None:
+    """Set what an interrupted command prints, if its next run does not resume by itself."""
+    _State.line = f"interrupted: {text}\n"
 
 
 def keep_handler() -> None:
@@ -108,7 +114,7 @@ def _leave() -> NoReturn:
         with suppress(OSError, ValueError):
             sys.stdout.flush()
         with suppress(OSError):
-            os.write(_State.terminal, (_SHOW_CURSOR if os.isatty(_State.terminal) else b"") + _LINE.encode())
+            os.write(_State.terminal, (_SHOW_CURSOR if os.isatty(_State.terminal) else b"") + _State.line.encode())
         jvm = _end_jvm()
         if jvm is not None:
             try:

@@ -142,7 +142,10 @@ def find(entry: Entry, token: Token, for_bearer: bool = False) -> tuple[Capabili
             if is_previous:
                 detail = "it was taken over; until its new holder makes a call, this token can take it over again"
                 raise CapabilityTaken(token.id, detail)
-            raise CapabilityTaken(token.id, "another holder has taken it over, so this token is used up")
+            raise CapabilityTaken(
+                token.id,
+                "its secret is not the current one: the token is mistyped, or another holder has taken it over",
+            )
     how = {ended.id: ended.how for ended in entry.ended}.get(token.id)
     if how == "expired":
         raise CapabilityExpired(token.id, "its lease expired, because no call renewed it")
@@ -167,10 +170,12 @@ def downgrade(entry: Entry, token: Token, to: int, now_ms: int, pinned_seq: int 
         pinned_seq: the first `seq` of `updates/` that the holder reads from now on; None leaves it as it is.
 
     Raises:
-        ArgumentRefused: `to` is not a time.
+        ArgumentRefused: `to` is not a time, or `pinned_seq` is not a `seq`.
         FrontierRegression: `to` is before the hold's own since.
     """
     check_time("to", to)
+    if pinned_seq is not None and not (type(pinned_seq) is int and 0 <= pinned_seq <= INT64_MAX):
+        raise ArgumentRefused("seq", pinned_seq, "but must be an integer of at least 0", "give the `seq` of the table")
     held, hold = find(entry, token)
     current = Antichain(held.since)
     if not current.less_equal(to):
