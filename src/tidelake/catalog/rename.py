@@ -15,7 +15,7 @@ from typing import Any
 
 from tidelake.catalog.handles import change_handles, read_handles
 from tidelake.catalog.name_log import Binding, NameLog
-from tidelake.errors import CollectionRenamed, Conflict, NameTaken, UnknownCollection
+from tidelake.errors import ArgumentRefused, CollectionRenamed, Conflict, NameTaken, UnknownCollection
 from tidelake.store.entry import EarlierName, Entry, Renaming
 from tidelake.store.failpoints import reach
 from tidelake.store.head_start import drop_head_start
@@ -27,7 +27,7 @@ EARLIER_NAMES_MAX = 64
 
 
 def rename(store: Store, name: str, other: str) -> Entry:
-    """Rename a collection, and return its new entry; nothing is written if it already has the new name.
+    """Rename a collection, and return its new entry; nothing is written if an earlier call has renamed it.
 
     Args:
         store: a store whose catalog is divided.
@@ -38,6 +38,7 @@ def rename(store: Store, name: str, other: str) -> Entry:
         UnknownCollection: the store has no collection of this name.
         CollectionRenamed: it has neither of these two names.
         NameTaken: another collection has the new name, or is being created with it.
+        ArgumentRefused: both names are the collection's current name.
     """
     for attempt in range(ATTEMPTS_MAX):
         entry = NameLog.of(store, name).bound_entry()
@@ -47,6 +48,9 @@ def rename(store: Store, name: str, other: str) -> Entry:
             if entry.name == other:
                 return entry
             raise CollectionRenamed(name, entry.name)
+        if other == name:
+            rule = "which the collection already has"
+            raise ArgumentRefused("name", other, rule, "give another name; nothing was renamed")
         if entry.renaming is None:
             _check_free(store, entry, other)
             entry = _intend(store.collection(entry.id), name, Renaming(to=other, id=secrets.token_hex(8)))
