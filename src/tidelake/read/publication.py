@@ -70,6 +70,14 @@ def publication_of(collection: Collection, may_be_stale: bool = False) -> Publis
     return PublishedContents(publication, table, own)
 
 
+def was_published_as(collection: Collection, name: str) -> bool:
+    """Return whether the table of an earlier name of a collection shows its contents. Cost: as for `publication_of`."""
+    publication = Catalog(collection.paths.store).publication(name)
+    if publication is None or publication.collection_id != collection.entry.id:
+        return False
+    return newest_version(published_table(collection, publication)) >= 0
+
+
 def contents_rows(collection: Collection) -> ContentsRows | None:
     """Return the number of rows of the contents when they were last published; None if they never were."""
     published = publication_of(collection)
