@@ -185,7 +185,7 @@ def _notes(status: CollectionStatus) -> list[str]:
     ]
     # The sentence has the worst problem, and leaves out the kind of a contradiction.
     notes = [note for note in notes if (note.partition(": ")[2] or note) not in status.sentence]
-    if status.published_problem is not None:
+    if status.published_problem is not None and not status.published_is_changed:
         notes.append(f"move the folder of the published table away, then run `tidelake current {status.name}`")
     if status.waiting is not None and status.waiting.first_missing is not None:
         notes.append(f"`tidelake explain {status.name}` shows which statement announced the missing updates")
