@@ -29,6 +29,7 @@ from tidelake.errors import (
 
 EXAMPLES = {
     "int": 7,
+    "bool": True,
     "str": "text",
     "str | None": None,
     "Time": (3, 4),

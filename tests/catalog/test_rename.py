@@ -16,7 +16,7 @@ from tests.sweeps import swept
 from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.handles import read_handles
 from tidelake.catalog.name_log import NameLog
-from tidelake.errors import CollectionRenamed, DamagedLog, NameTaken, UnknownCollection
+from tidelake.errors import ArgumentRefused, CollectionRenamed, DamagedLog, NameTaken, UnknownCollection
 from tidelake.integrity.verification import repair_name
 from tidelake.storage import blobs
 from tidelake.store.commit import OpenTable
@@ -88,6 +88,33 @@ def test_a_rename_is_refused_if_the_name_is_taken_or_the_collection_does_not_exi
         catalog.rename("b", "d")
     assert names_of(catalog) == {"prices": before["prices"], "c": before["b"]}
     assert catalog.find("prices").entry.renaming is None
+
+
+def test_a_rename_to_the_present_name_is_refused_before_anything_is_written(catalog: Catalog) -> None:
+    before, handles = catalog.find("prices").entry, catalog.find("prices").paths.handles
+    versions = NameLog.of(catalog.store, "prices").version, OpenTable(handles).seq
+    with pytest.raises(ArgumentRefused, match="name is 'prices', which the collection already has\nhint: "):
+        catalog.rename("prices", "prices")
+    assert catalog.find("prices").entry == before
+    assert (NameLog.of(catalog.store, "prices").version, OpenTable(handles).seq) == versions
+    catalog.rename("prices", "b")
+    with pytest.raises(CollectionRenamed, match="'prices' was renamed to 'b'"):
+        catalog.rename("prices", "prices")
+    with pytest.raises(UnknownCollection):
+        catalog.rename("visits", "visits")
+
+
+def test_a_collection_that_was_renamed_there_and_back_answers_like_any_other(catalog: Catalog) -> None:
+    id = catalog.find("prices").entry.id
+    catalog.rename("prices", "b")
+    catalog.rename("b", "prices")
+    assert catalog.rename("b", "prices").earlier_names == catalog.find("prices").entry.earlier_names  # done before
+    with pytest.raises(CollectionRenamed, match="'b' was renamed to 'prices'"):
+        catalog.rename("b", "c")
+    assert names_of(catalog) == {"prices": id}
+    assert catalog.open_or_create(replace(SPEC, name="b")).entry.id != id
+    with pytest.raises(NameTaken):
+        catalog.rename("prices", "b")
 
 
 def test_a_rename_is_refused_while_the_name_is_being_created(catalog: Catalog) -> None:

@@ -11,13 +11,24 @@ import pytest
 
 from jobs.lake import check_lake
 from tests.cli.commands import call, invoke, run
-from tests.report.published import configure
+from tests.report.published import configure, publish
 from tidelake import open_lake
 from tidelake.catalog.catalog import Catalog
-from tidelake.errors import ArgumentRefused, CollectionRenamed, ConfigurationError, NameTaken, UnknownCollection
+from tidelake.errors import (
+    ArgumentRefused,
+    CollectionDropped,
+    CollectionRenamed,
+    ConfigurationError,
+    NameTaken,
+    UnknownCollection,
+)
+from tidelake.protocol.iso_times import iso_to_the_second
 from tidelake.settings.lake import load_settings
 from tidelake.store.layout import Store
 from tidelake.telemetry.lake_metrics import lake_samples
+
+READS = [(command, "prices") for command in ("read", "explain", "path", "holds", "late")]
+"""Commands that read a collection."""
 
 
 @pytest.fixture
@@ -54,6 +65,45 @@ def test_a_renamed_collection_must_have_its_new_name_in_the_settings(config: str
     document["collections"]["prices"] = document["collections"]["costs"]  # both names: `prices` is a new collection
     Path(config).write_text(json.dumps(document))
     assert check_lake(load_settings(Path(config))).known == {"costs", "visits"}
+
+
+def test_whoever_uses_an_earlier_name_is_told_the_new_one(config: str) -> None:
+    said = invoke("rename", "prices", "costs", "--config", config).stderr
+    assert "is no longer updated" not in said  # nothing was published
+    for words in READS:
+        with pytest.raises(CollectionRenamed, match="'prices' was renamed to 'costs'\nhint: use the new name, in the"):
+            call(*words, "--config", config)
+    publish(Catalog(Store(Path(config).parent / "store")), "visits")
+    said = invoke("rename", "visits", "clicks", "--config", config).stderr
+    assert "the table that was published as 'visits' is no longer updated; `tidelake current clicks` makes" in said
+    shown = " ".join(call("status", "--config", config).split())
+    assert "● prices: renamed to 'costs'; until the settings use this name, jobs refuse 'prices'" in shown
+
+
+def test_whoever_uses_a_dropped_collection_is_told_when_it_was_dropped(config: str) -> None:
+    subscribed = open_lake(config).collection("prices")
+    before = subscribed.stored()
+    call("rename", "visits", "clicks", "--config", config)
+    for name in ("prices", "clicks"):
+        call("drop", name, "--apply", "--config", config)
+    entry = Catalog(Store(before.paths.store.root)).dropped("prices")
+    assert entry is not None and entry.entry.dropped is not None
+    at = iso_to_the_second(entry.entry.dropped.at_ms)
+    for words in READS:
+        with pytest.raises(CollectionDropped, match=f"'prices' was dropped at {at}\nhint: `tidelake history prices`"):
+            call(*words, "--config", config)
+    with pytest.raises(CollectionDropped, match="'visits', which was renamed to 'clicks', was dropped at "):
+        call("path", "visits", "--config", config)
+    for command in ("rename prices costs", "rename visits costs", "drop visits --apply"):
+        with pytest.raises(CollectionDropped):
+            call(*command.split(), "--config", config)
+    shown = " ".join(call("status", "--config", config).split())
+    assert f"● prices: dropped at {at}; the next ingest creates a new collection" in shown
+    Catalog(before.paths.store).open_or_create(subscribed.settings.spec())
+    with pytest.raises(
+        CollectionDropped, match=rf"\(id {before.entry.id}\) was dropped at {at}\nhint: another collection"
+    ):
+        Catalog(before.paths.store).publish(before)
 
 
 def test_invalid_renames_are_refused(config: str) -> None:

@@ -33,7 +33,7 @@ from tidelake.store.entry import Entry
 from tidelake.store.failpoints import on_reach
 from tidelake.store.files import write_run
 from tidelake.store.layout import RUN, CollectionPaths, Store, new_run
-from tidelake.store.published import empty_published, read_published
+from tidelake.store.published import empty_published, read_table_state
 from tidelake.store.state import UPPER
 from tidelake.store.sweep import sweep
 
@@ -209,7 +209,7 @@ def test_the_published_table_of_a_dropped_collection_is_emptied_and_deleted_a_we
     assert "its rows are removed now; readers of earlier versions have 7 days" in item.why
     assert rows_of(table) == 0
     assert rows_of(table, 0) == 2
-    assert read_published(table) is None
+    assert read_table_state(table).shown is None
     gc(catalog)
     age(table / DEAD, 8 * DAY_S)
     for folder in table.local.glob("publish-*"):

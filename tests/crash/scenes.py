@@ -22,7 +22,7 @@ from tidelake.store.dead_notes import DEAD
 from tidelake.store.failpoints import FAILPOINTS, TABLES
 from tidelake.store.files import read_rows, write_run
 from tidelake.store.layout import QUARANTINE_SCHEMA, RUN, new_run
-from tidelake.store.published import read_published
+from tidelake.store.published import read_table_state
 from tidelake.store.staged_rows import StagedRows
 from tidelake.store.state import UPPER
 from tidelake.store.table_log import checkpoints
@@ -181,7 +181,7 @@ def _litter(lake: Lake, seed: int) -> None:
 def _republish(lake: Lake, seed: int) -> None:
     """The same contents have been published so often that a checkpoint is due after the next publication."""
     table = table_of(collection_of(lake))
-    shown = read_published(table)
+    shown = read_table_state(table).shown
     assert shown is not None
     options = blobs.delta_options(table)
     rows = DeltaTable(str(table), storage_options=options).to_pyarrow_table()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from tests.cli.commands import invoke
 from tests.expectations.reports import STATUS
@@ -51,6 +54,38 @@ def test_status_and_the_page_say_that_the_published_table_is_damaged(tmp_path: P
     (found,) = problems_of(state, None)
     assert (found.level, found.commands) == ("warning", ("tidelake path prices", "tidelake current prices"))
     assert problem in found.text
+
+
+def test_a_table_that_another_engine_wrote_to_is_named_with_the_engine_and_what_happens_next(tmp_path: Path) -> None:
+    stored, table = published(tmp_path)
+    assert "are a plain Delta table at" in render_collection(stored.facts(), [], False)
+    config = ("--config", str(configure(tmp_path)))
+    write_deltalake(str(table), pa.table({"id": [9], "_diff": [1]}), mode="append")
+    said = invoke("path", "prices", *config)
+    assert (said.exit_code, said.stdout) == (1, f"{table}\n")
+    shown = json.loads(invoke("path", "prices", "--json", *config).stdout)["publication"]
+    assert shown["changed_by"].startswith("delta-rs") and shown["as_of"] is None
+    problem = f"{shown['changed_by']} has written to {table}; the next `tidelake current prices` writes all rows again"
+    assert said.stderr == f"error: {problem}\n" and shown["problem"] == problem
+    status = invoke("status", *config)
+    assert status.exit_code == 0  # the collection itself is not affected
+    assert status.stdout.count(f"prices: published table was changed: {problem}\n") == 1
+    assert "move the folder" not in status.stdout
+    state = open_lake(configure(tmp_path)).status()["prices"]
+    assert isinstance(state, CollectionStatus) and state.verdict.severity == "warning"
+    (found,) = problems_of(state, None)
+    assert (found.level, found.commands) == ("warning", ("tidelake path prices", "tidelake current prices"))
+    assert problem in found.text and "Move its folder" not in found.text
+    assert f"but are no longer there: {problem}." in render_collection(stored.facts(), [], False)
+    DeltaTable(str(table)).restore(0)  # the rows are right again, but nothing says so
+    assert problem in invoke("path", "prices", *config).stderr
+
+
+def test_a_table_that_another_engine_gave_properties_shows_the_same_contents(tmp_path: Path) -> None:
+    stored, table = published(tmp_path)
+    DeltaTable(str(table)).alter.set_table_properties({"delta.appendOnly": "false"})
+    found = publication_of(stored.collection)
+    assert found is not None and found.shown is not None and (found.problem, found.changed_by) == (None, None)
 
 
 def test_a_damaged_publication_is_no_worse_than_what_stops_the_collection() -> None:

@@ -21,10 +21,10 @@ from tidelake.errors import (
     CapabilityExpired,
     CapabilityForeign,
     CapabilityTaken,
+    CollectionDropped,
     KeysInError,
     SinceError,
     SubscriptionLapsed,
-    UnknownCollection,
     UpperError,
 )
 from tidelake.lake import LakeCollection
@@ -166,7 +166,9 @@ def test_a_subscription_does_not_continue_with_another_collection_of_the_same_na
     lake.catalog.drop(NAME)
     lake.catalog.open_or_create(collection.settings.spec())
     lake.send(updates((9, 3, 1)), progress([0], [4], {3: 1}))
-    with pytest.raises(UnknownCollection):
+    with pytest.raises(
+        CollectionDropped, match=r"\(id \w+\) was dropped at .*\nhint: another collection has this name"
+    ):
         subscription.next()
     subscription.close()
     assert collection.holds() == []
@@ -185,7 +187,7 @@ def test_no_hold_is_acquired_if_the_name_is_bound_to_another_collection_meanwhil
     stored = lake.collection
     lake.catalog.drop(NAME)
     fresh = lake.catalog.open_or_create(collection_of(lake).settings.spec())
-    with pytest.raises(UnknownCollection):
+    with pytest.raises(CollectionDropped, match="another collection has this name now"):
         acquire(lake.catalog, stored.name, 3, timedelta(hours=1), "", id=stored.entry.id)
     assert not read_handles(fresh.paths).is_held
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -159,3 +160,28 @@ def test_the_tables_of_a_timeline_show_one_time_and_name_each_other(tmp_path: Pa
     version = DeltaTable(str(table_of(lake.catalog.find("lines")))).version()
     assert {each["current"].how for each in run_steps(spark, settings, ["current"]).results.values()} == {"unchanged"}
     assert DeltaTable(str(table_of(lake.catalog.find("lines")))).version() == version
+
+
+@pytest.mark.spark
+def test_the_table_of_a_closed_stream_may_show_a_later_time_and_is_not_written_again(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = SharedTimes(tmp_path, orders=SHOP, lines=SHOP)
+    lake.close("lines", 2)
+    wanted = Wanted(through=8, together=("items", "lines", "orders"))
+    orders, lines = lake.catalog.find("orders"), lake.catalog.find("lines")
+    assert update_current(spark, lines, wanted).how == "rebuilt"
+    version = DeltaTable(str(table_of(lines))).version()
+    for again in (wanted, replace(wanted, together=("lines", "orders")), Wanted(through=8), Wanted()):
+        done = update_current(spark, lines, again)
+        assert (done.how, done.as_of, done.together) == ("unchanged", 8, wanted.together)
+    assert DeltaTable(str(table_of(lines))).version() == version
+    done = update_current(spark, lines, replace(wanted, through=9))  # all tables of a timeline name the same time
+    assert (done.how, done.as_of, done.rows_rewritten) == ("followed", 9, 0)
+    older = shutil.copytree(orders.paths.root.local, tmp_path / "older")
+    lake.seal(orders=9)
+    update_current(spark, orders, wanted)
+    shutil.rmtree(orders.paths.root.local)
+    older.rename(orders.paths.root.local)
+    lake.close("orders", 2)
+    assert update_current(spark, orders, wanted).reason == "it shows time 8, which is beyond upper"

@@ -16,7 +16,7 @@ from tidelake.errors import Conflict, DamagedPublication, WrittenRowsMissing
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
 from tidelake.store.dead_notes import DEAD
-from tidelake.store.published import RETENTION_S, Published, maintain_published, read_published
+from tidelake.store.published import RETENTION_S, Published, maintain_published, read_table_state
 from tidelake.store.staged_rows import StagedRows
 from tidelake.store.table_log import entry_path
 
@@ -58,7 +58,7 @@ def rows(table: Location, version: int | None = None, column: str = "id") -> lis
 
 
 def test_a_commit_replaces_rows_columns_comment_and_note_and_nothing_else(table: Location) -> None:
-    assert read_published(table) is None
+    assert read_table_state(table).shown is None
     assert publish(table, 1, 2) == 0
     before = DeltaTable(str(table)).metadata()
     assert publish(table, 2, 3, 4, as_of=9, column="key") == 1
@@ -66,7 +66,7 @@ def test_a_commit_replaces_rows_columns_comment_and_note_and_nothing_else(table:
     assert (rows(table, 0), rows(table, 1, "key")) == ([1, 2], [2, 3, 4])
     assert (after.name, before.description, after.description) == ("prices", "as of 3", "as of 9")
     assert (after.id, after.created_time) == (before.id, before.created_time)
-    shown = read_published(table)
+    shown = read_table_state(table).shown
     assert shown is not None and (shown.as_of, shown.rows, shown.contents_rows) == (9, 3, 5)
     newest = DeltaTable(str(table)).history(1)[0]
     assert (newest["operation"], newest["operationMetrics"]["numOutputRows"]) == ("WRITE", "3")
@@ -110,7 +110,7 @@ def test_a_publication_that_was_interrupted_after_its_entry_is_complete(table: L
 
     stop_at(place, work)
     assert rows(table) == [7, 8]
-    shown = read_published(table)
+    shown = read_table_state(table).shown
     assert shown is not None and shown.as_of == 9
     publish(table, 9, as_of=10)
     maintain_published(table)
@@ -120,11 +120,11 @@ def test_a_publication_that_was_interrupted_after_its_entry_is_complete(table: L
 def test_a_table_that_another_engine_tidies_is_still_published_but_not_one_that_it_changes(table: Location) -> None:
     publish(table, 1)
     write_deltalake(str(table), pa.table({"id": [2]}), mode="append")
-    assert read_published(table) is None
+    assert read_table_state(table).shown is None
     publish(table, 1, 2)
     DeltaTable(str(table)).optimize.compact()
     DeltaTable(str(table)).vacuum(retention_hours=200, dry_run=False)
-    shown = read_published(table)
+    shown = read_table_state(table).shown
     assert shown is not None and shown.rows == 2
 
 
@@ -132,7 +132,7 @@ def test_a_torn_log_is_reported_as_damage_with_its_table(table: Location) -> Non
     publish(table, 1)
     (table.local / "_delta_log" / f"{0:020d}.json").write_text('{"commitInfo": {"oper')
     with pytest.raises(DamagedPublication, match="prices is damaged: the log entry of version 0 is torn"):
-        read_published(table)
+        read_table_state(table)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_log_line_of_another_shape_is_reported_as_damage_with_its_version(tabl
     publish(table, 1)
     (table.local / "_delta_log" / f"{1:020d}.json").write_text(line)
     with pytest.raises(DamagedPublication, match="prices is damaged: the log entry of version 1 is not a Delta entry"):
-        read_published(table)
+        read_table_state(table)
 
 
 @pytest.mark.parametrize("line", ["[" * 100_000, '{"commitInfo": {"timestamp": ' + "9" * 10_000 + "}}", "\udcff"])
@@ -151,7 +151,7 @@ def test_a_log_line_that_cannot_be_parsed_is_reported_as_damage(table: Location,
     publish(table, 1)
     (table.local / "_delta_log" / f"{1:020d}.json").write_text(line, errors="surrogateescape")
     with pytest.raises(DamagedPublication, match="version 1"):
-        read_published(table)
+        read_table_state(table)
 
 
 @pytest.mark.parametrize("note", [7, {"as_of": 3}, [], "[" * 100_000, '{"as_of": 1}'])
@@ -159,7 +159,7 @@ def test_metadata_of_another_engine_is_not_a_note(table: Location, note: object)
     publish(table, 1)
     line = json.dumps({"commitInfo": {"userMetadata": note}})
     (table.local / "_delta_log" / f"{1:020d}.json").write_text(line)
-    shown = read_published(table)
+    shown = read_table_state(table).shown
     assert shown is not None and shown.as_of == 3
 
 
@@ -186,7 +186,7 @@ def test_replaced_files_stay_for_a_week_after_their_replacement(table: Location)
     maintain_published(table)
     assert len(folders()) == 1 and rows(table) == [2]
     assert (table.local / "notes").is_dir()
-    assert read_published(table) is not None
+    assert read_table_state(table).shown is not None
 
 
 def test_rows_that_are_staged_for_the_next_version_stay_however_old_they_are(table: Location) -> None:

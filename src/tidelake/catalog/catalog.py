@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
+from tidelake.catalog.absence import absence
 from tidelake.catalog.collection_tables import carry_epoch, create_tables, upgrade_tables
 from tidelake.catalog.compatibility import check_same, with_columns
 from tidelake.catalog.drop import drop
@@ -87,15 +88,19 @@ class Catalog:
         """Return the collection of this name.
 
         Raises:
-            UnknownCollection: the store has no such collection.
+            UnknownCollection: the store has no such collection; CollectionRenamed, CollectionDropped: it had one.
             DamagedTable: its handles, or the log of its name, are damaged.
 
         Cost: two logs are opened, and one small file is read.
         """
         found = self.get(name)
         if found is None:
-            raise UnknownCollection(str(self.store.root), name)
+            raise self.absence(name)
         return found
+
+    def absence(self, name: str) -> UnknownCollection:
+        """Return the error that says why the store has no collection of this name. Cost: two logs are opened."""
+        return absence(self.store, name, NameLog.of(self.store, name).bound_entry())
 
     def get(self, name: str) -> Collection | None:
         """Return the collection of this name, or None. Cost and errors: as for `find`."""
@@ -274,7 +279,8 @@ class Catalog:
         for log in self._attempts(entry.name):
             newest = log.entry()
             if log.binding is None or newest is None or newest.id != entry.id:
-                raise UnknownCollection(str(self.store.root), entry.name)
+                own = read_handles(collection.paths)
+                raise absence(self.store, entry.name, own, has_successor=newest is not None)
             if newest.epoch != entry.epoch:
                 raise Fenced(str(self.store.publication(folder_of_name(entry.name))), entry.epoch, newest.epoch)
             bound = log.binding.publication
@@ -318,7 +324,7 @@ class Catalog:
         for name in by_name.keys() - found.keys():
             other = self.name_now(name)
             if other is not None and other not in known:
-                raise CollectionRenamed(name, other)
+                raise CollectionRenamed(str(self.store.root), name, other)
         return frozenset(found)
 
     def open_or_create(self, spec: CollectionSpec, just_checked: bool = False) -> Collection:
@@ -336,7 +342,7 @@ class Catalog:
 
         def adopt(entry: Entry) -> Entry:
             if not entry.has_name(spec.name):  # it was renamed or dropped in the meantime
-                raise UnknownCollection(str(self.store.root), spec.name)
+                raise absence(self.store, spec.name, entry)
             if entry.writer not in (None, self.writer):
                 raise WriterFenced(spec.name, self.writer, entry.writer)
             check_same(entry, spec)
@@ -429,8 +435,8 @@ class Catalog:
         """
 
         def apply(entry: Entry) -> Entry:
-            if not entry.has_name(name):  # it was renamed or dropped in the meantime
-                raise UnknownCollection(str(self.store.root), name)
+            if not entry.has_name(name):  # it was renamed or dropped, perhaps in the meantime
+                raise absence(self.store, name, entry)
             changed = change(entry)
             if (changed.name, changed.id) != (entry.name, entry.id):
                 raise CommitRefused("a change of an entry cannot change the collection's name or id", "keep both")

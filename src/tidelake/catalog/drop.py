@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 
+from tidelake.catalog.absence import absence
 from tidelake.catalog.collection_tables import raise_epoch
 from tidelake.catalog.handles import change_handles, read_handles
 from tidelake.catalog.name_log import NameLog
-from tidelake.errors import DamagedTable, UnknownCollection
+from tidelake.errors import DamagedTable
 from tidelake.storage import blobs
 from tidelake.storage.notices import warn
 from tidelake.store.bring_over import bring_over
@@ -29,17 +30,17 @@ def drop(store: Store, name: str) -> Entry:
     """Drop a collection, and return its last entry. If it was already dropped, only finish what is left to do.
 
     Raises:
-        UnknownCollection: the store has no collection of this name.
+        UnknownCollection: the store has no collection of this name; CollectionRenamed: it has another name now.
         DamagedTable: its handles are damaged. Damage to its other tables does not stop the call.
     """
     entry = NameLog.of(store, name).bound_entry()
     if entry is None or entry.name != name:
-        raise UnknownCollection(str(store.root), name)
+        raise absence(store, name, entry)
     paths = store.collection(entry.id)
 
     def end(newest: Entry) -> Entry:
         if newest.name != name:  # it was renamed in the meantime
-            raise UnknownCollection(str(store.root), name)
+            raise absence(store, name, newest)
         if newest.dropped is not None:
             return newest
         # The holds of published topics have no lease: nothing else would end them.

@@ -13,9 +13,10 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from tidelake.catalog.absence import absence
 from tidelake.catalog.handles import change_handles, read_handles
 from tidelake.catalog.name_log import Binding, NameLog
-from tidelake.errors import CollectionRenamed, Conflict, NameTaken, UnknownCollection
+from tidelake.errors import ArgumentRefused, Conflict, NameTaken
 from tidelake.store.entry import EarlierName, Entry, Renaming
 from tidelake.store.failpoints import reach
 from tidelake.store.head_start import drop_head_start
@@ -27,7 +28,7 @@ EARLIER_NAMES_MAX = 64
 
 
 def rename(store: Store, name: str, other: str) -> Entry:
-    """Rename a collection, and return its new entry; nothing is written if it already has the new name.
+    """Rename a collection, and return its new entry; nothing is written if an earlier call has renamed it.
 
     Args:
         store: a store whose catalog is divided.
@@ -35,18 +36,22 @@ def rename(store: Store, name: str, other: str) -> Entry:
         other: its new name.
 
     Raises:
-        UnknownCollection: the store has no collection of this name.
+        UnknownCollection: the store has no collection of this name; CollectionDropped: it was dropped.
         CollectionRenamed: it has neither of these two names.
         NameTaken: another collection has the new name, or is being created with it.
+        ArgumentRefused: both names are the collection's current name.
     """
     for attempt in range(ATTEMPTS_MAX):
         entry = NameLog.of(store, name).bound_entry()
         if entry is None or entry.dropped is not None:
-            raise UnknownCollection(str(store.root), name)
+            raise absence(store, name, entry)
         if entry.name != name:
             if entry.name == other:
                 return entry
-            raise CollectionRenamed(name, entry.name)
+            raise absence(store, name, entry)
+        if other == name:
+            rule = "which the collection already has"
+            raise ArgumentRefused("name", other, rule, "give another name; nothing was renamed")
         if entry.renaming is None:
             _check_free(store, entry, other)
             entry = _intend(store.collection(entry.id), name, Renaming(to=other, id=secrets.token_hex(8)))

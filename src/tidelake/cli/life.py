@@ -26,6 +26,8 @@ def rename(
 
     The settings must use the new name from then on: until they do, jobs refuse the old name.
     """
+    from tidelake.read.publication import was_published_as
+
     lake = open_lake(config, skip_invalid=True)
     lake.rename(name, other)
     if as_json:
@@ -34,7 +36,11 @@ def rename(
     say(f"'{name}' is now called '{other}'")
     if name in lake.settings.names:
         say(f"next: in {lake.settings.file}, call it {other}, too")
-    say(f"the table that was published as '{name}' is no longer updated; `tidelake current {other}` makes a new one")
+    renamed = lake.catalog.get(other)
+    if renamed is not None and was_published_as(renamed, name):
+        say(
+            f"the table that was published as '{name}' is no longer updated; `tidelake current {other}` makes a new one"
+        )
 
 
 def drop(

@@ -12,13 +12,14 @@ import typer
 from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption
 from tidelake.cli.render import console, late_note, print_json, say
-from tidelake.errors import ConfigurationError, OptionRefused, TidelakeError
+from tidelake.errors import CollectionDropped, CollectionRenamed, ConfigurationError, OptionRefused, TidelakeError
 from tidelake.read.words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from tidelake.lake import Lake
     from tidelake.read.orphaned import Orphaned
     from tidelake.read.status import CollectionStatus
 
@@ -59,7 +60,7 @@ def status(
     elif check:
         _print_check(statuses)
     else:
-        _print_status(statuses, orphaned)
+        _print_status(lake, statuses, orphaned)
     if any(map(_needs_somebody, statuses.values())):
         raise typer.Exit(1)
 
@@ -74,12 +75,22 @@ def _as_json(value: Status) -> dict[str, Any] | None:
     return None if value is None else value.as_json()
 
 
-def _sentence(value: Status) -> str:
+def _sentence(value: CollectionStatus | TidelakeError) -> str:
     if isinstance(value, ConfigurationError):
         return f"its settings are invalid: {value.fact}"
     if isinstance(value, TidelakeError):
         return f"UNREADABLE: {value.fact}"
-    return "not ingested yet" if value is None else value.sentence
+    return value.sentence
+
+
+def _absence(lake: Lake, name: str) -> tuple[str, str]:
+    """Return why the store has no collection of a name, as a severity and a sentence."""
+    error = lake.catalog.absence(name)
+    if isinstance(error, CollectionRenamed):
+        return "warning", f"renamed to '{error.name}'; until the settings use this name, jobs refuse '{name}'"
+    if isinstance(error, CollectionDropped):
+        return "fine", f"dropped at {error.at}; the next ingest creates a new collection"
+    return "fine", "not ingested yet"
 
 
 def _watch(config: Path, names: Sequence[str], every_s: float) -> None:
@@ -90,24 +101,26 @@ def _watch(config: Path, names: Sequence[str], every_s: float) -> None:
     screen = console()
     with Live(console=screen, auto_refresh=False, screen=screen.is_terminal) as live:
         while True:
-            statuses = open_lake(config, skip_invalid=True, read_only=True).status(*names)
-            live.update(Group(_table(statuses), *map(_line, statuses, statuses.values())), refresh=True)
+            lake = open_lake(config, skip_invalid=True, read_only=True)
+            statuses = lake.status(*names)
+            lines = [_line(lake, name, value) for name, value in statuses.items()]
+            live.update(Group(_table(statuses), *lines), refresh=True)
             time.sleep(every_s)
 
 
 def _print_check(statuses: dict[str, Status]) -> None:
     """Print a line for each collection that needs attention, and a last line with their number."""
-    needing = {name: value for name, value in statuses.items() if _needs_somebody(value)}
+    needing = {name: value for name, value in statuses.items() if value is not None and _needs_somebody(value)}
     for name, value in needing.items():
         typer.echo(f"{name}: {_sentence(value)}")
     typer.echo(f"collections that need attention: {len(needing)} of {len(statuses)}")
 
 
-def _print_status(statuses: dict[str, Status], orphaned: Sequence[Orphaned]) -> None:
+def _print_status(lake: Lake, statuses: dict[str, Status], orphaned: Sequence[Orphaned]) -> None:
     screen = console()
     screen.print(_table(statuses))
     for name, value in statuses.items():
-        screen.print(_line(name, value), soft_wrap=not screen.is_terminal)
+        screen.print(_line(lake, name, value), soft_wrap=not screen.is_terminal)
     for each in orphaned:
         screen.print(_marked("warning", each.name, each.sentence), soft_wrap=not screen.is_terminal)
     for name, value in statuses.items():
@@ -144,11 +157,12 @@ def _table(statuses: dict[str, Status]) -> Table:
     return table
 
 
-def _line(name: str, value: Status) -> Text:
+def _line(lake: Lake, name: str, value: Status) -> Text:
     """Return the state of a collection in a sentence."""
-    severity = "problem" if _needs_somebody(value) else "fine"
-    if value is not None and not isinstance(value, TidelakeError):
-        severity = value.verdict.severity
+    if value is None:
+        severity, sentence = _absence(lake, name)
+        return _marked(severity, name, sentence)
+    severity = "problem" if isinstance(value, TidelakeError) else value.verdict.severity
     return _marked(severity, name, _sentence(value))
 
 
@@ -171,7 +185,7 @@ def _notes(status: CollectionStatus) -> list[str]:
     ]
     # The sentence has the worst problem, and leaves out the kind of a contradiction.
     notes = [note for note in notes if (note.partition(": ")[2] or note) not in status.sentence]
-    if status.published_problem is not None:
+    if status.published_problem is not None and not status.published_is_changed:
         notes.append(f"move the folder of the published table away, then run `tidelake current {status.name}`")
     if status.waiting is not None and status.waiting.first_missing is not None:
         notes.append(f"`tidelake explain {status.name}` shows which statement announced the missing updates")

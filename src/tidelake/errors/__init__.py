@@ -47,6 +47,7 @@ from tidelake.errors.capabilities import (
     SubscriptionLapsed,
 )
 from tidelake.errors.catalog import (
+    CollectionDropped,
     CollectionRenamed,
     NameTaken,
     UnknownCollection,
@@ -200,6 +201,7 @@ __all__ = [
     "CapabilityUnknown",
     "ClockAhead",
     "CodecError",
+    "CollectionDropped",
     "CollectionForgot",
     "CollectionLags",
     "CollectionRenamed",

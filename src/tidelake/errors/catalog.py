@@ -14,10 +14,41 @@ class UnknownCollection(InvalidUsage):
     hint = "run its ingest once, or correct the name"
 
 
-class CollectionRenamed(InvalidUsage):
+class CollectionDropped(UnknownCollection):
+    """The collection was dropped."""
+
+    id: str
+    name: str
+    """Its last name."""
+    at: str
+    """When it was dropped."""
+    has_successor: bool
+    """Whether another collection has the name now."""
+
+    fact = "the collection {which} was dropped at {at}"
+    hint = "{next_step}"
+
+    @property
+    def which(self) -> str:
+        """Its name, its id if the name is ambiguous, and its last name if it is another one."""
+        id = f" (id {self.id})" if self.has_successor else ""
+        later = "" if self.name == self.collection else f", which was renamed to '{self.name}',"
+        return f"'{self.collection}'{id}{later}"
+
+    @property
+    def next_step(self) -> str:
+        """How to go on."""
+        if self.has_successor:
+            return "another collection has this name now, with another id: start again, with a snapshot of its contents"
+        return (
+            f"`tidelake history {self.name}` shows its events; if the settings name '{self.collection}', the next "
+            "ingest creates a new collection from what the topic still has"
+        )
+
+
+class CollectionRenamed(UnknownCollection):
     """The collection has another name now."""
 
-    collection: str
     name: str
     """Its name now."""
     fact = "the collection '{collection}' was renamed to '{name}'"

@@ -276,7 +276,7 @@ class Lake(OpenedStore):
             other: its new name.
 
         Raises:
-            ArgumentRefused: a collection cannot have this name in the settings.
+            ArgumentRefused: a collection cannot have this name in the settings, or it already has it.
             UnknownCollection, CollectionRenamed: the store has no such collection, or it now has another name.
             NameTaken: another collection has the new name.
 

@@ -240,7 +240,7 @@ class _Attempt:
             return f"it shows the earlier collection {shown.collection_id}"
         if shown.proofs_at_ms < self.proofs.damaged_at_ms:
             return "damage was found after it was published"
-        if shown.as_of > self.last:
+        if shown.as_of > self.last and not self._shows_the_end(shown):
             return f"it shows time {shown.as_of}, which is beyond upper"
         wanted = {field.name for field in form_of(self.collection.entry, self.table).fields}
         new = sorted(wanted - set(shown.columns))
@@ -252,13 +252,17 @@ class _Attempt:
             return "the setting `skip_errors` has changed"
         return None
 
+    def _shows_the_end(self, shown: Published) -> bool:
+        """Return whether the table shows the end of this stream, and so also every later time."""
+        return bool(self.table.value(CLOSED)) and shown.upper <= (self.table.value(UPPER) or 0)
+
     def _is_up_to_date(self, shown: Published) -> bool:
         if shown.as_of > self.as_of:  # it was published alone, and never goes back
             return True
         if shown.skip_errors != self.wanted.skip_errors:  # the table states this
             return False
-        if self.wanted.together:  # all tables of the group name the same time
-            return shown.as_of == self.as_of and set(shown.together) == set(self.wanted.together)
+        if self.wanted.together:  # all tables of the group name the same time, and at least each other
+            return shown.as_of == self.as_of and set(shown.together) >= set(self.wanted.together)
         return shown.as_of >= min(self.as_of, self._unchanged_since())
 
     def _unchanged_since(self) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tidelake.catalog.absence import absence
 from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.name_log import NameLog
-from tidelake.errors import DamagedTable, UnknownCollection
+from tidelake.errors import DamagedTable
 from tidelake.store.commit import OpenTable, is_table
 from tidelake.store.files import RunFile
 from tidelake.store.holds import label_of
@@ -45,7 +46,7 @@ def read_dropping(store: Store, name: str) -> Dropping:
     found = Catalog(store).get(name)
     entry = NameLog.of(store, name).bound_entry() if found is None else found.entry
     if entry is None or entry.name != name:
-        raise UnknownCollection(str(store.root), name)
+        raise absence(store, name, entry)
     paths = store.collection(entry.id)
     files, damaged = list[RunFile](), None
     try:

@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from tidelake.catalog.absence import absence
 from tidelake.catalog.catalog import Catalog
-from tidelake.catalog.handles import change_handles
-from tidelake.errors import ArgumentRefused, CapabilityForeign, SinceError, UnknownCollection
+from tidelake.catalog.handles import change_handles, read_handles
+from tidelake.errors import ArgumentRefused, CapabilityForeign, SinceError
 from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.iso_times import iso_to_the_second
 from tidelake.read.words import duration
@@ -181,7 +182,8 @@ def acquire(
 
     def add(entry: Entry) -> Entry:
         if id is not None and entry.id != id:  # the name was bound to another collection in the meantime
-            raise UnknownCollection(str(catalog.store.root), name)
+            earlier = read_handles(catalog.store.collection(id))
+            raise absence(catalog.store, name, earlier, has_successor=True)
         table = opened[0] if opened else OpenTable(catalog.store.collection(entry.id).updates)
         opened[:] = [table]
         # The table's own since is later than that of the handles only if these were restored from an older copy.

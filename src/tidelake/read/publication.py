@@ -11,7 +11,7 @@ from tidelake.spark.engine_errors import engine_fact
 from tidelake.storage.location import Location
 from tidelake.store.entry import Collection
 from tidelake.store.publication import Publication
-from tidelake.store.published import Published, published_table, read_published
+from tidelake.store.published import WRITER, Published, published_table, read_table_state
 from tidelake.store.table_log import newest_version
 
 
@@ -24,7 +24,9 @@ class PublishedContents:
     shown: Published | None
     """The state that the table shows; None until the collection is first published to it."""
     problem: str | None = None
-    """Why the table cannot be read, or None."""
+    """Why the table cannot be read, or no longer shows the contents; None if it does."""
+    changed_by: str | None = None
+    """The other engine that has changed its rows since the contents were published, or None."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the path and what the table shows as JSON values.
@@ -35,7 +37,7 @@ class PublishedContents:
         shown = self.shown
         names = ("as_of", "rows", "contents_rows", "published_at_ms")
         values = {name: None if shown is None else getattr(shown, name) for name in names}
-        return {"path": str(self.table), **values, "problem": self.problem}
+        return {"path": str(self.table), **values, "problem": self.problem, "changed_by": self.changed_by}
 
 
 class ContentsRows(NamedTuple):
@@ -60,14 +62,27 @@ def publication_of(collection: Collection, may_be_stale: bool = False) -> Publis
         return None
     table = published_table(collection, publication)
     try:
-        shown = read_published(table)
+        shown, changed_by = read_table_state(table)
     except DamagedTable as error:
         return PublishedContents(publication, table, None, error.fact)
     except OSError as error:
         return PublishedContents(publication, table, None, f"{table} cannot be read: {engine_fact(error)}")
     # After a rebinding, the table shows the contents of the earlier collection until the next commit.
     own = shown if shown is not None and shown.collection_id == collection.entry.id else None
+    if shown is None and changed_by not in (None, WRITER):
+        problem = (
+            f"{changed_by} has written to {table}; the next `tidelake current {collection.name}` writes all rows again"
+        )
+        return PublishedContents(publication, table, None, problem, changed_by)
     return PublishedContents(publication, table, own)
+
+
+def was_published_as(collection: Collection, name: str) -> bool:
+    """Return whether the table of an earlier name of a collection shows its contents. Cost: as for `publication_of`."""
+    publication = Catalog(collection.paths.store).publication(name)
+    if publication is None or publication.collection_id != collection.entry.id:
+        return False
+    return newest_version(published_table(collection, publication)) >= 0
 
 
 def contents_rows(collection: Collection) -> ContentsRows | None:

@@ -86,5 +86,10 @@ class StatusFacts:
 
     @property
     def published_problem(self) -> str | None:
-        """Why its published table cannot be read; None if it can be, or if there is none."""
+        """Why its published table cannot be read or was changed; None if it shows the contents, or if there is none."""
         return None if self.publication is None else self.publication.get("problem")
+
+    @property
+    def published_is_changed(self) -> bool:
+        """Whether that problem is that another engine wrote to the table; the next run of `current` solves it."""
+        return self.publication is not None and self.publication.get("changed_by") is not None

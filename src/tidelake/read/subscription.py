@@ -13,6 +13,7 @@ from datetime import timedelta
 from threading import Event
 from typing import Generic, NamedTuple, TypeVar
 
+from tidelake.catalog.absence import absence
 from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.handles import read_handles
 from tidelake.errors import (
@@ -24,7 +25,6 @@ from tidelake.errors import (
     KeysInError,
     SinceError,
     SubscriptionLapsed,
-    UnknownCollection,
     UpperError,
     show_frontier,
 )
@@ -155,7 +155,7 @@ class Subscription(Generic[T]):
             SinceError: the subscription holds nothing, and compaction has passed the token.
             UpperError: the time of the snapshot is still not sealed.
             KeysInError: there are keys in error at the next time, and `skip_errors` is not set.
-            UnknownCollection: the collection was dropped.
+            CollectionDropped: the collection was dropped.
             UnknownColumn, PredicateRefused: as for `snapshot`.
         """
         self._source.release()
@@ -286,14 +286,14 @@ class Subscription(Generic[T]):
         """Return the collection as it is now; its earlier name may now belong to another one.
 
         Raises:
-            UnknownCollection: it was dropped.
+            CollectionDropped: it was dropped.
         """
         found = self._catalog.get(self._name)
         if found is not None and found.paths == self._paths:
             return found
         entry = read_handles(self._paths)
         if entry.dropped is not None:
-            raise UnknownCollection(str(self._catalog.store.root), entry.name)
+            raise absence(self._catalog.store, entry.name, entry, has_successor=found is not None)
         self._name = entry.name
         return Collection(entry, self._paths)
 

@@ -15,7 +15,12 @@ FINE, WARNING, PROBLEM = "fine", "warning", "problem"
 DAMAGED, TOPIC_UNREADABLE, TOPIC_GAP, HELD_BACK = "damaged", "topic_unreadable", "topic_gap", "held_back"
 LATE_CONTRADICTION, LATE_UNREADABLE, NOT_SEALED = "late_contradiction", "late_unreadable", "not_sealed"
 UPDATES_MISSING, KEYS_IN_ERROR, CLOCK_AHEAD = "updates_missing", "keys_in_error", "clock_ahead"
-PUBLISHED_DAMAGED, DECIDED, IN_ORDER = "published_damaged", "decided", "in_order"
+PUBLISHED_DAMAGED, PUBLISHED_CHANGED, DECIDED, IN_ORDER = (
+    "published_damaged",
+    "published_changed",
+    "decided",
+    "in_order",
+)
 PROBLEM_KINDS = (
     *(DAMAGED, TOPIC_UNREADABLE, TOPIC_GAP, HELD_BACK, LATE_CONTRADICTION, LATE_UNREADABLE, NOT_SEALED),
     *(UPDATES_MISSING, KEYS_IN_ERROR, CLOCK_AHEAD),
@@ -149,7 +154,11 @@ def _waiting_for_ends(status: StatusFacts) -> Iterator[Verdict]:
 
 def _published(status: StatusFacts) -> Iterator[Verdict]:
     """Yield the problem with the published table; the collection itself is not affected."""
-    if status.published_problem is not None:
+    if status.published_is_changed:
+        state = "published table was changed"
+        remedy = f"the next `tidelake current {status.name}`, which writes all rows again"
+        yield Verdict(PUBLISHED_CHANGED, state, remedy, f"{state}: {status.published_problem}", WARNING)
+    elif status.published_problem is not None:
         state = "published table is damaged"
         remedy = f"its folder to be moved away or made readable, and then `tidelake current {status.name}`"
         yield Verdict(PUBLISHED_DAMAGED, state, remedy, f"{state}: {status.published_problem}", WARNING)

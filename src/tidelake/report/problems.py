@@ -98,7 +98,9 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
         )
     if status.published_problem is not None:
         text = (
-            f"The table for other engines cannot be read: {status.published_problem}. Move its folder away, and "
+            f"The table for other engines was changed: {status.published_problem}."
+            if status.published_is_changed
+            else f"The table for other engines cannot be read: {status.published_problem}. Move its folder away, and "
             "publish the contents again."
         )
         found.append(Problem("warning", text, (f"tidelake path {name}", f"tidelake current {name}")))

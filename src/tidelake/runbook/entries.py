@@ -242,10 +242,16 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("pip show tidelake",),
     ),
     errors.UnknownCollection: Entry(
-        "The collection was never ingested, or it was dropped; or its name is spelled differently; or `store` points "
-        "to another folder.",
+        "The collection was never ingested; or its name is spelled differently; or `store` points to another folder.",
         "Check `store` and the name; then run ingest once.",
         ("tidelake status",),
+    ),
+    errors.CollectionDropped: Entry(
+        "Somebody dropped the collection, and the settings or a program still use it. A new collection of the same "
+        "name is another one: its times and its holds are not those of the dropped one.",
+        "Remove the collection from the settings. If you want a new collection of this name, run ingest, and let "
+        "programs start again with a snapshot.",
+        ("tidelake history NAME", "tidelake ingest NAME"),
     ),
     errors.CollectionRenamed: Entry(
         "The collection was renamed, and the settings or a program still use its earlier name. Without this "

@@ -100,6 +100,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     },
     "ClockAhead": {"time": 1_700_090_001_000},
     "CodecError": {"reason": "wrong_magic_byte", "detail": "the first byte is 7, not 0"},
+    "CollectionDropped": {"id": "9f2c…", "name": "orders", "at": "2026-11-23T10:00:00Z", "has_successor": False},
     "CommitRefused": {"problem": "an open table is good for one commit", "fix": "open the table again"},
     "ConfigurationError": {
         "file": "collections.yaml, line 12",

@@ -76,6 +76,7 @@ class TableState(NamedTuple):
     """The state that a publication's table shows, and whether another engine has written to it since."""
 
     shown: Published | None
+    """None if nothing was published, or if another engine has changed the rows."""
     changed_by: str | None
     """The engine that has changed the rows, the columns or the properties since the last publication, or None."""
 
@@ -100,22 +101,14 @@ def published_table(collection: Collection, publication: Publication) -> Locatio
     return collection.paths.store.publication(publication.folder)
 
 
-def read_published(table: Location) -> Published | None:
-    """Return a publication's state; None if nothing was published, or another engine has changed the rows.
+def read_table_state(table: Location) -> TableState:
+    """Return the state that a publication's table shows, and which engine has written to it since, if any.
 
     Raises:
         DamagedPublication: the log cannot be read.
 
     Cost: the log is listed, and its newest entry is read; earlier entries are read only after a commit that changes no
     rows, such as a VACUUM.
-    """
-    return read_table_state(table).shown
-
-
-def read_table_state(table: Location) -> TableState:
-    """Return the state that a publication's table shows, and which engine has written to it since, if any.
-
-    Raises, cost: as for `read_published`.
     """
     try:
         return _read_table_state(table)
