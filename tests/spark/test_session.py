@@ -1,4 +1,4 @@
-"""A JVM that Tidelake starts has exactly one garbage collector: the throughput collector."""
+"""A JVM that Tidelake starts has the throughput collector, and forgets queries that have finished."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tidelake.spark.session import collector_options
 
@@ -35,3 +36,11 @@ def test_a_session_uses_the_throughput_collector(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     done = subprocess.run([sys.executable, "-c", _COLLECTORS], capture_output=True, text=True, check=False)
     assert "['PS MarkSweep', 'PS Scavenge']" in done.stdout, done.stderr
+
+
+@pytest.mark.spark
+def test_a_session_forgets_queries_that_have_finished(spark: SparkSession) -> None:
+    for _ in range(60):
+        spark.range(1).collect()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    assert spark._jsparkSession.sharedState().statusStore().executionsCount() < 40

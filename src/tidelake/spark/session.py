@@ -65,6 +65,12 @@ _EXACT = {
 }
 _LOCAL = {
     "spark.ui.enabled": "false",
+    # Without the UI, nobody looks at what has finished. Spark would keep the plans of the last thousand queries, which
+    # in a run that lingers take 100 MB.
+    "spark.sql.ui.retainedExecutions": "20",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "1000",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
