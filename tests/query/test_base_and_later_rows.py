@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tidelake.catalog.catalog import Catalog
+from tidelake.errors import DamagedTable
 from tidelake.query.contents import contents
 from tidelake.query.verified_files import may_be_read
 from tidelake.settings.lake import load_settings
@@ -160,3 +161,19 @@ def test_the_newest_later_row_of_a_key_replaces_that_of_the_base(tmp_path: Path,
             else Counter(map(shown, model.values())),
             *((["id"], "id % 2 = 0") if key == ["id"] else ()),
         )
+
+
+@pytest.mark.parametrize("family", ["plain", "upsert"])
+def test_damage_to_the_base_after_a_read_was_prepared_is_found(tmp_path: Path, family: str) -> None:
+    rng = Random(family)
+    stored = Stored(tmp_path, family, ["raw"] if family == "upsert" else ())
+    stored.write([(row, 0, 1) for row in random_rows(rng, _BASE_ROWS, "many ids")], is_base=True)
+    stored.write([(row, 1, 1) for row in random_rows(rng, _LATER_ROWS, "many ids")])
+    found = contents(stored.collection, 1)
+    (base,) = stored.collection.paths.updates.local.glob(f"*/{BASE}=true/*.parquet")
+    data = bytearray(base.read_bytes())
+    data[len(data) // 3] ^= 1
+    base.write_bytes(data)
+    with pytest.raises(DamagedTable):
+        found.rows.table()
+    found.rows.close()

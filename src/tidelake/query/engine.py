@@ -67,11 +67,6 @@ class Engine:
         self._files[files.relation] = files
         return files.relation
 
-    def verify_ahead(self, query: str) -> None:
-        """Begin to verify the files of the query that will read them next, while other statements run."""
-        for files in self._files_of(query):
-            files.begin()
-
     def add_table(self, name: str, rows: pa.Table) -> None:
         """Make an in-memory table readable under a name."""
         self.connection.register(name, rows)
@@ -144,13 +139,11 @@ class Engine:
                 self.close()
                 raise
 
-    def _files_of(self, query: str) -> list[VerifiedFiles]:
-        return [files for relation, files in self._files.items() if relation in query]
-
     @contextmanager
     def _failures(self, query: str) -> Iterator[None]:
         """Verify the files of a query, and raise the stored rows' own error instead of DuckDB's."""
-        for files in self._files_of(query):
+        read = [files for relation, files in self._files.items() if relation in query]
+        for files in read:
             files.verify()
         for rows in self._rows:
             rows.failure = None

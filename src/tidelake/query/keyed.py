@@ -37,7 +37,6 @@ class KeyedForm(Form):
         every = reads.rows(needed, at, files=base)
         if not later:
             return once_each(every, columns, where)
-        reads.engine.verify_ahead(every)
         newest, keys = self._newest_of_few(reads, at, later, needed)
         others = f"SELECT b.* FROM ({every}) b ANTI JOIN {keys} f ON {matched('b', 'f', self.key)}"
         return " UNION ALL ".join(once_each(part, columns, where) for part in (newest, others))

@@ -51,7 +51,6 @@ class VerifiedFiles:
     ) -> None:
         self.table, self.files, self.columns = table, list(files), frozenset(columns)
         self._with_row_number = with_row_number
-        self._begun: Future[None] | None = None
 
     @cached_property
     def relation(self) -> str:
@@ -60,12 +59,6 @@ class VerifiedFiles:
         # Statistics do not count NaN, which is greater than all other numbers.
         more = f", {ROW_NUMBER} = true" if self._with_row_number else ""
         return f"read_parquet([{paths}], hive_partitioning = false, can_have_nan = true{more})"
-
-    def begin(self) -> None:
-        """Begin to verify the files in another thread; the next `verify` waits for the result."""
-        thread = ThreadPoolExecutor(1)
-        self._begun = thread.submit(self._compare)
-        thread.shutdown(wait=False)
 
     def verify(self) -> None:
         """Compare the files with the log, and each page of the columns with its checksum.
@@ -76,13 +69,6 @@ class VerifiedFiles:
         Cost: the whole of small files; of larger ones, the compressed bytes of the columns, and all page
         headers; several chunks at a time.
         """
-        begun, self._begun = self._begun, None
-        if begun is None:
-            self._compare()
-        else:
-            begun.result()
-
-    def _compare(self) -> None:
         with ExitStack() as opened, ThreadPoolExecutor(_THREADS) as threads:
             try:
                 started = []
