@@ -315,7 +315,8 @@ class Reads(StoredCollection):
             EngineRefused: without a session, the envelope is from another package.
 
         Cost: a commit to the collection's handles; for each batch, another one and what `changes` or `updates` costs.
-        If its files have more than `rows_max` rows, their column `_time` is read first, without Spark.
+        If its files have more than `rows_max` rows, their column `_time` is read first, without Spark. With a key, each
+        batch also looks up its keys in all earlier rows: a smaller `rows_max` needs less memory, but reads more.
         """
         from tidelake.read.source import Selection
         from tidelake.read.subscription import Bounds, subscribe

@@ -55,19 +55,32 @@ class _EarliestTimes:
     def __init__(self, after: int, last: int, rows_max: int) -> None:
         self._after, self._last, self.rows_max = after, last, rows_max
         self._times: Times = np.zeros(0, np.int64)
+        self._added: list[Times] = []
         self.bound = last + 1
         """Times at or after this one decide nothing."""
 
+    def may_need(self, first: int, last: int) -> bool:
+        """Return whether rows whose times are in these bounds may decide where the batch ends."""
+        return first < self.bound and last > self._after
+
     def add(self, times: Times) -> None:
         """Add the times of some rows."""
-        self._times = np.concatenate([self._times, times[(times > self._after) & (times < self.bound)]])
-        if len(self._times) > self.rows_max:
-            self._times = np.partition(self._times, self.rows_max)[: self.rows_max + 1]
-            self.bound = int(self._times[self.rows_max])
+        self._added.append(times[(times > self._after) & (times < self.bound)])
+        if sum(map(len, self._added)) > self.rows_max:
+            self._merge()
+
+    def _merge(self) -> None:
+        times = np.concatenate([self._times, *self._added])
+        self._added = []
+        if len(times) > self.rows_max:
+            times = np.partition(times, self.rows_max)[: self.rows_max + 1]
+            self.bound = int(times[self.rows_max])
+        self._times = times
 
     @property
     def last(self) -> int:
         """The last time of the batch."""
+        self._merge()
         if len(self._times) <= self.rows_max:
             return self._last
         return max(int(self._times.min()), self.bound - 1)
@@ -78,13 +91,13 @@ def _add_times(earliest: _EarliestTimes, table: Location, file: RunFile) -> None
     if file.time_min is not None and file.time_min == file.time_max:
         earliest.add(np.full(min(file.rows, earliest.rows_max + 1), file.time_min, np.int64))
         return
-    source = open_parquet(table, file)
+    source = open_parquet(table, file, may_be_remembered=True)
     with damage_named(table, file):
         metadata = source.metadata
         place = [metadata.schema.column(index).path for index in range(metadata.num_columns)].index(TIME)
         for group in range(metadata.num_row_groups):
             stated = metadata.row_group(group).column(place).statistics
-            if stated is not None and stated.has_min_max and stated.min >= earliest.bound:
+            if stated is not None and stated.has_min_max and not earliest.may_need(stated.min, stated.max):
                 continue
             for batch in source.iter_batches(_BATCH_ROWS, [group], [TIME]):
                 earliest.add(integers(pa.chunked_array([batch[TIME]])))
