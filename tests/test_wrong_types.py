@@ -47,6 +47,8 @@ def calls() -> Iterator[tuple[str, Call, tuple[Any, ...]]]:
     yield "limit", lambda lake, value: lake.history(NAME, value), NUMBERS
     yield "kinds", lambda lake, value: lake.collection(NAME).history(None, value), LISTS
     yield "topic", lambda lake, value: lake.trace(value, 0, 0), TEXTS
+    yield "partition", lambda lake, value: lake.trace(NAME, value, 0), NUMBERS
+    yield "offset", lambda lake, value: lake.trace(NAME, 0, value), NUMBERS
     yield "offset", lambda lake, value: lake.collection(NAME).trace(NAME, 0, value), NUMBERS
     yield "limit", lambda lake, value: lake.collection(NAME).late(value), NUMBERS
     yield "decision", lambda lake, value: lake.collection(NAME).decide(value), TEXTS

@@ -93,7 +93,7 @@ def test_a_rename_is_refused_if_the_name_is_taken_or_the_collection_does_not_exi
 def test_a_rename_to_the_present_name_is_refused_before_anything_is_written(catalog: Catalog) -> None:
     before, handles = catalog.find("prices").entry, catalog.find("prices").paths.handles
     versions = NameLog.of(catalog.store, "prices").version, OpenTable(handles).seq
-    with pytest.raises(ArgumentRefused, match="name is 'prices', which the collection already has\nhint: "):
+    with pytest.raises(ArgumentRefused, match="other is 'prices', which the collection already has\nhint: "):
         catalog.rename("prices", "prices")
     assert catalog.find("prices").entry == before
     assert (NameLog.of(catalog.store, "prices").version, OpenTable(handles).seq) == versions

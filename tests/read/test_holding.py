@@ -213,7 +213,7 @@ def test_no_time_of_an_unreadable_collection_can_be_held(lake: HeldLake) -> None
     held = lake.collection.acquire()
     lake.catalog.update(NAME, lambda entry: entry.model_copy(update={"since": ()}))
     for at in (None, 0, 9):
-        with pytest.raises(SinceError, match=r"since \[\]\nhint: the collection is permanently unreadable"):
+        with pytest.raises(SinceError, match=r"since \[\] of 'prices'\nhint: the collection is permanently unreadable"):
             lake.collection.acquire(at=at)
     with pytest.raises(SinceError):
         held.clone()

@@ -51,7 +51,7 @@ def rename(store: Store, name: str, other: str) -> Entry:
             raise absence(store, name, entry)
         if other == name:
             rule = "which the collection already has"
-            raise ArgumentRefused("name", other, rule, "give another name; nothing was renamed")
+            raise ArgumentRefused("other", other, rule, "give another name; nothing was renamed")
         if entry.renaming is None:
             _check_free(store, entry, other)
             entry = _intend(store.collection(entry.id), name, Renaming(to=other, id=secrets.token_hex(8)))

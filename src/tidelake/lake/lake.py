@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tidelake.errors import ArgumentRefused, TidelakeError, UnknownTopic
 from tidelake.lake.answers import status_with_topics
-from tidelake.lake.arguments import check_flag, check_listing, check_name, check_session, check_text
+from tidelake.lake.arguments import check_flag, check_listing, check_name, check_number, check_session, check_text
 from tidelake.lake.base import OpenedStore, engine_errors
 from tidelake.lake.collection import LakeCollection
 from tidelake.read.orphaned import Orphaned, read_orphaned
@@ -285,7 +285,7 @@ class Lake(OpenedStore):
         check_name("name", name)
         check_name("other", other)
         if not is_collection_name(other):
-            raise ArgumentRefused("name", other, "which is not a valid name", f"use {NAME_RULE}")
+            raise ArgumentRefused("other", other, "which is not a valid name", f"use {NAME_RULE}")
         with engine_errors():
             self.catalog.rename(name, other)
 
@@ -365,6 +365,8 @@ class Lake(OpenedStore):
             UnknownTopic: no collection reads this topic.
         """
         check_text("topic", topic)
+        check_number("partition", partition)
+        check_number("offset", offset)
         found: dict[str, list[Fate] | TidelakeError] = {}
         for collection in self.collections():
             try:
