@@ -254,7 +254,7 @@ class _Attempt:
 
     def _shows_the_end(self, shown: Published) -> bool:
         """Return whether the table shows the end of this stream, and so also every later time."""
-        return bool(self.table.value(CLOSED)) and shown.upper <= (self.table.value(UPPER) or 0)
+        return bool(self.table.value(CLOSED)) and shown.upper == self.table.value(UPPER)
 
     def _is_up_to_date(self, shown: Published) -> bool:
         if shown.as_of > self.as_of:  # it was published alone, and never goes back
