@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -14,6 +12,7 @@ from tidelake.catalog.catalog import Catalog
 from tidelake.errors import ConfigurationError, StoreUnreadable, StoreUnwritable
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
+from tidelake.storage import blobs
 from tidelake.store.entry import Collection
 from tidelake.store.layout import Store
 
@@ -25,24 +24,7 @@ def engine_errors() -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException, DeltaError) as error:
         fact = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise (StoreUnwritable if _is_failed_write(error) else StoreUnreadable)(fact) from error
-
-
-def _is_failed_write(error: Exception) -> bool:
-    """Return whether an operating system refused to write; it gives the same error for a file that may not be read."""
-    if not isinstance(error, OSError):
-        return False
-    if error.errno in (errno.EROFS, errno.ENOSPC, errno.EDQUOT):
-        return True
-    if error.errno not in (errno.EACCES, errno.EPERM) or not isinstance(error.filename, str):
-        return False
-    try:
-        os.stat(error.filename)
-    except FileNotFoundError:
-        return True  # it was to be created
-    except OSError:
-        return False
-    return os.access(error.filename, os.R_OK)
+        raise (StoreUnwritable if blobs.is_failed_write(error) else StoreUnreadable)(fact) from error
 
 
 class OpenedStore:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tidelake.errors import LakeReadOnly, StoreUnreadable
 from tidelake.settings.object_store import ObjectStorePlace, canonical_uri
+from tidelake.storage import local_disk
 from tidelake.storage.local_disk import LocalDisk
 from tidelake.storage.location import Blob, Listing, Location, Place, locate
 
@@ -407,6 +408,11 @@ def check_conditional_writes(location: Location) -> None:
     backend = _writable(location)
     if not isinstance(backend, LocalDisk):
         backend.check_conditional_writes(location)
+
+
+def is_failed_write(error: Exception) -> bool:
+    """Return whether an operating system refused to write; it gives the same error for a file that may not be read."""
+    return local_disk.is_failed_write(error)
 
 
 def engine_error(location: Location, error: BaseException, access: str = "read") -> StoreUnreadable:

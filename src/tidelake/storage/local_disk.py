@@ -334,3 +334,20 @@ def _sync(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def is_failed_write(error: Exception) -> bool:
+    """Return whether an operating system refused to write; it gives the same error for a file that may not be read."""
+    if not isinstance(error, OSError):
+        return False
+    if error.errno in (errno.EROFS, errno.ENOSPC, errno.EDQUOT):
+        return True
+    if error.errno not in (errno.EACCES, errno.EPERM) or not isinstance(error.filename, str):
+        return False
+    try:
+        os.stat(error.filename)
+    except FileNotFoundError:
+        return True  # it was to be created
+    except OSError:
+        return False
+    return os.access(error.filename, os.R_OK)

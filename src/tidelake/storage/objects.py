@@ -53,8 +53,9 @@ class Objects:
     """An object store; `blobs` documents each method. Acknowledged writes are durable.
 
     Errors of a remote store are raised as `StoreUnreadable`: the store does not answer, has no such bucket, or refuses
-    access. obstore repeats requests, except those whose outcome is unknown, and those whose response is a listing, the
-    result of a deletion or an error, and is cut: `_answered` repeats these.
+    access. obstore repeats most requests that get no answer. It does not repeat those whose outcome is unknown, nor
+    those whose response is a listing, the result of a deletion or an error, and is cut: `_answered` repeats the latter
+    for whole objects, listings and deletions.
     """
 
     def __init__(self, store: ObjectStore, is_remote: bool = False) -> None:
