@@ -352,3 +352,13 @@ def calls_of(lake: HeldLake, held: ReadCapability) -> list[Callable[[], object]]
 def test_every_loss_is_a_capability_error() -> None:
     for error in (CapabilityExpired, CapabilityDropped, CapabilityTaken, CapabilityForeign, CapabilityUnknown):
         assert issubclass(error, CapabilityError)
+
+
+def test_a_subscription_that_is_polled_in_vain_renews_its_hold(lake: HeldLake) -> None:
+    handles, lease = lake.catalog.find(NAME).paths.handles, timedelta(milliseconds=600)
+    with lake.collection.subscribe(snapshot=False, wait_s=0, lease=lease) as subscription:
+        assert subscription.next() is None
+        before = OpenTable(handles).seq
+        clock.sleep(lease.total_seconds() / 2)
+        assert subscription.next() is None
+        assert OpenTable(handles).seq > before

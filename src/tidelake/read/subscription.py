@@ -167,9 +167,11 @@ class Subscription(Generic[T]):
                 return batch
             self._let_go()
             left_s = end_s - clock.monotonic()
-            if self.is_complete or left_s <= 0:
+            if self.is_complete:
                 break
-            self.renew()
+            self.renew()  # also if the caller waits itself
+            if left_s <= 0:
+                break
             self._closed.wait(min(self._bounds.poll_s, left_s))
         if self._needs_snapshot and not self._closed.is_set():
             collection = self._collection()
