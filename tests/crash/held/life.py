@@ -243,6 +243,7 @@ class Process(Holder):
             return {"held": held.since, "after": None, "through": None}
         answer: dict[str, Any] = {"held": held.since, "after": None, "through": None}
         if batch is None:
+            held.renew()  # looking for a batch in vain is not a call of the capability
             return answer
         rows = table_of(batch.updates).to_pylist()
         answer |= {"after": batch.progress.after, "through": batch.progress.through}
