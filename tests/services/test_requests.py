@@ -63,6 +63,12 @@ def lake(
         yield made
 
 
+@pytest.fixture
+def own(tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake) -> CountedLake:
+    """A collection of one test, before its first tick, behind the same proxy."""
+    return CountedLake(tmp_path, spark, lake.proxy, object_store.settings(endpoint=lake.proxy.endpoint))
+
+
 def test_ticks_and_statuses_stay_within_their_budgets_whatever_the_age_of_the_collection(
     lake: CountedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,10 +122,8 @@ def test_a_compaction_without_merges_is_within_its_budget_whatever_is_dead(lake:
 
 @pytest.mark.sweep
 def test_a_validation_takes_requests_for_what_it_reads_whatever_the_age_of_the_collection(
-    tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake, monkeypatch: pytest.MonkeyPatch
+    own: CountedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = CountedLake(tmp_path, spark, lake.proxy, object_store.settings(endpoint=lake.proxy.endpoint))
-
     def validate(files: int) -> Requests:
         for _ in range(files):
             own.tick()
@@ -151,10 +155,7 @@ def version_of(checkpoint: Location) -> int:
 
 
 @pytest.mark.sweep
-def test_a_merge_takes_requests_for_the_files_of_its_runs_whatever_the_age_of_the_collection(
-    tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake
-) -> None:
-    own = CountedLake(tmp_path, spark, lake.proxy, object_store.settings(endpoint=lake.proxy.endpoint))
+def test_a_merge_takes_requests_for_the_files_of_its_runs_whatever_the_age_of_the_collection(own: CountedLake) -> None:
     own.tick()
     own.lake.compact(full=False)  # this one also sweeps
     for files in (FAN_IN, FAN_IN + 2):
@@ -286,10 +287,7 @@ def test_nothing_in_a_head_start_is_believed(lake: CountedLake) -> None:
 
 
 @pytest.mark.sweep
-def test_a_tick_of_a_new_process_names_a_lost_entry_in_spite_of_its_head_start(
-    tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake
-) -> None:
-    own = CountedLake(tmp_path, spark, lake.proxy, object_store.settings(endpoint=lake.proxy.endpoint))
+def test_a_tick_of_a_new_process_names_a_lost_entry_in_spite_of_its_head_start(own: CountedLake) -> None:
     own.tick()
     path = own.lake.collection.paths.updates
     blobs.delete(entry_path(path, OpenTable(path).version))
@@ -301,9 +299,8 @@ def test_a_tick_of_a_new_process_names_a_lost_entry_in_spite_of_its_head_start(
 
 @pytest.mark.sweep
 def test_a_new_process_sees_what_came_after_its_head_start_and_finishes_what_was_not_acknowledged(
-    tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake
+    own: CountedLake,
 ) -> None:
-    own = CountedLake(tmp_path, spark, lake.proxy, object_store.settings(endpoint=lake.proxy.endpoint))
     own.tick()
     own.lengthen_logs(3)
     path = own.lake.collection.paths.updates
@@ -356,10 +353,7 @@ def test_reclocked_ticks_stay_within_the_budget(
 
 
 @pytest.mark.sweep
-def test_a_status_looks_at_quarantine_and_late_only_if_they_have_rows(
-    tmp_path: Path, spark: SparkSession, object_store: ObjectStore, lake: CountedLake
-) -> None:
-    own = CountedLake(tmp_path, spark, lake.proxy, object_store.settings(endpoint=lake.proxy.endpoint))
+def test_a_status_looks_at_quarantine_and_late_only_if_they_have_rows(own: CountedLake) -> None:
     own.tick()
     assert flags_of(own) == (False, False)
     own.lake.send(b"\x07 not a message", updates(((9, 9), 0, 1)), progress([own.times], [own.times], {}))
