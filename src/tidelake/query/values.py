@@ -74,8 +74,7 @@ def _query_value(cell: pa.Scalar) -> Any:
     if pa.types.is_date32(kind):
         return day_text(cell.value)
     if pa.types.is_timestamp(kind):
-        days, time = divmod(cell.value * _NANOS[kind.unit], _DAY_NANOS)
-        return f"{day_text(days)}T{_time_text(time, 6)}{'Z' if kind.tz else ''}"
+        return _moment_text(cell.value * _NANOS[kind.unit]) + ("Z" if kind.tz else "")
     if pa.types.is_time(kind):
         return _time_text(cell.value * _NANOS[kind.unit], 0)
     value = cell.as_py()
@@ -166,8 +165,12 @@ def timestamp_text(micros: int) -> str:
     >>> timestamp_text(-1), timestamp_text(2**63 - 1)
     ('1969-12-31T23:59:59.999999Z', '+294247-01-10T04:00:54.775807Z')
     """
-    days, time = divmod(micros * 1000, _DAY_NANOS)
-    return f"{day_text(days)}T{_time_text(time, 6)}Z"
+    return f"{_moment_text(micros * 1000)}Z"
+
+
+def _moment_text(nanos: int) -> str:
+    days, time = divmod(nanos, _DAY_NANOS)
+    return f"{day_text(days)}T{_time_text(time, 6)}"
 
 
 def _time_text(nanos: int, digits: int) -> str:
