@@ -174,7 +174,7 @@ def downgrade(entry: Entry, token: Token, to: int, now_ms: int, pinned_seq: int 
         FrontierRegression: `to` is before the hold's own since.
     """
     check_time("to", to)
-    if pinned_seq is not None and not (type(pinned_seq) is int and 0 <= pinned_seq <= INT64_MAX):
+    if pinned_seq is not None and not _is_natural(pinned_seq):
         raise ArgumentRefused("seq", pinned_seq, "but must be an integer of at least 0", "give the `seq` of the table")
     held, hold = find(entry, token)
     current = Antichain(held.since)
@@ -333,10 +333,15 @@ def check_time(name: str, time: object) -> None:
     Raises:
         ArgumentRefused: it is not an integer, is negative, or does not fit in 64 bits.
     """
-    if not isinstance(time, int) or isinstance(time, bool) or not 0 <= time <= INT64_MAX:
+    if not _is_natural(time):
         raise ArgumentRefused(
             name, time, f"but must be an integer between 0 and {INT64_MAX}", "give a time of the collection"
         )
+
+
+def _is_natural(value: object) -> bool:
+    """Return whether a value is an integer of at least 0 that fits in 64 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= INT64_MAX
 
 
 def check_lease(lease_ms: int) -> None:
