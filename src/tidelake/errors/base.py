@@ -45,7 +45,7 @@ def hint_for_name(name: str, names: Iterable[str], reference: str = "") -> str:
 
     known = sorted(names)
     sentences = []
-    if nearest := get_close_matches(str(name)[:SHOWN_CHARACTERS_MAX], known, n=1):
+    if nearest := get_close_matches(name[:SHOWN_CHARACTERS_MAX], known, n=1):
         sentences.append(f"did you mean '{nearest[0]}'?")
     if len(known) <= NAMES_LISTED_MAX:
         sentences.append(f"use one of: {', '.join(known) or 'none'}")

@@ -252,9 +252,9 @@ class Lake(OpenedStore):
 
         Cost: that of `LakeCollection.history`; of a dropped collection, only its handles are read.
         """
-        check_name("name", name)
         from tidelake.read.history import read_dropped_history, read_history
 
+        check_name("name", name)
         check_listing(limit, kinds)
         with engine_errors():
             stored = self.catalog.get(name)
@@ -295,9 +295,9 @@ class Lake(OpenedStore):
         Raises:
             UnknownCollection: the store has no such collection.
         """
-        check_name("name", name)
         from tidelake.read.dropping import read_dropping
 
+        check_name("name", name)
         with engine_errors():
             return read_dropping(self.catalog.store, name)
 
