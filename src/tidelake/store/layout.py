@@ -262,7 +262,7 @@ class Store:
 
     @property
     def bound_names(self) -> Location:
-        """A folder with a blob for each name ever bound; outside `names`, as the two are rarely lost together."""
+        """A folder with a blob for each name ever bound; outside `names`, so that the two are rarely lost together."""
         return self.catalog / "_names"
 
     @property
