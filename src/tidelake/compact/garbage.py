@@ -44,7 +44,7 @@ KINDS: dict[Kind, str] = {
     "orphaned": "a collection that the settings do not name",
     "lost": "a collection that no name is bound to",
     "unreadable": "something that cannot be read",
-    "earlier_format": "a store of an earlier version",
+    "earlier_format": "a store in the format of an earlier release",
 }
 """The kinds of items, each in words."""
 
@@ -114,7 +114,7 @@ def collect_garbage(
     if not dry_run:
         catalog.divide()
     elif not is_divided(OpenTable(store.catalog)):
-        why = "an earlier version may be writing to it; `tidelake upgrade` upgrades it"
+        why = "an earlier release of Tidelake may be writing to it; `tidelake upgrade` upgrades it"
         garbage.items.append(Item("earlier_format", "", "catalog", False, why))
         return garbage
     collector = _Collector(store, frozenset(named), dry_run, retention_s, garbage)

@@ -93,7 +93,7 @@ def _chained_entries(table: Location, newest: int) -> dict[int, bytes]:
     entries: dict[int, bytes] = {}
     for version in range(newest, -1, -1):
         text = read_or_none(entry_path(table, version))
-        if text is None:  # a cleanup has deleted it; or it is lost, and the checkpoints cannot replace it
+        if text is None:  # a cleanup deleted it, or it is lost; `_agreeing_checkpoints` finds out whether it is needed
             break
         if not is_whole(text):
             raise DamagedLog(str(table), f"{_UNMARKED}, and the entry of version {version} is torn")
