@@ -1,7 +1,8 @@
 """The rules of `resolve`: which decisions a collection accepts now, and what is stored for each.
 
-A decision is accepted only if it can have an effect: its time is waiting, its gap stops ingest, or its message is in
-the quarantine. Sealed times never change, so a decision about a sealed time may only repeat what was published there.
+A decision is accepted only if it can have an effect: its time is not sealed, its gap stops ingest, its topic has
+changed, ingest waits for the END of its transaction, or its message is in the quarantine. Sealed times never change, so
+a decision about a sealed time may only confirm what was published there.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def check_decision(collection: Collection, settings: CollectionSettings, decisio
         DecisionRefused: it cannot have an effect, or cannot be read.
         StatementRefused, DataRefused: a statement does not fit the collection's schema.
         TopicChanged: the decision names a gap, and the topic has been recreated or has shrunk.
-        TopicUnreachable: the decision names a gap or a topic, and the brokers do not answer.
+        TopicUnreachable: the decision names a gap, a topic or a transaction, and the brokers do not answer.
     """
     if not decision.reason.strip():
         raise DecisionRefused("the reason is missing or empty", "give a reason: every report repeats it")
@@ -190,7 +191,7 @@ def _check_settles(collection: Collection, time: int, count: int | None, discard
     """Accept a decision about a sealed time only if it confirms what was published and so settles a late fact."""
     if not any(settles(collection, fact, time, count, discard) for fact in LateNotes(collection).at(time)):
         raise DecisionRefused(
-            f"time {time} of '{collection.name}' is already sealed, and this would settle no late contradiction",
+            f"time {time} of '{collection.name}' is already sealed, and this decision settles no late contradiction",
             "sealed times never change; "
             f"you can discard a statement listed by `tidelake late {collection.name}`, "
             "or settle a count listed there with the published count",
@@ -198,7 +199,10 @@ def _check_settles(collection: Collection, time: int, count: int | None, discard
 
 
 def _check_count_helps(collection: Collection, time: int) -> None:
-    """Refuse a count if an update has two diffs, or a key or an event has two values: a count chooses neither."""
+    """Refuse a count if an update has two diffs, or a key or an event has two values.
+
+    A count does not say which of the two is right.
+    """
     if any(discard.time == time for discard in discards_in(collection.entry.decisions)):
         return
     noted = [note["detail"] for note in read_proof_log(collection).blocked if note["time"] == time]

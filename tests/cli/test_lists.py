@@ -66,7 +66,7 @@ def test_a_late_contradiction_is_shown_with_its_offset_and_a_decision_changes_no
 
     def refused(kind: str, *decision: str) -> str:
         with pytest.raises(
-            TidelakeError, match="time 2 of 'prices' is already sealed, and this would settle no late contradiction"
+            TidelakeError, match="time 2 of 'prices' is already sealed, and this decision settles no late contradiction"
         ) as error:
             call("resolve", kind, NAME, "--time", "2", "--reason", "r", *decision, *config)
         return str(error.value)

@@ -97,10 +97,10 @@ def test_dead_runs_are_deleted_a_day_after_they_were_noted(catalog: Catalog) -> 
     run = dead_run(table)
     before = state_of(catalog.store.root)
     new = item_of(gc(catalog, dry_run=True), "dead_runs")
-    assert "noted by the next `tidelake gc` or compaction" in new.why and not new.goes and new.bytes
+    assert "to be recorded by the next `tidelake gc` or compaction" in new.why and not new.goes and new.bytes
     assert state_of(catalog.store.root) == before
     for _ in range(2):
-        assert "noted now" in item_of(gc(catalog), "dead_runs").why
+        assert "recorded now" in item_of(gc(catalog), "dead_runs").why
     noted = item_of(gc(catalog), "dead_runs")
     assert "1 run is in no version; readers of an earlier version have until 20" in noted.why and not noted.goes
     assert item_of(gc(catalog, dry_run=True, retention_s=-60.0), "dead_runs").goes
@@ -179,7 +179,7 @@ def test_a_dropped_collection_is_deleted_a_day_after_its_last_hold(catalog: Cata
     assert item.why.startswith("dropped at 20") and item.why.endswith(f"held by 'report' ({held.id})") and item.bytes
     release(catalog.store, "prices", held.token)
     dry = item_of(gc(catalog, dry_run=True), "dropped")
-    assert dry.why.endswith("nobody holds it; its retention begins when the next `tidelake gc` notes this")
+    assert dry.why.endswith("the waiting period for readers begins when the next `tidelake gc` records this")
     assert "nobody holds it, and readers have until 20" in item_of(gc(catalog), "dropped").why
     age_hold_by(collection.paths, 2 * DAY_S)
     before = state_of(catalog.store.root)
@@ -206,7 +206,7 @@ def test_the_published_table_of_a_dropped_collection_is_emptied_and_deleted_a_we
     assert rows_of(table) == 2
     age_hold_by(collection.paths, 2 * DAY_S)
     item = item_of(gc(catalog), "published")
-    assert "its rows are removed now; readers of earlier versions have 7 days" in item.why
+    assert "this call removed all rows of the table; readers of earlier versions have 7 days" in item.why
     assert rows_of(table) == 0
     assert rows_of(table, 0) == 2
     assert read_table_state(table).shown is None
@@ -272,7 +272,7 @@ def test_rows_that_a_new_collection_publishes_after_its_name_was_read_stay(
 
     monkeypatch.setattr(garbage, "empty_published", publish_first)
     stays = item_of(gc(catalog), "published")
-    assert "somebody has just committed to it" in stays.why and not stays.goes
+    assert "something has just been committed to this table" in stays.why and not stays.goes
     assert [rows_of(table) for table in tables] == [2]
 
 

@@ -433,7 +433,9 @@ def test_an_event_that_is_repeated_with_other_contents_is_a_breach_until_one_is_
     assert (sealed.upper, lake.pairs(), sealed.copies_cancelled) == (60, [(1, 10)], 1)
     assert "2 events were repeated with different contents" in str(sealed.contradictions[0])
     assert '{"data":{"id":2,"price":20},"diff":1}, {"data":{"id":2,"price":21},"diff":1}' in sentence(lake)
-    with pytest.raises(DecisionRefused, match="an event has two contents, but a count does not say which one is right"):
+    with pytest.raises(
+        DecisionRefused, match="an event has two different values, but a count does not say which one is right"
+    ):
         decide(lake, Count(time=60, count=2, reason="unclear"))
     decide(lake, Discard(time=60, statement={"data": {"id": 2, "price": 20}, "diff": 1}, reason="it was a test"))
     assert "1 event was repeated with different contents" in str(lake.run().contradictions[0])

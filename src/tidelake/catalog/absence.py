@@ -1,4 +1,4 @@
-"""Says why the store has no collection of a name: it was renamed, it was dropped, or there never was one."""
+"""Says why the store has no collection with a name: it was renamed, it was dropped, or there never was one."""
 
 from __future__ import annotations
 

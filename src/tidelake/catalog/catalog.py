@@ -85,7 +85,7 @@ class Catalog:
         return {entry.name: self._collection(entry) for entry in self.entries()}
 
     def find(self, name: str) -> Collection:
-        """Return the collection of this name.
+        """Return the collection with this name.
 
         Raises:
             UnknownCollection: the store has no such collection; CollectionRenamed, CollectionDropped: it had one.
@@ -99,18 +99,18 @@ class Catalog:
         return found
 
     def absence(self, name: str) -> UnknownCollection:
-        """Return the error that says why the store has no collection of this name. Cost: two logs are opened."""
+        """Return the error that says why the store has no collection with this name. Cost: two logs are opened."""
         return absence(self.store, name, NameLog.of(self.store, name).bound_entry())
 
     def get(self, name: str) -> Collection | None:
-        """Return the collection of this name, or None. Cost and errors: as for `find`."""
+        """Return the collection with this name, or None. Cost and errors: as for `find`."""
         found = self.lookup((name,))[name]
         if isinstance(found, TidelakeError):
             raise found
         return found
 
     def lookup(self, names: Iterable[str]) -> dict[str, Collection | TidelakeError | None]:
-        """Return the collection of each of these names: None if there is none, the error if it cannot be read.
+        """Return, by name, the collection with each of these names: None if there is none, or why it cannot be read.
 
         Cost: as for `find`, for each of these names; no other entry is read. An undivided catalog is read once.
         """
@@ -230,7 +230,7 @@ class Catalog:
     def orphans(self) -> list[str]:
         """Return the ids of collections that have a folder but no name, although they were not dropped.
 
-        A name is bound before its collection gets a folder, so the log of each such collection's name was lost.
+        A name is bound before its collection gets a folder, so the log of each of their names must have been lost.
 
         Cost: as for `entries`, and the folder of all collections is listed.
         """

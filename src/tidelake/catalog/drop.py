@@ -30,7 +30,7 @@ def drop(store: Store, name: str) -> Entry:
     """Drop a collection, and return its last entry. If it was already dropped, only finish what is left to do.
 
     Raises:
-        UnknownCollection: the store has no collection of this name; CollectionRenamed: it has another name now.
+        UnknownCollection: the store has no collection with this name; CollectionRenamed: it has another name now.
         DamagedTable: its handles are damaged. Damage to its other tables does not stop the call.
     """
     entry = NameLog.of(store, name).bound_entry()
@@ -106,7 +106,7 @@ def observe_dropped(paths: CollectionPaths) -> Entry:
 def goes_at_ms(entry: Entry, retention_s: float) -> int | None:
     """Return the time at which a dropped collection's tables may be deleted, by the store's clock; None if not known.
 
-    It is not known before a process has noted that nobody holds the collection.
+    The time is not known until a process has noted that nobody holds the collection.
     """
     if entry.dropped is None or entry.dropped.unheld_at_ms is None or entry.is_held:
         return None

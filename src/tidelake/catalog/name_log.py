@@ -102,7 +102,10 @@ class NameLog:
         return read_handles(self.store.collection(binding.id), may_be_stale)
 
     def entry(self, may_be_stale: bool = False) -> Entry | None:
-        """Return the entry of the collection of this name; None if there is none. Raises what `bound_entry` raises."""
+        """Return the entry of the collection with this name; None if there is none.
+
+        Raises what `bound_entry` raises.
+        """
         entry = self.bound_entry(may_be_stale)
         return entry if entry is not None and self.binding is not None and entry.has_name(self.binding.name) else None
 

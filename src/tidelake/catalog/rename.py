@@ -36,7 +36,7 @@ def rename(store: Store, name: str, other: str) -> Entry:
         other: its new name.
 
     Raises:
-        UnknownCollection: the store has no collection of this name; CollectionDropped: it was dropped.
+        UnknownCollection: the store has no collection with this name; CollectionDropped: it was dropped.
         CollectionRenamed: it has neither of these two names.
         NameTaken: another collection has the new name, or is being created with it.
         ArgumentRefused: both names are the collection's current name.
@@ -56,7 +56,7 @@ def rename(store: Store, name: str, other: str) -> Entry:
             _check_free(store, entry, other)
             entry = _intend(store.collection(entry.id), name, Renaming(to=other, id=secrets.token_hex(8)))
             reach("rename.after_intent")
-        with suppress(NameTaken):  # if it is about this renaming, the next attempt raises it
+        with suppress(NameTaken):  # if the error concerns this renaming, the next attempt raises it again
             finish_renaming(store, entry)
         time.sleep(min(0.002 * attempt, 0.1))
     raise Conflict(str(store.names), -1, f"{ATTEMPTS_MAX} attempts to rename '{name}' failed")

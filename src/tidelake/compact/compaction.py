@@ -1,8 +1,8 @@
 """Compaction: fewer runs, and no history before `since`.
 
 First `since` moves in the handles, in a commit that conflicts with any concurrent acquisition of a capability. Only
-then are runs merged, and the commit that swaps them records the new `since`. The form decides how a merge combines
-sealed rows (`forms.form`). Rows at or after upper are copied unchanged, into a run of their own.
+then are runs merged, and the commit that swaps them records the new `since`. How a merge combines sealed rows depends
+on the form (`forms.form`). Rows at or after upper are copied unchanged, into a run of their own.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int | timed
 
     Leases that nobody has renewed end in the same commit; see `store.holds`.
 
-    Minted times are milliseconds since 1970. For these, a distance counts back from upper or from now, whichever is
-    earlier, so that recent history is not forgotten if upper is in the future.
+    If ingest mints the times, they are milliseconds since 1970. A distance then counts back from upper or from now,
+    whichever is earlier, so that recent history is not forgotten if upper is in the future.
 
     A duration counts back from the earlier of two clocks, the store's and this machine's. Whatever could be read at the
     resulting moment stays readable; see `sealed_at`.
@@ -148,8 +148,8 @@ def _target(collection: Collection, upper: int, keep: str | int | timedelta, now
 def merge_runs(spark: SparkSession, collection: Collection, full: bool, rows_max: int) -> CompactReport:
     """Merge runs: by size tiers within a budget, or all of them.
 
-    Nothing at or after the collection's `since` is forgotten. Each merge reads `since` from the handles, so it cannot
-    move past a capability that the caller has not seen; `since` only rises, so the value stays valid.
+    Nothing at or after the collection's `since` is forgotten. Each merge reads `since` from the handles, and so takes
+    into account capabilities that the caller has not seen; `since` only rises, so the value read stays valid.
 
     Args:
         spark: the session.
@@ -333,7 +333,10 @@ def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
 
 
 def _falls_behind(table: OpenTable, run: Run, since: tuple[int, ...]) -> bool:
-    """Return whether merging a table's only run again can combine more rows, as `since` passed more than idle ticks."""
+    """Return whether merging a table's only run again can combine more rows.
+
+    It can if, since the last merge, `since` has passed more than idle ticks.
+    """
     merged = table.value(SINCE) or 0
     is_only_idle = idle_lower(table) is not None and all(
         file.time_max is not None and file.time_max <= merged for file in run.files

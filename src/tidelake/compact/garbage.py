@@ -1,8 +1,8 @@
 """Collects the garbage of a store: deletes what is no longer needed, and says why everything else stays.
 
-Only what a log declares dead is deleted: runs that a sweep confirmed to be in no version at least a retention period
-ago, the tables of dropped collections that nobody holds, and what those collections had published. Ages are measured by
-the store's clock; a dry run, which writes nothing, takes this machine's clock instead. Needs no JVM.
+Only what is known to be dead is deleted: runs that a sweep confirmed, at least one retention period ago, to be in no
+version; the tables of dropped collections that nobody holds; and what those collections had published. Ages are
+measured by the store's clock; a dry run, which writes nothing, uses this machine's clock instead. Needs no JVM.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ KINDS: dict[Kind, str] = {
     "orphaned": "a collection that the settings do not name",
     "lost": "a collection that no name is bound to",
     "unreadable": "something that cannot be read",
-    "earlier_format": "a store of an earlier version",
+    "earlier_format": "a store in the format of an earlier release",
 }
 """The kinds of items, each in words."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """Something that is unneeded, or may be: whether it is deleted, and why."""
+    """Something that is no longer needed, or may not be: whether it is deleted, and why."""
 
     kind: Kind
     name: str
@@ -94,8 +94,9 @@ def collect_garbage(
     Args:
         store: the store.
         named: the names of the collections in the settings.
-        dry_run: whether to only look: nothing is written, so ages are measured by this machine's clock. If the store's
-            clock differs, the next call may delete something else.
+        dry_run: whether to only look. Nothing is written; because reading the store's clock takes a write, ages are
+            measured by this machine's clock. If the two clocks differ, the next call may delete more or less than this
+            one lists.
         retention_s: how long readers may use files that are no longer in any version.
 
     Returns:
@@ -113,7 +114,7 @@ def collect_garbage(
     if not dry_run:
         catalog.divide()
     elif not is_divided(OpenTable(store.catalog)):
-        why = "an earlier version may be writing to it; `tidelake upgrade` upgrades it"
+        why = "an earlier release of Tidelake may be writing to it; `tidelake upgrade` upgrades it"
         garbage.items.append(Item("earlier_format", "", "catalog", False, why))
         return garbage
     collector = _Collector(store, frozenset(named), dry_run, retention_s, garbage)
@@ -196,7 +197,7 @@ class _Collector:
             runs = dead_runs(table, self.retention_s, read_pin, self.now_s)
             going = [run for run in runs if run.goes]
             if going:
-                why = f"{_counted(going)} in no version, and noted before {_moment(self._horizon_s(table))}"
+                why = f"{_counted(going)} in no version; sweeps confirmed this before {_moment(self._horizon_s(table))}"
                 self._add("dead_runs", name, place, why, sum(run.bytes for run in going), goes=True)
             pinned = [run for run in runs if run.is_pinned]
             if pinned:
@@ -210,9 +211,9 @@ class _Collector:
                 self._add("dead_runs", name, place, why, sum(run.bytes for run in noted))
             new = [run for run in runs if run.noted_s is None]
             if new:
-                when = "noted now, and deleted by a later `tidelake gc` or compaction"
+                when = "recorded now, to be deleted by a later `tidelake gc` or compaction"
                 if self.dry_run:
-                    when = "noted by the next `tidelake gc` or compaction, and deleted by a later one"
+                    when = "to be recorded by the next `tidelake gc` or compaction, and deleted by a later one"
                 why = f"{_counted(new)} in no version: {when}"
                 self._add("dead_runs", name, place, why, sum(run.bytes for run in new))
             if not self.dry_run:
@@ -247,13 +248,14 @@ class _Collector:
         assert entry.dropped is not None
         when = f"dropped at {iso_to_the_second(entry.dropped.at_ms)}"
         if entry.dropped.storage == "going":
-            return True, f"{when}; an earlier run began to delete it"
+            return True, f"{when}; an earlier `tidelake gc` began to delete it"
         holders = [label_of(capability) for capability in entry.capabilities if capability.kind == "read"]
         if holders:
             return False, f"{when}; held by {', '.join(holders)}"
         at_ms = goes_at_ms(entry, self.retention_s)
         if at_ms is None:
-            return False, f"{when}; nobody holds it; its retention begins when the next `tidelake gc` notes this"
+            why = "nobody holds it; the waiting period for readers begins when the next `tidelake gc` records this"
+            return False, f"{when}; {why}"
         if self.now_s(self.store.root) * 1000 < at_ms + (0 if self.store.root.is_local else 1000):
             return False, f"{when}; nobody holds it, and readers have until {iso_to_the_second(at_ms)}"
         return True, f"{when}; nobody has held it since {iso_to_the_second(entry.dropped.unheld_at_ms or 0)}"
@@ -294,13 +296,16 @@ class _Collector:
             return
         days = PUBLISHED_RETENTION_S // 86_400
         if self.dry_run:
-            why = f"its collection was dropped: its rows are removed, and its files are deleted {days} days later"
+            why = f"its collection was dropped: all rows will be removed, and the files deleted {days} days later"
             self._add("published", name, place, why, size)
             return
         try:
             is_new = empty_published(table, version)
         except Conflict:
-            why = "its collection was dropped, but somebody has just committed to it; the next `tidelake gc` decides"
+            why = (
+                "its collection was dropped, but something has just been committed to this table; "
+                "the next `tidelake gc` checks it again"
+            )
             self._add("published", name, place, why, size)
             return
         reach("gc.after_publication")
@@ -309,7 +314,7 @@ class _Collector:
         if left < size:
             self._add("published", name, place, "its collection was dropped", size - left, goes=True)
         if left:
-            rows = "its rows are removed now" if is_new else "its rows were removed"
+            rows = "this call removed all rows of the table" if is_new else "the rows had already been removed"
             why = f"its collection was dropped, and {rows}; readers of earlier versions have {days} days"
             self._add("published", name, place, why, left)
 

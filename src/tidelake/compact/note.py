@@ -1,4 +1,4 @@
-"""Notes full compactions in `proofs/`, because a log forgets its entries after some hours."""
+"""Records full compactions in `proofs/`, because a log forgets its entries after a few hours."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tidelake.store.runs import append_run
 
 
 def note_compaction(collection: Collection, before: tuple[int, ...], report: CompactReport) -> None:
-    """Note what a full compaction did, for `tidelake history`. If nothing changed, nothing is noted.
+    """Record what a full compaction did, for `tidelake history`, unless nothing changed.
 
     Args:
         collection: the collection, with the entry that has the new `since`.
         before: the previous `since`.
         report: what the compaction did.
 
-    Cost: a commit to `proofs/`, which scheduled ticks do not pay: their compactions are not full.
+    Cost: a commit to `proofs/`. Scheduled jobs never incur it, because their compactions are not full.
     """
     if not report.merges and before == report.since:
         return

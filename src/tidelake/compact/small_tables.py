@@ -1,4 +1,4 @@
-"""Merges the files of small tables: `proofs`, `quarantine` and others gain at least one file with every tick."""
+"""Merges the files of small tables, such as `proofs` and `quarantine`: each commit adds at least one file to them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Recovers a log that has lost all of its markers: finds what its entries and checkpoints still prove, and marks it.
+"""Recovers a log that has lost all of its markers: finds what its entries and checkpoints prove, and marks that again.
 
 Without markers, nothing says which commit was the newest: the entries of later commits may be lost as well, and no
-entry states the SHA-256 of the newest one. So the log is refused, and marked again only if a person accepts this.
-Everything before the newest entry must still be proven: by the entries, each of which states the SHA-256 of the one
-before it, and by checkpoints, which must agree with the entries or with each other.
+entry states the SHA-256 of the newest one. So the log is refused, and is marked again only if a person accepts this
+risk. Even then, everything before the newest entry must be proven: by the entries, each of which states the SHA-256 of
+the one before it, and by checkpoints, which must agree with the entries or with each other.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _chained_entries(table: Location, newest: int) -> dict[int, bytes]:
     entries: dict[int, bytes] = {}
     for version in range(newest, -1, -1):
         text = read_or_none(entry_path(table, version))
-        if text is None:  # a cleanup has deleted it; or it is lost, and the checkpoints cannot replace it
+        if text is None:  # a cleanup deleted it, or it is lost; `_agreeing_checkpoints` finds out whether it is needed
             break
         if not is_whole(text):
             raise DamagedLog(str(table), f"{_UNMARKED}, and the entry of version {version} is torn")

@@ -1,8 +1,8 @@
 """Verifies the files of a collection against what was committed, and restores whatever can be restored.
 
 A log entry is restored from the copy in its marker, and a marker from its entry; `ingest.restoration` recreates data
-files. Nothing else is changed, and damaged bytes are set aside, never deleted. Readers verify only what they
-read; this module reads everything.
+files. Nothing else is changed, and damaged bytes are set aside, never deleted. Readers verify only what they read; this
+module reads everything.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def verify_table(
         table: the table's folder.
         deep: whether to read every page of every file, and to verify its checksum and the SHA-256 of larger files.
         found: receives the counts and the damage.
-        share: the files to verify; all other files are only checked for existence.
+        share: the files to verify; all other files are only checked for existence. None means all files.
         since: the first readable time, used to say which reads need a damaged file; None if it is not known.
     """
     found.tables += 1
@@ -207,7 +207,7 @@ def _damage_in_name(store: Store, path: Location) -> Iterator[tuple[Damage, Loca
         binding = NameLog(store, path.name).binding
         may_lack_note = binding is None or binding.state == "creating" or not OpenTable(store.catalog).value(DIVIDED)
         if binding is not None and not may_lack_note and note != binding.name.encode():
-            problem = "is missing" if note is None else "does not have the name"
+            problem = "is missing" if note is None else "does not contain the name"
             file = bound.below(store.catalog)
             damage = Damage(store.catalog.name, file, problem, "is written again from the log of the name", True)
             yield damage, store.catalog, binding.name.encode()
@@ -234,7 +234,7 @@ def check_intact(collection: Collection) -> None:
     if missing:
         raise DamagedFiles(str(table.path), f"the file {missing[0].path} is missing")
     if notes_damaged_files(OpenTable(collection.paths.proofs)):
-        raise DamagedFiles(str(table.path), read_proof_log(collection).damaged or "a validation has noted it")
+        raise DamagedFiles(str(table.path), read_proof_log(collection).damaged or "a validation found damaged files")
 
 
 def is_from_ingest(file: RunFile) -> bool:
@@ -274,7 +274,7 @@ def repair_log(table: Location, accepts_newest_entry: bool = False) -> list[Dama
     Args:
         table: the table's folder.
         accepts_newest_entry: whether a log that has lost all of its markers is marked again, with its newest entry as
-            it is. If commits after this entry are lost as well, nothing will show it.
+            it is. If commits after this entry are lost as well, nothing will show that.
     """
     restored = _marked_again(table) if accepts_newest_entry else []
     for damage, good in _damage_in_log(table):

@@ -74,7 +74,7 @@ class MemoryCapability:
         return replace(self, token=token, previous=by)
 
     def called(self) -> MemoryCapability:
-        """Return the capability after a call of its holder."""
+        """Return the capability after a call by its holder."""
         return replace(self, previous=None)
 
 

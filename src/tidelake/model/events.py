@@ -1,12 +1,12 @@
-"""An in-memory collection of change events, the model for tables of CDCv2's `debezium` envelope.
+"""An in-memory collection of change events, the model for collections with framing `cdcv2` and envelope `debezium`.
 
 A statement is an event `(before, after)` with a time, and a count is a number of events. An event represents two
 updates of rows: `before` is removed and `after` is added. Updates of equal rows at the same time are summed,
 whichever events they come from, so a row that one transaction inserts and deletes never exists.
 
-Without a key, the contents are the sum of all updates. With a key, the newest time at which a key's updates do not
-cancel out decides its value, and an added row wins over a removed one. So rows from before the start of the stream need
-not be known. If a history states all rows, the contents are the same with and without a key.
+Without a key, the contents are the sum of all updates. With a key, a key's value is determined by the newest time at
+which its updates do not cancel out; at that time, an added row wins over a removed one. So rows from before the start
+of the stream need not be known. If a history states all rows, the contents are the same with and without a key.
 
 A `before` with only the key's columns cancels nothing: it only names the key that a row had before. Several events of
 the same key at the same time then have no order, and break the envelope.
@@ -37,7 +37,7 @@ def row_updates(events: Iterable[Event], key: KeyOf | None = None) -> dict[tuple
 
     Args:
         events: the stated events.
-        key: given if `before` has only the key's columns; `before` is then ignored unless `after` has a different key.
+        key: given if `before` has only the key's columns; `before` is then ignored if `after` has the same key.
 
     >>> row_updates([Event(None, "a", 3), Event("a", "b", 3)])
     {('b', 3): 1}
@@ -62,7 +62,10 @@ def summed_contents(events: Iterable[Event], as_of: int) -> dict[Row, int]:
 
 
 def newest_updates(updates: dict[tuple[Row, int], int], key: KeyOf) -> dict[Hashable, tuple[Row, int, int]]:
-    """Return the deciding update `(row, time, diff)` by key: the newest or, of several at one time, one that adds."""
+    """Return, by key, the update `(row, time, diff)` that determines its value.
+
+    It is the newest update; if several are at that time, it is one that adds a row.
+    """
     newest: dict[Hashable, tuple[Row, int, int]] = {}
     for (row, time), diff in updates.items():
         current = newest.get(key(row))
@@ -96,7 +99,7 @@ def key_breaches(events: Iterable[Event], key: KeyOf) -> set[int]:
 
 
 def breaches(events: Iterable[Event], key: KeyOf) -> set[int]:
-    """Return the times at which a key ends up with two rows, or with one row more than once.
+    """Return the times whose updates, once summed, add two rows of one key, or add or remove one row more than once.
 
     >>> sorted(breaches([Event(None, "a1", 1), Event(None, "a2", 1), Event(None, "b1", 2), Event("b1", "b2", 2)],
     ...     key=lambda row: row[0]))
@@ -135,7 +138,7 @@ class EventCollection:
         self.runs.append(list(events))
 
     def seal(self, upper: int) -> None:
-        """Advance upper, and cancel surplus copies of the newly sealed events in a run of their own."""
+        """Advance upper, and add a run that cancels the surplus copies of the newly sealed events, if there are any."""
         copies_by_place: dict[tuple[Row | None, Row | None, int], int] = {}
         for event in (event for run in self.runs for event in run if self.upper <= event.time < upper):
             place = (event.before, event.after, event.time)
@@ -153,12 +156,13 @@ class EventCollection:
         return keyed_contents(events, as_of, self.key, self.whole_before)
 
     def merge(self, chosen: Iterable[int], since: int) -> None:
-        """Replace some runs by one.
+        """Replace the chosen runs with one.
 
-        Without a key, times advance to `since`, and equal rows are summed. With a key, at times that no other run
-        spans, only the newest of a key's updates at or before `since` stays, with its own time. At a time that another
-        run spans, an update in that run may cancel an update in these runs, so all updates stay. A removed row is
-        dropped only if no other run holds anything at or before `since`. Unsealed events stay as they are.
+        Without a key, times advance to `since`, and equal rows are summed. With a key, times never change, and updates
+        at or before `since` are thinned out: of those at times that no other run spans, only the newest of each key
+        stays. Updates at times that another run spans all stay, because an update in that run may cancel them. A
+        removed row is dropped only if no other run holds anything at or before `since`. Unsealed events stay as they
+        are.
         """
         self.since = max(self.since, since)
         through = min(self.since, self.upper - 1)

@@ -1,7 +1,7 @@
 """An in-memory keyed collection, the model for tables of the upsert family.
 
 A statement `(key, value, time, +1)` sets a key's value from its time onwards, `-1` deletes it, and both at the same
-time are a replacement. Diffs are not added up and no time is ever advanced: compaction keeps, for each key, the newest
+time replace it. Diffs are not added up and no time is ever advanced: compaction keeps, for each key, the newest
 statement at or before `since` with its own time, and all later statements.
 """
 
@@ -98,7 +98,7 @@ class KeyedCollection:
         return contents((statement for run in self.runs for statement in run), as_of)
 
     def merge(self, chosen: Iterable[int], since: int) -> None:
-        """Replace some runs by one.
+        """Replace the chosen runs with one.
 
         A delete is dropped only if the merge includes every run with a statement at or before `since`: another run may
         hold an older value that the delete still hides.

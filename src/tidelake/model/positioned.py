@@ -169,7 +169,7 @@ class PositionedCollection:
         return contents((statement for run in self.runs for statement in run), as_of)
 
     def merge(self, chosen: Iterable[int], since: int) -> None:
-        """Replace some runs by one."""
+        """Replace the chosen runs with one."""
         self.since = max(self.since, since)
         through = min(self.since, self.upper - 1)
         indexes = set(chosen)

@@ -1,4 +1,4 @@
-"""Says which contradictions a count cannot decide: something has two values, and a count chooses neither."""
+"""Says which contradictions a count cannot settle: a count does not say which of two values is right."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def ambiguity_of(details: Sequence[str]) -> str | None:
     if any(detail.startswith(f"{ConflictingDiff.kind}:") for detail in details):
         return "one update has two diffs"
     if any(REPEATED in detail for detail in details):
-        return "an event has two contents"
+        return "an event has two different values"
     return "a key has two values" if any(TWO_VALUES in detail for detail in details) else None
 
 

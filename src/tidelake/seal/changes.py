@@ -40,7 +40,7 @@ class Changes:
     removed: list[str] = field(default_factory=list)
 
     def joined(self, other: Changes) -> Changes:
-        """Return these changes and the others as one."""
+        """Combine these changes with others."""
         return Changes(self.added + other.added, self.removed + other.removed)
 
     def discard(self, table: Location) -> None:

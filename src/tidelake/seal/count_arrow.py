@@ -56,7 +56,7 @@ def count_in_arrow(
         key: the key's columns, if a key may have only one value at each time; empty if diffs are summed.
         within: the times at which rows are counted.
         nested_rows_max: maximum number of rows if a column has lists or structs. Python compares such values, which
-            takes some seconds for 100,000 rows; in `surplus`, they are text.
+            takes a few seconds for 100,000 rows; in `surplus`, they are text.
 
     Returns:
         Exact counts, copies included; None if counting would take too much memory, or if Arrow cannot compare a column.

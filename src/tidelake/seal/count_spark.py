@@ -78,7 +78,7 @@ def count_positions_in_spark(rows: DataFrame) -> OpenCounts:
 def count_differing_events(
     rows: DataFrame, data: Sequence[str], discards: DataFrame | None = None
 ) -> dict[int, tuple[int, int]]:
-    """Count, by time, the events that have one position and different contents; times without any are left out.
+    """Count, by time, the events that were repeated with different contents; times without any are left out.
 
     In:  the data's columns, _time, _diff, _position; `discards` has the data's columns, _time and _diff.
     Out: the number of such events that remain once the discards are applied, and the number of those that then have no
@@ -106,7 +106,9 @@ def count_differing_events(
 
 
 def differing_events(rows: DataFrame, data: Sequence[str]) -> dict[int, list[int]]:
-    """Return, by time, the numbers of the events that have one position and different contents; a few at most.
+    """Return, by time, the numbers of the events that were repeated with different contents; a few at most.
+
+    An event's number is its place in its transaction.
 
     In:  the data's columns, _time, _diff, _position.
     """

@@ -34,7 +34,10 @@ def record_proof(
     counts: OpenCounts,
     settled: Sequence[int],
 ) -> None:
-    """Append the compared counts of each settled time. If the process then stops, the next seal appends them again."""
+    """Append the compared counts of each settled time.
+
+    If the process stops before this seal commits, the next seal appends them again.
+    """
     asserted = set(asserted_times(OpenTable(collection.paths.updates))) if collection.entry.counts_positions else set()
     rows = []
     for time in settled:

@@ -56,7 +56,7 @@ def due_cutoff(collection: Collection, table: OpenTable, rule: RowRetention) -> 
     ahead removes nothing early. For each column, it never moves back, and old rows are searched for again only once it
     has moved by a step.
 
-    Cost: nothing if it is not due; otherwise the clock of the store is read.
+    Cost: nothing if this machine's clock shows that nothing is due; otherwise the store's clock is read.
     """
     last = table.value(kept_from_value(rule.column))
 

@@ -1,7 +1,7 @@
 """Seal: compares what was announced with what is stored, and moves upper in a commit that almost never adds rows.
 
 The steps of a seal: count the rows at or after upper, compare the counts with what was announced, remove the effect of
-copies and discarded statements, record the proof, commit. The pure `Ledger` decides; Arrow or Spark does the counting.
+copies and discarded statements, record the proof, commit. Arrow or Spark counts; the pure `Ledger` compares.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def seal(spark: SparkSession, collection: Collection, settings: CollectionSettin
     Args:
         spark: the session.
         collection: the collection.
-        settings: its settings, which say how long rows are kept, and whether its connector captures all that PostgreSQL
-            publishes; without them, all rows stay, and the connector is taken to capture all of it.
+        settings: its settings, which say how long rows are kept, and whether its connector captures everything that
+            PostgreSQL publishes. Without settings, all rows stay, and the connector is assumed to capture everything.
 
     Raises:
         Conflict: every attempt failed because of other writers; nothing was sealed.

@@ -80,7 +80,9 @@ def create(location: Location, data: bytes) -> None:
 
 
 def ensure(location: Location, data: bytes) -> bool:
-    """Write a blob unless its name is in use; return whether the name seemed free. All callers write the same bytes.
+    """Write a blob unless its name is in use; return whether the name seemed free.
+
+    All callers must write the same bytes.
 
     Cost: in an object store, one request. If the blob exists, this also shows that the store has conditional writes.
     """
@@ -411,7 +413,7 @@ def check_conditional_writes(location: Location) -> None:
 
 
 def is_failed_write(error: Exception) -> bool:
-    """Return whether an operating system refused to write; it gives the same error for a file that may not be read."""
+    """Return whether an error means that a write was refused; a file that may not be read gives the same error."""
     return local_disk.is_failed_write(error)
 
 

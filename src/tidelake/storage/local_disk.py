@@ -337,7 +337,7 @@ def _sync(path: str) -> None:
 
 
 def is_failed_write(error: Exception) -> bool:
-    """Return whether an operating system refused to write; it gives the same error for a file that may not be read."""
+    """Return whether an error means that a write was refused; a file that may not be read gives the same error."""
     if not isinstance(error, OSError):
         return False
     if error.errno in (errno.EROFS, errno.ENOSPC, errno.EDQUOT):
@@ -347,7 +347,7 @@ def is_failed_write(error: Exception) -> bool:
     try:
         os.stat(error.filename)
     except FileNotFoundError:
-        return True  # it was to be created
+        return True  # the file was about to be created
     except OSError:
         return False
     return os.access(error.filename, os.R_OK)

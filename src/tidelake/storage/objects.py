@@ -53,9 +53,9 @@ class Objects:
     """An object store; `blobs` documents each method. Acknowledged writes are durable.
 
     Errors of a remote store are raised as `StoreUnreadable`: the store does not answer, has no such bucket, or refuses
-    access. obstore repeats most requests that get no answer. It does not repeat those whose outcome is unknown, nor
-    those whose response is a listing, the result of a deletion or an error, and is cut: `_answered` repeats the latter
-    for whole objects, listings and deletions.
+    access. obstore repeats most requests that get no answer, but not those whose outcome is unknown. Neither does it
+    repeat a request if the response is cut and is a listing, the result of a deletion, or an error; `_answered` does so
+    for reads of whole objects, listings and deletions.
     """
 
     def __init__(self, store: ObjectStore, is_remote: bool = False) -> None:
@@ -294,7 +294,7 @@ class Objects:
         return True
 
     def absent(self, folder: Location, locations: Sequence[Location]) -> list[Location]:
-        """List page by page, each from the first blob that was not seen yet: what lies between two blobs is skipped."""
+        """List in pages, each from the first blob not yet looked for: names between distant blobs are skipped."""
         left, unseen = sorted({location.path for location in locations}, reverse=True), set[str]()
 
         def ask() -> list[str]:

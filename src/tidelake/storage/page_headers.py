@@ -133,7 +133,7 @@ def _page(data: bytes, position: int) -> tuple[int, int, int | None]:
     for size in (_HEADER_BYTES, _HEADER_BYTES_MAX):
         try:
             return _measure(data[position : position + size])
-        except IndexError:  # the header is longer than that
+        except IndexError:  # the header is longer than `size`
             continue
     raise ValueError("a page header is cut off")
 

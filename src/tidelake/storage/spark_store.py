@@ -127,8 +127,8 @@ def _replace_file_system(gateway: Any, hadoop: Any, former: _Prepared, access: A
     """Make Hadoop use a file system with other options for a bucket; return the former ones that are still open.
 
     Hadoop caches a file system for as long as the JVM runs, and its only public way to forget one is to close it, which
-    would break the queries that read with it. So its cache is changed by the method that its own tests use. If two
-    lakes reach the bucket in different ways, they take turns with the same two file systems.
+    would break the queries that read with it. So the cache is changed by the method that Hadoop's own tests use. If two
+    lakes reach the bucket in different ways, the same two file systems are swapped whenever the lakes take turns.
     """
     system, uri = gateway.jvm.org.apache.hadoop.fs.FileSystem, gateway.jvm.java.net.URI.create(f"s3://{access.bucket}")
     configure(hadoop, former.access)  # if Hadoop has none for the former access yet, it creates one now

@@ -508,7 +508,7 @@ class OpenTable:
             if attempt > 1:
                 warn_of_waiting(
                     self.path.root,
-                    "it is unknown whether a commit was written; its log is read again",
+                    "it is unknown whether a commit was written; the table's log is read again",
                     table=str(self.path),
                     version=version,
                     attempt=attempt,
@@ -568,7 +568,7 @@ class OpenTable:
     def _check_not_swept(self, adds: Sequence[RunFile]) -> None:
         """Refuse runs that a sweep may delete.
 
-        A clock decides when a sweep deletes a run, but the log decides whether the run may be added.
+        When a sweep deletes a run depends on a clock; whether the run may be added depends only on the log.
         """
         floor = self.value(SWEEP_FLOOR) or 0
         swept = sorted({file.run for file in adds if begun_at(file.run) < floor})

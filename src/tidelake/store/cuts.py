@@ -1,8 +1,8 @@
-"""The transactions whose first changes a connector did not send, for all tables of the connector. Needs no JVM.
+"""Notes about transactions whose first changes a connector did not send. All its tables read them. Needs no JVM.
 
-Only the table that has a transaction's first event can notice this, but the missing changes may belong to any table. So
-ingest notes the transaction in the store, and the seal of each table looks there. A note is a blob that is never
-changed or deleted; notes are rare.
+Only the table that has a transaction's first event can notice that changes are missing, but these changes may belong to
+any table of the connector. So ingest notes the transaction in the store, and the seal of each table looks there. A note
+is a blob that is never changed or deleted; notes are rare.
 """
 
 from __future__ import annotations

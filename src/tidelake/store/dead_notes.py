@@ -106,7 +106,7 @@ def long_dead(
     seq: int | None = None,
     pinned_seq: int | None = None,
 ) -> list[str]:
-    """Return the folders that were confirmed more than `retention_s` ago and have not changed since; note the others.
+    """Return the folders that were confirmed more than `retention_s` ago and have not changed since; note all others.
 
     Args:
         beginning: what was read before the state in which no version names the folders.

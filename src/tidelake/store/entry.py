@@ -160,7 +160,7 @@ class PublishedTopic(BaseModel):
 
     @property
     def versions(self) -> tuple[PublishedVersion, ...]:
-        """All versions. If two start at the same time, the later one is in force."""
+        """All versions. If two start at the same time, the one committed later is in force."""
         first = PublishedVersion(starts_at=0, record_schema=self.record_schema, schema_id=self.schema_id)
         return (first, *self.later_versions)
 

@@ -3,8 +3,8 @@
 At the end of each step on a collection in an object store, the logs that the process follows are put into the blob,
 with the bytes of small files, and with the time at which the tables were swept. A new process reads the blob instead of
 up to 34 objects for each log. It trusts nothing in the blob: entries and checkpoints count only if the markers in the
-store name their SHA-256, and the bytes of files only if the log names theirs; a wrong time of a sweep delays the next
-one by an hour at most. A blob that is missing, damaged, or too old costs requests, and nothing else. See
+store name their SHA-256, and the bytes of files only if the log names theirs; a wrong sweep time delays the next sweep
+by at most an hour. If the blob is missing, damaged or too old, this costs requests, and nothing else. See
 docs/decisions/requests.md.
 """
 
@@ -131,8 +131,8 @@ def note_swept(store: Store, name: str) -> None:
 def was_swept(store: Store, name: str, within_s: float) -> bool:
     """Return whether a process is known to have swept the tables of a collection within the last `within_s`.
 
-    The clocks of the machines decide, so a wrong one makes sweeps rarer or more frequent, and nothing else: a sweep
-    itself measures ages by the store's clock. A time in the future is ignored.
+    This is judged by the machines' clocks. A wrong clock makes sweeps rarer or more frequent, and does no other harm: a
+    sweep itself measures ages by the store's clock. A time in the future is ignored.
     """
     with _lock:
         swept_s = _swept_s.get(store.head_start(name))
@@ -146,7 +146,7 @@ def forget_swept() -> None:
 
 
 def drop_head_start(store: Store, name: str) -> None:
-    """Delete the head start of a name that its collection gave up, as it holds rows. On a disk, nothing is done."""
+    """Delete the head start of a name that its collection gave up: the blob holds rows. On a disk, nothing is done."""
     if store.root.is_local:
         return
     blob = store.head_start(name)

@@ -1,6 +1,6 @@
 """Holds: what each call on a read capability changes in the collection's entry. Reads no clock, and writes no file.
 
-A hold lives as long as its holder makes a call within each lease. No process's own clock decides whether it does: each
+A hold lives as long as its holder makes a call within each lease. No process's own clock is trusted to check this: each
 call raises the hold's beat, and an observer (compaction) notes the beat and the time by the store's clock. If a
 later observer finds the same beat, and the store's clock is a lease ahead of the note, it commits the expiry together
 with the new `since`, from the state in which it saw the beat. See docs/decisions/holds.md.

@@ -32,7 +32,7 @@ _TIMES_LISTED_MAX = 20
 _NOTES_PARSED_AT_ONCE = 100
 
 NOT_COMPARED, COPY, CONTRADICTION, SETTLED, UNTOLD = "late", "copy", "contradiction", "settled", "untold"
-"""The kinds of runs in `late/`. For an `untold` statement, nobody can tell any more whether it is a copy."""
+"""The kinds of runs in `late/`. Whether an `untold` statement is a copy can no longer be verified."""
 VERDICTS = (COPY, CONTRADICTION, SETTLED, UNTOLD, NOT_COMPARED)
 CONTRADICTED_RUN = "contradicted"
 """The kind of the runs in `proofs/` that hold evidence."""

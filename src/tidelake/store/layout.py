@@ -16,7 +16,7 @@
     bindings/                      reclocked: the offsets bound to each minted time
     transactions/                  transactions of the source, and what they announce for the collection's table
     late/                          statements that arrived after their times were sealed
-    current/                       published contents of an earlier version, which are no longer rebuilt
+    current/                       contents that earlier releases published; they are no longer rebuilt
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ class CollectionPaths:
 
     @property
     def current(self) -> Location:
-        """The contents that earlier versions published. The table is no longer rebuilt; nobody deletes it."""
+        """The contents that earlier releases published. The table is no longer rebuilt, and nothing deletes it."""
         return self.root / "current"
 
 
@@ -262,7 +262,7 @@ class Store:
 
     @property
     def bound_names(self) -> Location:
-        """A folder with a blob for each name ever bound; outside `names`, as the two are rarely lost together."""
+        """A folder with a blob for each name ever bound; outside `names`, so that the two are rarely lost together."""
         return self.catalog / "_names"
 
     @property

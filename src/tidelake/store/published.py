@@ -49,12 +49,12 @@ class Published(BaseModel):
     """The time of the contents: the last sealed time when they were published."""
     since: int
     upper: int
-    """Since and upper of the collection at that moment."""
+    """Since and upper of the collection when the contents were published."""
     bound_at_ms: int
     """When the name was bound to the collection."""
     published_at_ms: int
     proofs_at_ms: int
-    """The time of the newest note in `proofs/` at that moment."""
+    """When the newest note then in `proofs/` was made, in milliseconds since 1970."""
     rows: int
     """Number of rows of the table: distinct rows of the contents."""
     contents_rows: int
@@ -67,7 +67,7 @@ class Published(BaseModel):
     followed_from: int | None = None
     """The time of the contents that the changes were applied to; None if the table was rebuilt."""
     together: tuple[str, ...] = ()
-    """The collections of its timeline that were brought to this time together; empty if it was published alone."""
+    """The collections of its timeline that were published together AS OF this time; empty if it was published alone."""
     skip_errors: bool = False
     """Whether keys in error are left out. Earlier releases published nothing while there were any."""
 

@@ -72,7 +72,7 @@ def begin(entry: Entry, first: PublishedTopic) -> Entry:
 def follow(entry: Entry, id: str, frontier: int, closed: bool, offsets: Mapping[int, int]) -> Entry:
     """Record how far a topic was read back, and move its hold.
 
-    Two publishers may call this in any order, because the greater frontier and the greater offsets are always true.
+    Two publishers may call this in any order: the greater frontier and offsets are kept, and they are always true.
 
     Raises:
         PublishedTopicUnknown: nobody publishes to the topic.
@@ -124,8 +124,8 @@ def claim(
 def reshard(entry: Entry, id: str, shards: int) -> Entry:
     """Change the number of shards.
 
-    Statements that were made under the earlier rule stay true. They count as evidence of what the topic has only if the
-    earlier number is in force again.
+    Statements that were made under the earlier number stay true. They count as evidence of what the topic has only if
+    that number is in force again.
 
     Raises:
         ArgumentRefused: the number is out of its range.

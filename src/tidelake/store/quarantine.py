@@ -41,7 +41,7 @@ def quarantine_reasons(
 
     Args:
         collection: the collection.
-        explained: True counts only explained messages, False only the others; see `explanation_of`.
+        explained: True counts only explained messages, False only unexplained ones, None all; see `explanation_of`.
         may_be_stale: see `OpenTable`.
     """
     # The messages themselves are not read: they may be large and many.

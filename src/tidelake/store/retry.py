@@ -44,9 +44,9 @@ def retry_commit(
 ) -> T:
     """Call `commit` with fresh state until it raises no `Conflict`, and return what it returns.
 
-    Without further measures, the caller that takes longest from reading to committing would lose each time. So on a
-    disk, callers that have lost take turns, and others wait while it is somebody's turn. Elsewhere, callers that have
-    lost pause; see `pause_after_conflicts`.
+    Without further measures, the caller that takes longest from reading to committing would lose every time. So on a
+    disk, callers that have lost take turns, and all others wait until the turn ends. Elsewhere, callers that have lost
+    pause; see `pause_after_conflicts`.
 
     Args:
         table: the table's folder, or an open table to use for the first attempt.

@@ -109,9 +109,10 @@ def sweep(
     """Delete the runs that a sweep confirmed to be dead more than the retention period ago; return their number.
 
     Merges leave behind the runs that they replace, and killed processes leave those that they wrote. A reader may still
-    need a run that was live when its read was planned. So the run stays for `retention_s` after a sweep has confirmed
-    that no log names it; if the reader's hold pins a `seq`, the run stays until the hold ends. The clock may be wrong,
-    and a writer may be about to commit one of these runs; so the sweep floor is committed before any run is deleted.
+    need a run that was live when its read was planned. So such a run stays for `retention_s` after a sweep has
+    confirmed that no log names it; if the reader's hold pins a `seq`, the run stays until the hold ends. The clock may
+    be wrong, and a writer may be about to commit one of these runs; so the sweep floor is committed before any run is
+    deleted.
 
     The pin is read after the state of the table. If a hold pins a `seq` after that, its reads are planned later still,
     from this state or a later one. So they do not need a run that none of these states names.
@@ -143,7 +144,7 @@ def sweep(
 def sweep_names(store: Store, names: Iterable[str], retention_s: float = RETENTION_S) -> None:
     """Delete unfinished files in the logs of names, and in the folder that records which names were ever bound.
 
-    An object store has none: a killed process leaves a whole object, or nothing.
+    An object store has no such files: a killed process leaves a whole object, or nothing.
 
     Args:
         store: the store.
