@@ -22,9 +22,9 @@ def rename(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a collection another name; its history, holds and id stay. Does not start a JVM.
+    """Give a collection another name; its history, holds and id stay the same. Does not start a JVM.
 
-    The settings must use the new name from then on: until they do, jobs refuse the old name.
+    The settings must use the new name from then on; until they do, jobs refuse the old name.
     """
     from tidelake.read.publication import was_published_as
 
@@ -53,7 +53,7 @@ def drop(
 ) -> None:
     """Drop a collection: it can no longer be read, and `tidelake gc` deletes its tables later. Does not start a JVM.
 
-    Readers that have begun can finish, and the tables stay while somebody holds a time. There is no way back.
+    Reads that have begun can finish, and the tables stay while somebody holds a time. This cannot be undone.
     """
     lake = open_lake(config, skip_invalid=True, read_only=not apply)
     found = lake.dropping(name)

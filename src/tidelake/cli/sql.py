@@ -56,7 +56,9 @@ def sql(
     ] = None,
     wait: Annotated[
         str | None,
-        typer.Option(help="How long to wait for a collection that lags: a duration such as 30s; by default, no wait."),
+        typer.Option(
+            help="How long to wait for a collection that lags: a duration such as 30s; by default, not at all."
+        ),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Also say why this time was chosen.")] = False,
     engine: Annotated[

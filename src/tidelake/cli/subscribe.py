@@ -90,7 +90,7 @@ def subscribe(
         ),
     ] = None,
     no_hold: Annotated[
-        bool, typer.Option("--no-hold", help="Write nothing to the store: compaction can forget what was not read yet.")
+        bool, typer.Option("--no-hold", help="Write nothing to the store: compaction can then forget unread changes.")
     ] = False,
     skip_errors: SkipErrorsOption = False,
     engine: EngineOption = None,
