@@ -52,7 +52,7 @@ def restore_files(
     Returns:
         By path, the error that kept a file from being restored; None if it was restored.
 
-    Cost: each tick that wrote any of them is read, decoded and written once more.
+    Cost: each tick that wrote any of the files is read, decoded and written once more.
     """
     table = OpenTable(collection.paths.updates)
     files = {file.path: file for file in table.files()}
