@@ -105,4 +105,5 @@ def gc(
     going = [item for item in garbage.items if item.goes]
     say(f"{would}: {garbage.bytes_gone:,} bytes in {counted(len(going), 'place')}")
     if garbage.tombstones:
-        say(f"{counted(garbage.tombstones, 'dropped collection')} left only handles, which keep ids from being reused")
+        kept = counted(garbage.tombstones, "dropped collection has", "dropped collections have")
+        say(f"{kept} only handles left, which keep the ids from being reused")

@@ -70,7 +70,7 @@ def sql(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Run SQL over collections of one timeline, all AS OF one time, which is printed on standard error.
+    """Run SQL over collections of one timeline, all AS OF one time, which the output states.
 
     A collection without a key has a column `_diff`: how often a row occurs.
     """

@@ -57,7 +57,7 @@ def subscribe(
         typer.Option(
             metavar="TIME",
             callback=check_not_negative,
-            help="Print only the changes after this time, which is the last one that an earlier call completed.",
+            help="Print only the changes after this time: usually the last one that an earlier call completed.",
         ),
     ] = None,
     no_snapshot: Annotated[

@@ -17,7 +17,7 @@ class SourceError(TidelakeError):
 
 
 class TopicGap(SourceError):
-    """Offsets of a topic that should exist do not; nothing was skipped."""
+    """Offsets that a topic should have are missing; nothing was skipped."""
 
     topic: str
     partition: int
@@ -139,7 +139,7 @@ class TopicMissing(SourceError):
 
 
 class FolderMissing(SourceError):
-    """A file topic has no folder."""
+    """The folder of a file topic does not exist."""
 
     topic: str
     folder: str

@@ -80,7 +80,7 @@ def past_tick(table: OpenTable, path: str) -> PastTick:
     """Return the tick that wrote a file.
 
     Raises:
-        NotRewritable: no tick of ingest wrote it, or the log no longer has its entry.
+        NotRewritable: no tick of ingest wrote the file, or the log no longer has the tick's entry.
     """
     file = next((file for file in table.files() if file.path == path), None)
     if file is None:
