@@ -85,7 +85,7 @@ def test_a_hold_in_json_has_the_token(lake: HeldLake) -> None:
 
 def test_arguments_that_make_no_sense_are_refused(lake: HeldLake) -> None:
     for lease in ("0s", "400d"):
-        with pytest.raises(OptionRefused, match=r"--lease is .*, which is not more than 0 s and at most 31,622,400 s"):
+        with pytest.raises(OptionRefused, match=r"--lease is .*, but must be more than 0 s and at most 31,622,400 s"):
             hold(lake, "--lease", lease)
     for lease in ("1ms", "1w", "90", "soon"):
         with pytest.raises(OptionRefused, match="which is not a number with one of the units s, m, h and d"):
@@ -125,6 +125,6 @@ def test_status_and_explain_say_why_since_does_not_move(lake: HeldLake) -> None:
 
 def test_a_compaction_says_why_since_does_not_move() -> None:
     held = "since stays at 4: held by 'report' (0123)"
-    assert sentence_of("compact", CompactReport((4,), held=held), False) == f"compact: nothing to merge, {held}"
+    assert sentence_of("compact", CompactReport((4,), held=held), False) == f"compact: nothing to merge; {held}"
     report = CompactReport((4,), held=held, merges=1, runs_before=8, runs_after=1)
-    assert sentence_of("compact_full", report, False) == f"compact: 8 runs became 1, {held}"
+    assert sentence_of("compact_full", report, False) == f"compact: 8 runs became 1; {held}"

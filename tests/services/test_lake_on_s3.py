@@ -112,7 +112,7 @@ def test_a_lake_on_s3_equals_the_same_lake_on_a_disk(
     assert lake.collection(NAME).upper == 4
     assert not lake.collection(NAME).verify(deep=True).damages
     found = CliRunner().invoke(app, ["doctor", "--config", str(on_s3.file)])
-    assert "has conditional writes" in found.stdout, found.stdout
+    assert "supports conditional writes" in found.stdout, found.stdout
 
 
 @pytest.mark.sweep

@@ -352,10 +352,10 @@ def test_a_bucket_without_conditional_writes_is_refused_before_anything_is_commi
 
         monkeypatch.setattr(BaseHTTPRequestHandler, "parse_request", forgetful)
         root = Store(place_of(tmp_path, object_store.settings(endpoint=proxy.endpoint))).root
-        with pytest.raises(ConditionalWritesMissing, match=f"{root} has no conditional writes"):
+        with pytest.raises(ConditionalWritesMissing, match=f"{root} does not support conditional writes"):
             create_table(root / "t", SCHEMA)
         for _ in range(2):
-            with pytest.raises(ConditionalWritesMissing, match=f"{root} has no conditional writes"):
+            with pytest.raises(ConditionalWritesMissing, match=f"{root} does not support conditional writes"):
                 blobs.ensure(root / "a", b"1")
         assert not [
             blob for blob in blobs.list_blobs(root) if "_delta_log/0" in blob.location.path.partition("_unf")[0]
@@ -430,7 +430,9 @@ def test_a_missing_permission_is_reported(
         "write": lambda: blobs.write(root / "t" / "b", b"2"),
         "delete": lambda: blobs.delete(root / "t" / "a"),
     }
-    with pytest.raises(StoreAccessDenied, match=f"let these credentials {access} {root}/t.*{code}: sorry"):
+    with pytest.raises(
+        StoreAccessDenied, match=f"these credentials are not allowed to {access} {root}/t.*{code}: sorry"
+    ):
         requests[access]()
     proxy.faults = []
     assert blobs.read(root / "t" / "a") == b"1", "nothing is lost"
@@ -448,7 +450,7 @@ def test_read_only_credentials_open_a_table_up_to_its_last_acknowledged_entry(
     proxy.faults = []
     assert OpenTable(table).value("upper") == 7
     proxy.faults = [Fault("PUT", "_delta_log", answer=refusal(403, "AccessDenied", "sorry"))]
-    with pytest.raises(StoreAccessDenied, match=r"let these credentials write .*AccessDenied") as denied:
+    with pytest.raises(StoreAccessDenied, match=r"these credentials are not allowed to write .*AccessDenied") as denied:
         OpenTable(table).commit({"upper": 8})
     assert "do-not-show" not in str(denied.value)
 

@@ -12,7 +12,7 @@ from tidelake.spark.installation import CHECKOUT, PACKAGED_JOBS
 
 
 def find_jobs() -> None:
-    """Make the jobs importable. An editable installation finds only `src`, so the checkout is added.
+    """Make the jobs importable. An editable installation finds only `src`, so the checkout is added to `sys.path`.
 
     Raises:
         NoCheckout: neither a wheel nor a checkout provides the jobs.

@@ -33,7 +33,9 @@ def at(
     ] = None,
     wait: Annotated[
         str | None,
-        typer.Option(help="How long to wait for a collection that lags: a duration such as 30s; by default, no wait."),
+        typer.Option(
+            help="How long to wait for a collection that lags: a duration such as 30s; by default, not at all."
+        ),
     ] = None,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,

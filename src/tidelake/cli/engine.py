@@ -28,7 +28,7 @@ def chosen_engine(collection: LakeCollection, asked: Literal["duckdb", "spark"] 
     reason = why_spark(collection.stored())
     if reason is None:
         return "duckdb"
-    say(f"{reason}, so Spark reads it; --engine duckdb reads it here")
+    say(f"{reason}, so Spark reads it; --engine overrides this choice")
     return "spark"
 
 
@@ -37,8 +37,8 @@ def starting_spark(
 ) -> SparkSession:
     """Start Spark for a read of a collection, and say where it logs to.
 
-    Whatever the log shows to be wrong is refused first. Only a session can check a predicate, and only the rows show
-    keys in error.
+    A read that the log shows to be impossible is refused before Spark starts. A predicate can be checked only in a
+    session, and keys in error are found only in the rows.
 
     Args:
         collection: the collection.

@@ -13,7 +13,7 @@ from tidelake.cli.render import print_json
 
 def errors(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The error's name, as logs and messages give it.")
+        str | None, typer.Argument(metavar="[NAME]", help="The error's name, as logs and messages show it.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -16,13 +16,13 @@ def fence(
     name: NameArgument,
     writer: Annotated[
         str | None,
-        typer.Option("--writer", help="The name of the only writer to let in, as `writer` in its settings."),
+        typer.Option("--writer", help="The name of the only writer to let in: the value of `writer` in its settings."),
     ] = None,
     anyone: Annotated[bool, typer.Option("--anyone", help="Let in any writer, with or without a name.")] = False,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop running processes from committing to a collection, and say who may start again. Does not start a JVM."""
+    """Make running processes unable to commit, and say which writer may start again. Does not start a JVM."""
     if (writer is None) == (not anyone):
         raise OptionRefused("it is not clear whom to let in", "give --writer NAME or --anyone")
     epoch = open_lake(config).collection(name).fence(writer)

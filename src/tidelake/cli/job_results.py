@@ -63,7 +63,11 @@ def _seal(result: Any, show: Callable[[int], str]) -> str:
 def _validate(result: Any, show: Callable[[int], str]) -> str:
     if result.damaged:
         return f"DAMAGED below upper: {result.mismatches[0] if result.mismatches else 'times beyond upper can be read'}"
-    text = f"{counted(len(result.times), 'sealed time')} recounted, and as announced" if result.times else "nothing new"
+    text = (
+        f"{counted(len(result.times), 'sealed time')} recounted and found as announced"
+        if result.times
+        else "nothing new"
+    )
     if result.files_verified:
         text += f", {counted(result.files_verified, 'file')} verified"
     if result.late.contradictions:
@@ -77,8 +81,8 @@ def _compact(result: Any, show: Callable[[int], str]) -> str:
     if result.held is not None:
         since = result.held
     if not result.merges:
-        return f"nothing to merge, {since}"
-    return f"{counted(result.runs_before, 'run')} became {result.runs_after:,}, {since}"
+        return f"nothing to merge; {since}"
+    return f"{counted(result.runs_before, 'run')} became {result.runs_after:,}; {since}"
 
 
 def _current(result: Any, show: Callable[[int], str]) -> str:
@@ -92,7 +96,7 @@ def _current(result: Any, show: Callable[[int], str]) -> str:
     else:
         text += ", unchanged"
     others = len(result.together) - 1
-    return f"{text}; together with {counted(others, 'other')}" if others > 0 else text
+    return f"{text}; together with {counted(others, 'other collection')}" if others > 0 else text
 
 
 _SENTENCES: dict[str, Callable[[Any, Callable[[int], str]], str]] = {

@@ -42,7 +42,7 @@ def validate(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Recount the times that were sealed since the last validation, independently of seal."""
+    """Recount, independently of seal, the times that were sealed since the last validation."""
     run_steps(["validate_full" if full else "validate"], names, config, as_json)
 
 
@@ -54,7 +54,7 @@ def compact(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Apply the retention rule, which moves since, and merge data files within the budget of a scheduled tick."""
+    """Apply the retention rule, which moves since, and merge data files within the budget of the job `tick`."""
     run_steps(["compact_full" if full else "compact"], names, config, as_json)
 
 
@@ -78,7 +78,9 @@ def run(
     ] = False,
     parallel: Annotated[
         int | None,
-        typer.Option(min=1, max=64, help="How many collections at a time; by default the setting `parallel`, or 1."),
+        typer.Option(
+            min=1, max=64, help="How many collections to work on at a time; by default the setting `parallel`, or 1."
+        ),
     ] = None,
     linger: Annotated[
         str | None,
@@ -110,9 +112,9 @@ def run_steps(
     parallel: int | None = None,
     linger_s: float | None = None,
 ) -> None:
-    """Run steps for some or all collections, and print a line for each.
+    """Run steps for some or all collections, and print a line for each step of a collection.
 
-    With `linger_s`, keep running for that long, and repeat the steps of a tick for what arrives.
+    With `linger_s`, keep running for that long, and repeat the steps of a tick whenever messages arrive.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.

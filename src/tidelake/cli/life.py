@@ -22,9 +22,9 @@ def rename(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a collection another name; its history, holds and id stay. Does not start a JVM.
+    """Give a collection another name; its history, holds and id stay the same. Does not start a JVM.
 
-    The settings must use the new name from then on: until they do, jobs refuse the old name.
+    The settings must use the new name from then on; until they do, jobs refuse the old name.
     """
     from tidelake.read.publication import was_published_as
 
@@ -53,7 +53,7 @@ def drop(
 ) -> None:
     """Drop a collection: it can no longer be read, and `tidelake gc` deletes its tables later. Does not start a JVM.
 
-    Readers that have begun can finish, and the tables stay while somebody holds a time. There is no way back.
+    Reads that have begun can finish, and the tables stay while somebody holds a time. This cannot be undone.
     """
     lake = open_lake(config, skip_invalid=True, read_only=not apply)
     found = lake.dropping(name)
@@ -105,4 +105,5 @@ def gc(
     going = [item for item in garbage.items if item.goes]
     say(f"{would}: {garbage.bytes_gone:,} bytes in {counted(len(going), 'place')}")
     if garbage.tombstones:
-        say(f"{counted(garbage.tombstones, 'dropped collection')} left only handles, which keep ids from being reused")
+        kept = counted(garbage.tombstones, "dropped collection has", "dropped collections have")
+        say(f"{kept} only handles left, which keep the ids from being reused")

@@ -9,7 +9,7 @@ import typer
 
 
 def complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the names in the settings that begin with a text; empty if the file cannot be read."""
+    """Return the names in the settings that begin with the typed text; empty if the file cannot be read."""
     import yaml
 
     file = Path(ctx.params.get("config") or os.environ.get("TIDELAKE_CONFIG") or "collections.yaml")

@@ -54,7 +54,7 @@ def publish(
         int | None, typer.Option(min=1, max=1_000, help="Divide the data among this many publishers from now on.")
     ] = None,
     shard: Annotated[
-        int | None, typer.Option(min=0, help="State only this shard, counted from 0; by default all of them.")
+        int | None, typer.Option(min=0, help="State only this shard, counted from 0; by default, state all shards.")
     ] = None,
     skip_errors: SkipErrorsOption = False,
     accept_cut: Annotated[

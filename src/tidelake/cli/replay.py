@@ -113,7 +113,7 @@ def _jobs() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 @contextmanager
 def _no_log() -> Iterator[None]:
-    """Keep the jobs' log messages out of the output: what the jobs find is printed, and their errors are raised."""
+    """Keep the jobs' log messages out of the output: their results are printed, and their errors are raised."""
     import structlog
 
     is_configured, before = structlog.is_configured(), structlog.get_config()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _BY_OPTIONS = "by-options"
 """The hidden sub-command behind `tidelake resolve NAME --time …`, which used to be the only form."""
 _DECIDING = {"--count", "--discard", "--accept-gap", "--accept-topic", "--quarantined", "--withdraw"}
-"""The options that say, in that form, what to decide."""
+"""The options that say what to decide if there is no sub-command."""
 
 
 class _Resolve(TyperGroup):
@@ -274,7 +274,7 @@ def _decide(config: Path, name: str, decision: Decision, as_json: bool) -> None:
     if time is not None and (upper is None or time < upper):
         _print_result(collection, "settled. The published contents stay as they are", as_json)
     else:
-        _print_result(collection, "decided. The next run applies it", as_json)
+        _print_result(collection, "decided. The next ingest or seal applies it", as_json)
 
 
 def _print_result(collection: LakeCollection, result: str, as_json: bool) -> None:

@@ -45,7 +45,7 @@ def spark_errors(step: str, name: str, where: str | None) -> Iterator[None]:
 
 
 def rows_of(frame: DataFrame, rows_max: int | None) -> list[dict[str, Any]]:
-    """Return the rows in order. The JVM sends them as JSON, because Python has no year 10000.
+    """Return the rows in order. The JVM sends them as JSON, because Python's dates end in the year 9999.
 
     `parse` keeps all digits of a number.
     """

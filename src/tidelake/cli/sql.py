@@ -56,7 +56,9 @@ def sql(
     ] = None,
     wait: Annotated[
         str | None,
-        typer.Option(help="How long to wait for a collection that lags: a duration such as 30s; by default, no wait."),
+        typer.Option(
+            help="How long to wait for a collection that lags: a duration such as 30s; by default, not at all."
+        ),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Also say why this time was chosen.")] = False,
     engine: Annotated[
@@ -68,7 +70,7 @@ def sql(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Run SQL over collections of one timeline, all AS OF one time, which is printed on standard error.
+    """Run SQL over collections of one timeline, all AS OF one time, which the output states.
 
     A collection without a key has a column `_diff`: how often a row occurs.
     """

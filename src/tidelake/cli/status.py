@@ -41,8 +41,8 @@ def status(
 ) -> None:
     """Show how far each collection is proven, what it is waiting for, and whether it needs attention.
 
-    Does not start a JVM. The exit status is 1 if a collection needs attention: until an operator acts, it cannot
-    continue or be trusted.
+    Does not start a JVM. The exit status is 1 if a collection needs attention: until an operator acts, it does not
+    continue, or cannot be trusted.
     """
     if watch:
         if as_json or check:
@@ -84,7 +84,7 @@ def _sentence(value: CollectionStatus | TidelakeError) -> str:
 
 
 def _absence(lake: Lake, name: str) -> tuple[str, str]:
-    """Return why the store has no collection of a name, as a severity and a sentence."""
+    """Return why the store has no collection with this name, as a severity and a sentence."""
     error = lake.catalog.absence(name)
     if isinstance(error, CollectionRenamed):
         return "warning", f"renamed to '{error.name}'; until the settings use this name, jobs refuse '{name}'"
@@ -94,7 +94,7 @@ def _absence(lake: Lake, name: str) -> tuple[str, str]:
 
 
 def _watch(config: Path, names: Sequence[str], every_s: float) -> None:
-    """Show the table again and again. If the output is not a terminal, the tables follow one another."""
+    """Show the table repeatedly. If the output is not a terminal, print each table below the previous one."""
     from rich.console import Group
     from rich.live import Live
 
@@ -109,7 +109,7 @@ def _watch(config: Path, names: Sequence[str], every_s: float) -> None:
 
 
 def _print_check(statuses: dict[str, Status]) -> None:
-    """Print a line for each collection that needs attention, and a last line with their number."""
+    """Print a line for each collection that needs attention, and a last line with the number of these collections."""
     needing = {name: value for name, value in statuses.items() if value is not None and _needs_somebody(value)}
     for name, value in needing.items():
         typer.echo(f"{name}: {_sentence(value)}")
@@ -183,15 +183,15 @@ def _notes(status: CollectionStatus) -> list[str]:
     notes += [
         f"{noted['detail']}{' (decided)' if noted['decided'] else ''}" for noted in status.contradictions[:_TIMES_SHOWN]
     ]
-    # The sentence has the worst problem, and leaves out the kind of a contradiction.
+    # The sentence states the worst problem, without the kind of a contradiction.
     notes = [note for note in notes if (note.partition(": ")[2] or note) not in status.sentence]
     if status.published_problem is not None and not status.published_is_changed:
         notes.append(f"move the folder of the published table away, then run `tidelake current {status.name}`")
     if status.waiting is not None and status.waiting.first_missing is not None:
         notes.append(f"`tidelake explain {status.name}` shows which statement announced the missing updates")
     notes += [
-        f"time {time}: a statement is discarded; if the number of the others is not the announced one, decide on the "
-        f"count: `tidelake resolve count {status.name} --time {time} --count N --reason …`"
+        f"time {time}: a statement is discarded; if the number of remaining updates differs from the announced count, "
+        f"decide on the count: `tidelake resolve count {status.name} --time {time} --count N --reason …`"
         for time in sorted({c["time"] for c in status.contradictions if c["decided"]} - set(status.decided_counts))
     ]
     if status.late:
@@ -216,7 +216,8 @@ def _notes(status: CollectionStatus) -> list[str]:
     notes += [f"key in error: {text}" for text in status.keys_in_error_first[:_TIMES_SHOWN]]
     if status.keys_in_error > _TIMES_SHOWN:
         notes.append(
-            f"keys in error: {status.keys_in_error} in total; reads refuse them, or leave them out with --skip-errors"
+            f"keys in error: {status.keys_in_error} in total; reads fail because of them, or leave them out with "
+            "--skip-errors"
         )
     if status.quarantine:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(status.quarantine_reasons.items()))

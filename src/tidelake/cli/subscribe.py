@@ -57,7 +57,7 @@ def subscribe(
         typer.Option(
             metavar="TIME",
             callback=check_not_negative,
-            help="Print only the changes after this time, which is the last one that an earlier call completed.",
+            help="Print only the changes after this time: usually the last one that an earlier call completed.",
         ),
     ] = None,
     no_snapshot: Annotated[
@@ -90,7 +90,7 @@ def subscribe(
         ),
     ] = None,
     no_hold: Annotated[
-        bool, typer.Option("--no-hold", help="Write nothing to the store: compaction can forget what was not read yet.")
+        bool, typer.Option("--no-hold", help="Write nothing to the store: compaction can then forget unread changes.")
     ] = False,
     skip_errors: SkipErrorsOption = False,
     engine: EngineOption = None,

@@ -94,7 +94,7 @@ def seconds_of(option: str, text: str, max_s: float = _DAY_S) -> float:
     seconds = float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": _DAY_S}[match[2]]
     if not 0 < seconds <= max_s:
         raise OptionRefused(
-            f"{option} is {text!r}, which is not more than 0 s and at most {max_s:,.0f} s",
+            f"{option} is {text!r}, but must be more than 0 s and at most {max_s:,.0f} s",
             "give one such as 90s, 4m or 1h",
         )
     return seconds

@@ -11,7 +11,7 @@ from tidelake.read.words import counted
 def upgrade(config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
     """Convert the whole store to the newest format, which every earlier release refuses. Does not start a JVM.
 
-    Every job does this for the collections that it writes to. There is no way back.
+    Every job does this for the collections that it writes to. This cannot be undone.
     """
     names = open_lake(config, skip_invalid=True).upgrade()
     if as_json:

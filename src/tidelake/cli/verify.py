@@ -26,7 +26,7 @@ _COLUMNS = ["table", "file", "problem", "lost", "remedy"]
 
 def verify(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The collection; by default all of them.")
+        str | None, typer.Argument(metavar="[NAME]", help="The collection; by default, all collections.")
     ] = None,
     deep: Annotated[bool, typer.Option("--deep", help="Read every page of every file as well.")] = False,
     config: ConfigOption = CONFIG,

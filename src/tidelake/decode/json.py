@@ -122,7 +122,10 @@ def _json_steps(
 
 
 def _quoting_steps(columns: Target, form: JsonForm) -> tuple[list[dict[str, Column]], Column]:
-    """Return the steps that read numbers again, in quotes, if a double might not hold them; and why that failed."""
+    """Return the steps that read numbers again, in quotes, if a double might not hold them.
+
+    Also return why this failed, as a column; null if it did not.
+    """
     if form.quoted_ddl is None:
         return [], F.lit(None).cast("string")
     assert form.has_point is not None and form.with_quoted is not None

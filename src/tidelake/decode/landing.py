@@ -45,7 +45,7 @@ class Landing:
     not_text: _Check | None = None
     """Whether a string in the value is invalid UTF-8, which Spark would accept; None if the type has no string."""
     too_large: _Check | None = None
-    """Whether a decimal in the value, decoded as a wider type, has too many digits; None if there is no such type."""
+    """Whether a decimal in the value, decoded as a wider type, has too many digits; None if no decimal is widened."""
     fields: tuple[tuple[str, Landing], ...] = ()
     """The landings of a record's fields."""
 

@@ -22,7 +22,7 @@ from tidelake.store.layout import PROGRESS_SCHEMA
 from tidelake.topic.topic import OffsetRange, Topic
 
 STATEMENTS_MAX = 2_000
-"""If there are more statements, Spark decodes them."""
+"""Maximum number of statements that are decoded here; if there are more, Spark decodes them."""
 COLUMNS = ("partition", "offset", "lower", "upper", "count_times", "count_values")
 
 
@@ -44,7 +44,7 @@ def read_on_driver(topic: Topic, offsets: OffsetRange, decoder: Decoder) -> Stat
         decoder: how the topic is read.
 
     Returns:
-        None if Spark must, or should, read the topic instead.
+        The statements; None if Spark must, or should, read the topic instead.
 
     Cost: one pass over the values of the range, in Arrow.
     """

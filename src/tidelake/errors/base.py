@@ -1,4 +1,4 @@
-"""The root of all errors: a class is a row of a table, with its fields, a `fact` and a `hint`."""
+"""The root of all errors: a class declares its fields, a `fact` and a `hint`."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ class _Template:
 
 @dataclass_transform(eq_default=False)
 class TidelakeError(Exception):
-    """The root: a fact in lower case, then what to do about it after `hint:`."""
+    """The root of all errors. Its text is a fact in lower case and, after `hint:`, what to do about it."""
 
     __module__ = __package__
     _types: ClassVar[dict[str, str]] = {}
     """The fields, in order, each with its annotation."""
 
     def __init_subclass__(cls) -> None:
-        """Read the fields of each subclass, a row of the table; dataclasses would make every import slower."""
+        """Read the declared fields of each subclass. Dataclasses could do this, but would make every import slower."""
         own = {name: kind for name, kind in cls.__annotations__.items() if not kind.startswith("ClassVar")}
         cls._types = cls._types | own
         if cls.__module__.startswith(f"{__package__}."):

@@ -15,7 +15,7 @@ class CapabilityError(TidelakeError):
 
 
 class CapabilityExpired(CapabilityError):
-    """The lease of a capability has ended: its id is never valid again, and its history may be forgotten."""
+    """The lease of a capability has ended: its id is never valid again, and the times that it held may be forgotten."""
 
     hint = (
         "acquire a new capability, whose since may be later than the one that was lost; a longer lease, or a call "
@@ -51,6 +51,6 @@ class CapabilityUnknown(CapabilityError):
 
 
 class SubscriptionLapsed(CapabilityError):
-    """A subscription made no call for longer than its lease, and compaction has forgotten the time that it was at."""
+    """A subscription made no call for longer than its lease, and compaction has forgotten the time it had reached."""
 
     hint = "subscribe again with a snapshot, which replaces what was delivered so far; a longer lease prevents this"

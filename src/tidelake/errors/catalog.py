@@ -1,4 +1,4 @@
-"""Names that the store does not have, or cannot give."""
+"""Names that the store does not have, or that are already taken."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tidelake.errors.base import InvalidUsage
 
 
 class UnknownCollection(InvalidUsage):
-    """The store has no collection of this name."""
+    """The store has no collection with this name."""
 
     store: str
     collection: str
@@ -30,7 +30,7 @@ class CollectionDropped(UnknownCollection):
 
     @property
     def which(self) -> str:
-        """Its name, its id if the name is ambiguous, and its last name if it is another one."""
+        """Its name, its id if another collection has the name now, and its last name if that is a different one."""
         id = f" (id {self.id})" if self.has_successor else ""
         later = "" if self.name == self.collection else f", which was renamed to '{self.name}',"
         return f"'{self.collection}'{id}{later}"

@@ -36,7 +36,7 @@ class Fenced(CommitError):
 
 
 class WriterFenced(CommitError):
-    """The collection was given to another writer by name: this writer stays out, even after a restart."""
+    """A fence names another writer as the only one that may write: this writer stays out, even after a restart."""
 
     collection: str
     writer: str | None

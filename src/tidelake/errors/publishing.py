@@ -20,14 +20,14 @@ class PublishedTopicForeign(PublishedTopicError):
 
     partition: int
     offset: int
-    """The first such message."""
+    """The offset of the first message of another writer."""
     messages: int
-    """The number of such messages, among those that had not been read yet."""
+    """The number of messages of other writers, among those that had not been read yet."""
     fact = (
         "'{topic}', to which '{collection}' is published, has messages of another writer: {messages}, the first at "
         "offset {offset} of partition {partition}"
     )
-    hint = "stop the other writer, and publish to a new topic; readers of this one may have mixed both"
+    hint = "stop the other writer, and publish to a new topic; readers of this one may have read messages of both"
 
 
 class PublishedTopicCut(PublishedTopicError):

@@ -1,4 +1,4 @@
-"""Reads that cannot be answered: a column, a time, a query, or an engine."""
+"""Reads that cannot be answered, because of a column, a time, a query, or an engine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class QueryRefused(InvalidUsage):
 
 
 class EngineRefused(InvalidUsage):
-    """An engine cannot do what it is asked for."""
+    """An engine cannot do what is asked of it."""
 
     engine: str
     problem: str
@@ -115,7 +115,7 @@ class CollectionLags(InvalidUsage):
     time: int
     upper: int
     others: Iterable[str]
-    """The other collections that do not have it either."""
+    """The other collections that do not have the time either."""
     hint = "wait, or read at an earlier time; `tidelake explain` says what the collection is waiting for"
 
     @property
@@ -160,7 +160,7 @@ class KeysInError(InvalidUsage):
     as_of: int
     count: int
     keys: Iterable[str]
-    """The first of them, each as JSON."""
+    """The first of these keys, each as JSON."""
     hint = "a later good value or a delete clears the error; read the other keys with --skip-errors"
 
     @property
@@ -173,7 +173,7 @@ class KeysInError(InvalidUsage):
 
 
 class RowsClosed(InvalidUsage):
-    """Rows are read that can no longer be read: those of an earlier batch, or of an answer that was closed."""
+    """A call asks for rows that can no longer be read: those of an earlier batch, or of an answer that was closed."""
 
     collection: str
     fact = "the rows of '{collection}' can no longer be read: the next batch was requested, or they were closed"
@@ -189,7 +189,7 @@ class NotReclocked(InvalidUsage):
 
 
 class BagRefused(InvalidUsage):
-    """A table that repeats rows cannot show a row as often as it occurs; it stays as it was."""
+    """A table that repeats rows cannot show a row as often as it occurs; the table stays as it was."""
 
     collection: str
     as_of: int

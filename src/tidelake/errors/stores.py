@@ -19,12 +19,15 @@ class NewerFormat(InvalidUsage):
 
 
 class LakeReadOnly(InvalidUsage):
-    """Something would be written to the store of a lake that was opened read-only; nothing was written."""
+    """A call tried to write to the store of a lake that was opened read-only; nothing was written."""
 
     store: str
-    """The location that would be written or deleted."""
+    """The location that the call tried to write or delete."""
     fact = "the lake was opened read-only, so {store} cannot be written"
-    hint = "open the lake without `read_only`, on its own store and not on a copy"
+    hint = (
+        "open the lake without `read_only`; if this store is a copy, open the original instead, because changes to a "
+        "copy are lost"
+    )
 
 
 class SparkLacksStore(InvalidUsage):
@@ -34,9 +37,9 @@ class SparkLacksStore(InvalidUsage):
     detail: str
     fact = "this Spark session cannot read {store}: {detail}"
     hint = (
-        "a JVM takes jars only when it starts: in a new process, call `start_session(jar_sets=['s3'])` before it opens "
-        "a lake (lakes on a disk can use this session, too); or give spark-submit the jars in `.jars/s3`, which "
-        "`python -m tidelake.spark.jars --set s3` fetches"
+        "a JVM loads jars only when it starts: start a new process, and call `start_session(jar_sets=['s3'])` in it "
+        "before you open a lake (that session also works for lakes on a disk); or give spark-submit the jars in "
+        "`.jars/s3`, which `python -m tidelake.spark.jars --set s3` fetches"
     )
 
 
@@ -76,11 +79,11 @@ class NotRewritable(DamagedTable):
 
 
 class DamagedLog(DamagedTable):
-    """A table's log differs from the acknowledged entries; it can perhaps be restored from their copies."""
+    """A table's log differs from the acknowledged entries; it may be possible to restore it from copies of them."""
 
     hint = (
-        "run nothing that writes to it; `tidelake repair COLLECTION` shows what can be restored from acknowledged "
-        "copies, and --apply restores it"
+        "run nothing that writes to it; `tidelake repair COLLECTION` shows what can be restored from copies of the "
+        "acknowledged entries, and --apply restores it"
     )
 
 
@@ -95,11 +98,11 @@ class StoreUnreadable(TidelakeError):
 
 
 class StoreUnwritable(StoreUnreadable):
-    """A file of a store cannot be written; what was committed before stays."""
+    """A file of a store cannot be written; earlier commits are not affected."""
 
     fact = "the store cannot be written: {detail}"
     hint = (
-        "give this user the right to write to the store's folder, or make room on its disk, and repeat the call; to "
+        "grant this user permission to write to the store's folder, or free some space on its disk, and try again; to "
         "follow a collection without writing, use `tidelake subscribe --no-hold`, or a lake opened with `read_only`"
     )
 
@@ -129,11 +132,11 @@ class WrittenRowsMissing(StoreUnreadable):
 
 
 class BucketMissing(StoreUnreadable):
-    """The object store has no bucket of this name."""
+    """The object store has no bucket with this name."""
 
     store: str
     fact = "the bucket of {store} does not exist: {detail}"
-    hint = "create the bucket, or correct the URI, or `endpoint` in the `s3:` block"
+    hint = "create the bucket, correct the URI, or correct `endpoint` in the `s3:` block"
 
 
 class StoreAccessDenied(StoreUnreadable):
@@ -142,10 +145,10 @@ class StoreAccessDenied(StoreUnreadable):
     store: str
     access: str
     """The refused operation: `read`, `write`, `list` or `delete`."""
-    fact = "the object store does not let these credentials {access} {store}: {detail}"
+    fact = "these credentials are not allowed to {access} {store}: {detail}"
     hint = (
-        "give the credentials this right, or renew them if they have expired; a wrong clock on this machine also makes "
-        "requests invalid. Nothing is lost, and the next run continues from here"
+        "grant this permission to the credentials, or renew them if they have expired; a wrong clock on this machine "
+        "also makes requests invalid. Nothing is lost, and the next run continues from here"
     )
 
 
@@ -158,8 +161,8 @@ class WrongRegion(StoreUnreadable):
 
 
 class ConditionalWritesMissing(StoreUnreadable):
-    """A bucket lets two writers create one object, so no commit to it would be safe; nothing was committed."""
+    """A bucket lets two writers both create the same object, so no commit would be safe; nothing was committed."""
 
     store: str
-    fact = "{store} has no conditional writes: {detail}"
-    hint = "use a service and a version that supports `If-None-Match: *` for puts; docs/guides/s3.md has a list"
+    fact = "{store} does not support conditional writes: {detail}"
+    hint = "use an object store whose version supports `If-None-Match: *` for puts; docs/guides/s3.md has a list"

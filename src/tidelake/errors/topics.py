@@ -17,7 +17,7 @@ class SourceError(TidelakeError):
 
 
 class TopicGap(SourceError):
-    """Offsets of a topic that should exist do not; nothing was skipped."""
+    """Offsets that a topic should have are missing; nothing was skipped."""
 
     topic: str
     partition: int
@@ -79,7 +79,7 @@ class SnapshotUnfinished(TopicGap):
     rows: int
     fact = (
         "topic '{topic}': the snapshot at {lsn} has no last row (rows read: {rows}), but later transactions were "
-        "read: the connector abandoned it, and either found the table empty when it began another one or began none"
+        "read: the connector abandoned it, and then either began no other one, or began one and found the table empty"
     )
     hint = (
         "if the table was empty then, discard the snapshot: `tidelake resolve count NAME --time {lsn} --count 0 "
@@ -139,7 +139,7 @@ class TopicMissing(SourceError):
 
 
 class FolderMissing(SourceError):
-    """A file topic has no folder."""
+    """The folder of a file topic does not exist."""
 
     topic: str
     folder: str
@@ -198,7 +198,7 @@ class TopicUnreachable(SourceError):
 
 
 class TopicUnwritable(SourceError):
-    """The brokers of a topic did not accept a record; records accepted before stay."""
+    """The brokers of a topic did not accept a record; records that they accepted earlier stay in the topic."""
 
     topic: str
     servers: str
@@ -206,7 +206,7 @@ class TopicUnwritable(SourceError):
     fact = "the topic '{topic}' cannot be written to at {servers}: {detail}"
     hint = (
         "check that the brokers are running and that the settings under `kafka:` are correct; records that were "
-        "already played stay"
+        "already played stay in the topic"
     )
 
 
@@ -222,7 +222,7 @@ class RegistryUnreachable(SourceError):
 
 
 class UnknownTopic(InvalidUsage):
-    """No collection of the lake reads a topic of this name."""
+    """No collection of the lake reads a topic with this name."""
 
     topic: str
     topics: Iterable[str]
@@ -231,7 +231,7 @@ class UnknownTopic(InvalidUsage):
 
     @property
     def hint(self) -> str:
-        """The nearest name, and all names."""
+        """The nearest name, and the names of all topics that are read."""
         from difflib import get_close_matches  # imported late: every command imports this file
 
         nearest = get_close_matches(self.topic, self.topics, n=1)

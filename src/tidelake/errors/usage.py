@@ -86,7 +86,7 @@ class DecisionRefused(Refusal):
 
 
 class StatementRefused(Refusal):
-    """A statement that is not an update: JSON with data and a diff."""
+    """A statement that is not an update, written as JSON with data and a diff."""
 
 
 class GeneratorRefused(Refusal):

@@ -255,7 +255,7 @@ def suspect_times_of_keys(unsealed: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def count_key_breaches(statements: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Count breaches of the envelope by time if `before` is only the key, as `keyed.count_breaches` does.
+    """Count breaches of the envelope by time, as `keyed.count_breaches` does, if `before` has only the key's columns.
 
     In:  the columns of an event, _time, _diff (unique together).
     """

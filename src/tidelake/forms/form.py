@@ -46,7 +46,7 @@ class Form(Protocol):
     def contents(
         self, rows: DataFrame, columns: Sequence[str], keep: RowFilter, base: DataFrame | None = None
     ) -> DataFrame:
-        """Compute the contents from rows at or before a time; `base_contents` does so if there is only a base.
+        """Compute the contents from rows at or before a time; if there is only a base, call `base_contents` instead.
 
         In:  the data's columns, _time, _diff.
         Out: `columns`, and _diff, how many times a row occurs; never 0.

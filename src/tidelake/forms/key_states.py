@@ -30,7 +30,9 @@ class Range:
     between: DataFrame
     """The rows in the range."""
     earlier: Callable[[DataFrame | None], DataFrame]
-    """Reads the rows before the range: at least those of some keys, or all. Each call costs a scan."""
+    """Reads the rows before the range: at least those of the given keys, or all rows if no keys are given (None).
+
+    Each call costs a scan."""
     few: bool
     """Whether every task can hold the keys of the rows in the range in memory."""
 
@@ -55,7 +57,7 @@ def rows_of_keys(
 
 
 def states_by_time(rows: DataFrame, key: Sequence[str], data: Sequence[str], after: int) -> DataFrame:
-    """Return the states of keys, given by their newest rows; of rows with equal times, a value is newer than a delete.
+    """Derive the states of keys from their newest rows; of rows with equal times, a value is newer than a delete.
 
     In:  the data's columns, _time, _diff: all rows of these keys until the end of the range.
     Out: states.
@@ -70,7 +72,7 @@ def states_by_time(rows: DataFrame, key: Sequence[str], data: Sequence[str], aft
 
 
 def newest_states(rows: DataFrame, key: Sequence[str], data: Sequence[str]) -> DataFrame:
-    """Return the last state of keys, given by their newest rows; see `states_by_time`.
+    """Derive the last state of each key from its newest row; see `states_by_time`.
 
     In:  the data's columns, _time, _diff.
     Out: the key's columns (unique together), _row struct (null if the key has no row).
@@ -82,7 +84,7 @@ def newest_states(rows: DataFrame, key: Sequence[str], data: Sequence[str]) -> D
 
 
 def updates_of_states(states: DataFrame, key: Sequence[str], after: int) -> DataFrame:
-    """Turn states into updates of rows: the old row is removed and the new row added. Equal rows give no update.
+    """Turn states into updates of rows: remove the old row and add the new one, unless the two are equal.
 
     In:  states.
     Out: the data's columns, _time, _diff: 1 or -1.

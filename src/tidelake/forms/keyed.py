@@ -118,8 +118,8 @@ def merged_rows(sealed: DataFrame, key: Sequence[str], through: int, takes_all: 
         sealed: the rows.
         key: the key's columns.
         through: the last time that no reader can tell from an earlier one.
-        takes_all: whether no other run holds a row at or before `through`; only then may a delete be dropped,
-            because no row remains that it hides.
+        takes_all: whether no other run holds a row at or before `through`; only then may a delete be dropped, because
+            every row that it hides is dropped as well.
     """
     newest = newest_rows(sealed.where(F.col(TIME) <= through), key)
     if takes_all:

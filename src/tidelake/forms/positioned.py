@@ -193,7 +193,7 @@ def key_states(rows: Range, shape: Shape, with_errors: bool) -> DataFrame:
 
     In:  rows of the range, and of the times before.
     Out: states; see `forms.key_states`.
-    Cost: the rows of touched keys, or all rows if there is a barrier in the range; one exchange of them, by key.
+    Cost: the rows of touched keys, or all rows if there is a barrier in the range; one exchange of these rows, by key.
     """
     if shape.barriers and not rows.between.where(F.col(DIFF) == 0).isEmpty():
         every = rows.earlier(None).unionByName(rows.between)
@@ -309,7 +309,7 @@ def _fillers(old: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _candidates_by_key(rows: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
-    """Collect, by key, the values that can complete newest rows that lack some.
+    """Collect, by key, the values that can complete those newest rows that lack values.
 
     Out: the key's columns (unique), _top struct (the newest row's system columns), _top_rank, _stop (the rank of the
          newest delete or error; null if none), and for each fillable column `_found_<place>`: the newest value with its

@@ -114,7 +114,7 @@ class StreamTick(Tick):
 
     def read(self) -> None:
         """Read the schemas of the ranges and their progress statements."""
-        # The registry is queried after the end offsets, so it knows the schema id of every message before them.
+        # The registry is queried after the end offsets were, so it knows the schema id of every message before them.
         self.decoder = decoder_of(resolve_stream(self.settings, self.schema))
         self.reading = self.decoder.readings[0]
         if self.table.value(LENGTHS_INSUFFICIENT) and self.reading is Reading.MEASURED:

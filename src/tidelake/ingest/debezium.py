@@ -46,9 +46,9 @@ _SNAPSHOT_LSN = "snapshot/lsn"
 _SNAPSHOT_MS = "snapshot/processed_ms"
 """When the connector started reading that snapshot."""
 _SNAPSHOT_ALONE = "snapshot/alone"
-"""The LSN of the snapshot that the topic starts with: it has nothing to erase."""
+"""The LSN of the snapshot that the topic starts with: no earlier rows exist that it could erase."""
 _SNAPSHOT_NOTED = "snapshot/noted"
-"""The LSN of the snapshot whose last row was read; the ends of the partitions at that time are stored with it."""
+"""The LSN of the snapshot whose last row was read; the ends that the partitions had then are stored as well."""
 _SNAPSHOT_DONE = "snapshot/done"
 """The LSN of the snapshot that is complete: every partition was read up to its stored end."""
 _POSTGRESQL_POSITION = ("committed", "lsn")
@@ -64,7 +64,7 @@ class ChangeRecords:
     batch: RecordBatch
     starts: list[SnapshotStart] = field(default_factory=list)
     plain: bool = True
-    """Whether all records seen so far are plain."""
+    """Whether all records read so far are plain."""
     fill: bool = False
     """Whether some records lack a position."""
     schemas: JudgedSchemas = field(default_factory=JudgedSchemas)
@@ -164,7 +164,7 @@ class ChangeRecords:
         return values | values_of_judged(self.batch.table, self.row, self.batch.settings.key, self.schemas)
 
     def _write_known(self) -> tuple[list[RunFile], dict[str, Any]]:
-        """Write the run with all schemas judged, and on the fast path if all records allow it."""
+        """Write the run once all schemas are judged, and use the fast path if all records allow it."""
         self.plain = self.batch.settings.format == "json"
         if self.plain:
             self.schemas, has_disagreeing = cached_schemas(self.batch.table, self.row, self.batch.settings.key)

@@ -27,7 +27,7 @@ from tidelake.topic.topic import OffsetRange, Topic
 
 _MALFORMED = "malformed_transaction"
 _BACK_MAX = 3
-"""How many offsets before a range the BEGIN of its first END may be: an exactly-once producer's markers use offsets."""
+"""How many offsets before a range its first END's BEGIN may be: the markers of exactly-once producers use offsets."""
 
 
 @dataclass
@@ -129,7 +129,7 @@ def append_statements(collection: Collection, topic: str, statements: Sequence[t
 
 
 def append_transactions(collection: Collection, rows: Sequence[dict[str, Any]]) -> None:
-    """Append rows, if there are any, to `transactions/`; a table made by an earlier release gets all columns."""
+    """Append rows, if there are any, to `transactions/`; a table made by an earlier release gets missing columns."""
     if not rows:
         return
     path, epoch = collection.paths.transactions, collection.entry.epoch

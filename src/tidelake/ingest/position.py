@@ -96,7 +96,7 @@ def range_read_by(past: PastTick, topic: Topic, collection: Collection) -> Offse
 def unread(
     topic: Topic, table: OpenTable, collection: Collection, ends: Mapping[int, int]
 ) -> tuple[int, list[TopicGap]]:
-    """Count the unread offsets before these ends, and find the gaps that stop ingest.
+    """Count the unread offsets before `ends`, and find the gaps that stop ingest.
 
     Offsets in accepted gaps are counted only while another gap stops ingest.
 

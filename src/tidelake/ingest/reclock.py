@@ -46,7 +46,7 @@ def _open(collection: Collection, settings: ReclockSettings) -> tuple[Collection
 
 
 def unusable_rows(decoded: DataFrame, times: Column) -> DataFrame:
-    """Return the rows for the quarantine; `times` are those that a record holds back, null if they are unknown.
+    """Return the rows for the quarantine; `times` are the times that a record holds back, or null if they are unknown.
 
     In:  the result of `Records.decoded`.
     Out: the columns of `QUARANTINE_SCHEMA`, one row for each record with a reason.
@@ -87,12 +87,12 @@ class RecordTick(Tick):
 
     @property
     def _is_shared(self) -> bool:
-        """Whether the collection shares a timeline on which each run has one time."""
+        """Whether the collection shares a timeline on which each run of the job has one time."""
         return self.settings.timeline is not None and self.run_ms is not None
 
     @property
     def _start_ms(self) -> int:
-        """The start of the tick or, on a shared timeline, that of the run: the time to mint."""
+        """The start of the tick or, on a shared timeline, of the job's run: the time to mint."""
         return self.run_ms if self._is_shared and self.run_ms is not None else self.start_ms
 
     def plan(self) -> bool:
@@ -106,7 +106,8 @@ class RecordTick(Tick):
     def commit_idle(self) -> bool:
         """Move upper to the tick's start if no topic has new messages and the last minted time is old enough.
 
-        On a shared timeline, each run moves upper to the time of the run, so that no collection holds the others back.
+        On a shared timeline, each run of the job moves upper to its own start, so that no collection holds the others
+        back.
 
         The binding replaces those of the idle ticks just before it in the chain, so the chain does not grow.
 

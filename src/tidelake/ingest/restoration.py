@@ -52,7 +52,7 @@ def restore_files(
     Returns:
         By path, the error that kept a file from being restored; None if it was restored.
 
-    Cost: each tick that wrote any of them is read, decoded and written once more.
+    Cost: each tick that wrote any of the files is read, decoded and written once more.
     """
     table = OpenTable(collection.paths.updates)
     files = {file.path: file for file in table.files()}
@@ -80,7 +80,7 @@ def past_tick(table: OpenTable, path: str) -> PastTick:
     """Return the tick that wrote a file.
 
     Raises:
-        NotRewritable: no tick of ingest wrote it, or the log no longer has its entry.
+        NotRewritable: no tick of ingest wrote the file, or the log no longer has the tick's entry.
     """
     file = next((file for file in table.files() if file.path == path), None)
     if file is None:

@@ -238,7 +238,7 @@ def _row_of_message(known: Values, schema: Any) -> Record:
 
 
 def _row_in_messages(spark: SparkSession, settings: ReclockSettings) -> Record | None:
-    """Return the row of the first schema embedded in the messages of a first tick; None if none has a schema."""
+    """Return the row of the first schema embedded in the messages of a first tick; None if no message has a schema."""
     for topic in open_topics(settings)[: len(settings.statement_topics)]:
         starts = dict.fromkeys(topic.end_offsets(), 0)
         offsets, gaps = topic.plan(starts, settings.messages_per_tick_max)

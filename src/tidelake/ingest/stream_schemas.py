@@ -16,10 +16,11 @@ from tidelake.topic.schema_registry import SchemaRegistry
 
 
 def resolve_stream(settings: CollectionSettings, record: dict[str, Any]) -> SourceSchemas:
-    """Resolve the schemas of a CDCv2 stream: each has the collection's columns, in any order.
+    """Resolve the schemas of a CDCv2 stream.
 
-    Nullable columns may be missing, as in the versions of a published topic before a column was added, unless the
-    columns are those of change events.
+    A registered schema must have the collection's columns, in any order; otherwise it is refused. It may lack nullable
+    columns, as the older schemas of a published topic do if a column was added later. For change events, no column may
+    be missing.
 
     Raises:
         RegistryUnreachable: the registry does not answer, so schema ids cannot be resolved.
@@ -42,7 +43,9 @@ def resolve_stream(settings: CollectionSettings, record: dict[str, Any]) -> Sour
 
 
 def registered(settings: CollectionSettings, record: Record, part: str) -> dict[int, Any]:
-    """Return all schemas of the keys or values of statements by id, in the order of registration.
+    """Return, by id, all schemas registered for the keys or the values of statements.
+
+    They are in the order of registration, subject by subject.
 
     Raises:
         RegistryUnreachable: the registry does not answer.

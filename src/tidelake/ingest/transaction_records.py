@@ -233,7 +233,7 @@ class TransactionRecords(ChangeRecords):
     def _find_cuts(self) -> list[Cut]:
         """Return the transactions that are cut; a handful at most.
 
-        A connector that was killed within a transaction numbers the events that it repeats from 1. So a copy
+        A connector that was killed within a transaction repeats events, and numbers them from 1 again. So a copy
         proves nothing: an event is considered only if it is the first with its number, in this range and in the table.
         """
         events = self.decoded()

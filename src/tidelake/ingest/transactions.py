@@ -1,8 +1,8 @@
 """A tick of a table with transactions: it reads the ENDs first, then the events of the transactions that have ended.
 
 An event does not state its commit position; the END of its transaction does. So each partition is read up to its first
-event whose END has not been read. What all ENDs announce for the table becomes one progress statement, which seal
-compares with the events. The pure rules are in `tidelake.protocol.transactions`.
+event whose END has not been read. The counts that the ENDs announce for the table become one progress statement, which
+seal compares with the events. The pure rules are in `tidelake.protocol.transactions`.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class TransactionTick(RecordTick):
         if self.ranges:
             self._read_events(planned)
         self._merge_snapshots()
-        if self.snapshots:  # the last row of one may have been read before earlier rows in another partition
+        if self.snapshots:  # a snapshot's last row may have been read before earlier rows in another partition
             topic_ends = self.events.end_offsets()
         self._state(topic_ends)
         if not self.newly_abandoned.isdisjoint(self.scanned) and self.ranges:
@@ -184,7 +184,7 @@ class TransactionTick(RecordTick):
                 self.report.gaps.append(EventBlocked(*at, place.offset + 1, place.reason))
 
     def _write_events(self) -> None:
-        """Write the events of the planned range as an uncommitted run, in place of an earlier one."""
+        """Write the events of the planned range as an uncommitted run, which replaces an earlier one."""
         discard_runs(self.table.path, self.written.files)
         ((topic, offsets),) = self.ranges
         tasks = min(self.spark.sparkContext.defaultParallelism, offsets.messages // MESSAGES_PER_TASK_MIN)
@@ -231,7 +231,7 @@ class TransactionTick(RecordTick):
         self.snapshots = [merged[lsn] for lsn in sorted(merged)]
 
     def _state(self, topic_ends: Mapping[int, int]) -> None:
-        """Decide up to which time this tick makes a statement, and what it announces."""
+        """Determine up to which time this tick makes a statement, and what the statement announces."""
         read = next_offsets(self.table, self.events.name)
         read |= {partition: end for _, offsets in self.ranges for partition, (_, end) in offsets.intervals.items()}
         waiting = {place.partition for place in self.blocked}
@@ -273,7 +273,8 @@ class TransactionTick(RecordTick):
         known = {snapshot.lsn for snapshot in self.snapshots if snapshot.is_abandoned}
         counts = {time: decision.count for time, decision in counts_in(self.collection.entry.decisions).items()}
         self.snapshots = [snapshot.decided(counts.get(snapshot.lsn)) for snapshot in self.snapshots]
-        # Since this process read the decisions, one may have accepted a snapshot, and seal may have sealed its time.
+        # After this process read the decisions, a new one may have accepted a snapshot, and seal may have sealed its
+        # time.
         abandoned = [
             before if before.lsn < self.lower else after
             for before, after in zip(self.snapshots, find_abandoned(self.snapshots, commits), strict=True)

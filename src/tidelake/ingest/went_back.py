@@ -19,7 +19,7 @@ from tidelake.topic.topic import Topic
 def went_back(
     topic: Topic, table: OpenTable, collection: Collection, settings: TransactionSettings, ends: Mapping[int, int]
 ) -> TransactionWentBack | None:
-    """Return the error with which ingest stops at the next message of the topic of transactions; None if it does not.
+    """Return the error with which ingest stops at the next message of the topic of transactions; None if it goes on.
 
     Args:
         topic: the topic of transactions.
@@ -46,7 +46,7 @@ def went_back(
 
 
 def sort_new(collection: Collection, ends: Sequence[End], last: int) -> Sorted:
-    """Sort ENDs that were just read by what the collection knows of earlier ones; see `sort_ends`.
+    """Sort ENDs that were just read, given what the collection knows of earlier ENDs; see `sort_ends`.
 
     Cost: if some of these ENDs are at or before `last`, one read of the files of `transactions/` that may have them.
     """

@@ -112,8 +112,8 @@ def written_difference(columns: tuple[Column, ...], written: tuple[Column, ...])
     """Describe why statements with the written columns cannot be read as these columns; None if they can.
 
     A nullable column may be missing: a row without it is the row with null, whichever schema wrote it. No other
-    difference is allowed, because data identifies a statement: without one of its columns, two statements would be the
-    same.
+    difference is allowed, because data identifies a statement: without one of its columns, two different statements
+    could look the same.
 
     >>> price = Column("price", Primitive("int"), nullable=True)
     >>> columns = (Column("id", Primitive("long"), nullable=False), price)

@@ -61,7 +61,7 @@ class ScalarType:
     """One scalar type.
 
     Args:
-        base: Avro's primitive type, `enum` or `fixed`; only the base decides how a value is encoded.
+        base: Avro's primitive type, `enum` or `fixed`; it alone determines how a value is encoded.
         family: the kind of its values.
         arrow: creates the type of the table's column.
         logical: the logical type; empty for a plain type.

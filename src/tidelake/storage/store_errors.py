@@ -43,7 +43,7 @@ def store_error(uri: str, access: str, error: BaseException) -> StoreUnreadable:
 
     >>> denied = OSError("403 Forbidden: <Error><Code>ExpiredToken</Code><Message>It expired.</Message></Error>")
     >>> store_error("s3://lake/catalog", "list", denied).fact
-    'the object store does not let these credentials list s3://lake/catalog: ExpiredToken: It expired.'
+    'these credentials are not allowed to list s3://lake/catalog: ExpiredToken: It expired.'
     """
     text = str(error)
     code, fact = _code_of(text), _fact_of(text) or type(error).__name__
@@ -62,7 +62,7 @@ def spark_error(text: str) -> StoreUnreadable | None:
     >>> denied = "java.nio.file.AccessDeniedException: s3://lake/a.parquet: listObjects() on s3://lake/a.parquet: "
     >>> denied += "software.amazon.awssdk.services.s3.model.S3Exception: sorry (Service: S3, Status Code: 403, X: y):"
     >>> spark_error(denied + "AccessDenied").fact
-    'the object store does not let these credentials list s3://lake/a.parquet: AccessDenied: sorry'
+    'these credentials are not allowed to list s3://lake/a.parquet: AccessDenied: sorry'
     >>> spark_error("java.io.FileNotFoundException: s3://lake/a.parquet")
     """
     if not is_of_object_store(OSError(text)):

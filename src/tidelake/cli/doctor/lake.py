@@ -45,7 +45,7 @@ def lake_findings(config: Path) -> Iterator[Finding]:
         yield Finding("settings", "ok", f"{config}: {names}")
     places = (settings.store, settings.topics, settings.data_docs)
     if settings.object_stores.s3 != S3Settings() and all(isinstance(place, Path) for place in places):
-        yield Finding("s3", "ok", "no folder of the lake is in S3; the block is used for URIs in commands")
+        yield Finding("s3", "ok", "no folder of the lake is in S3; the `s3:` block is used only for URIs in commands")
     if isinstance(settings.store, Path):
         yield from _folder(settings.store)
     else:
@@ -57,9 +57,9 @@ def lake_findings(config: Path) -> Iterator[Finding]:
 
 
 def _object_store(place: ObjectStorePlace) -> Iterator[Finding]:
-    """Check an object store: whether it answers, whether it can be written to, its conditional writes, and its clock.
+    """Check an object store: whether it answers, can be written to, and supports conditional writes; and its clock.
 
-    The object that tests conditional writes stays in the store; jobs create the same one.
+    The object that tests conditional writes stays in the store; jobs create the same object.
     """
     from tidelake.storage import blobs
 
@@ -70,7 +70,7 @@ def _object_store(place: ObjectStorePlace) -> Iterator[Finding]:
     except TidelakeError as error:
         yield failed("store", error)
         return
-    yield Finding("store", "ok", f"{place} can be written to, and has conditional writes")
+    yield Finding("store", "ok", f"{place} can be written to, and supports conditional writes")
     yield _clock(ahead_s)
 
 
@@ -86,7 +86,7 @@ def _reports(place: ObjectStorePlace) -> Finding:
 
 
 def _folder(store: Path) -> Iterator[Finding]:
-    """Check the store's folder: whether this user may write to it, its disk, and its clock."""
+    """Check the store's folder: whether this user may write to it, its disk's free space, and its clock."""
     nearest = next(above for above in (store, *store.absolute().parents) if above.exists())
     if not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
         fact = f"this user has no permission to read and write {nearest}"
@@ -194,7 +194,7 @@ def _topics(settings: CollectionSettings, unreachable: set[str]) -> Iterator[Fin
             if any(ends.values()):
                 yield Finding(check, "ok", f"{partitions}, {counted(sum(ends.values()), 'offset')}")
             else:
-                yield Finding(check, "warn", "has no messages yet", "if that is a surprise, check the topic's name")
+                yield Finding(check, "warn", "has no messages yet", "if that is unexpected, check the topic's name")
 
 
 def _table(settings: Settings, collection: CollectionSettings, catalog: Catalog) -> Finding:

@@ -109,7 +109,7 @@ def _jars() -> Finding:
                 "jars", "fail", f"{fact}, which this user cannot write to", "set TIDELAKE_HOME to another folder"
             )
         return Finding("jars", "warn", fact, "the first job fetches them, which needs access to Maven Central")
-    return Finding("jars", "ok", f"{len(jars)} jars with the locked sha256 in {folder}")
+    return Finding("jars", "ok", f"{len(jars)} jars in {folder}, each with its locked sha256")
 
 
 def _port() -> Finding:

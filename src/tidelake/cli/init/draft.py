@@ -161,7 +161,7 @@ def _json_upserts(topic: str, samples: Sequence[Sample], payloads: Sequence[dict
         block["key_schema"] = _checked(inferred.record(f"{name}_key", objects, required=named))
     block["schema"] = _checked(inferred.record(name, payloads, required=inside))
     read = counted(len(payloads), "JSON record was read", "JSON records were read")
-    found = f"{read}; the last record of each key ({', '.join(named)}) has its value"
+    found = f"{read}; the last record of each key ({', '.join(named)}) has the key's value"
     return Draft(block, [found, *inferred.remarks])
 
 
@@ -203,7 +203,7 @@ def _json_changes(
 
 
 def _key_and_position(topic: str, key: Sequence[str], events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the settings that say how the change events of a row are found and ordered."""
+    """Return the settings that identify the row of a change event, and order the events of a row."""
     if not key:
         raise OptionRefused(
             f"the change events of '{topic}' have no keys", "name the primary key: --key id, or --key shop,id"

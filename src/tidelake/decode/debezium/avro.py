@@ -113,7 +113,7 @@ def _transaction(parsed: Column, record: Mapping[str, Any]) -> Column:
 def _event_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the schema of an event.
 
-    If the registry has none yet, the schema is built from that of the row, and decodes nothing.
+    If the registry has no schema yet, one is built from the schema of the row; no event is decoded with it.
     """
     if declared_row(record) is not record:
         return record

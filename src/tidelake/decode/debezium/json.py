@@ -33,8 +33,8 @@ _TRANSACTION = (("id", "string"), ("total_order", "string"), ("data_collection_o
 def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     """Read change events from JSON, with or without an embedded schema.
 
-    In:  topic, partition, offset, key and value binary, and any other columns.
-    Out: the columns that `read_events` returns, without _event, _broken and _empty, and _schema bigint.
+    In:  topic, partition and offset; key and value, both binary; and any other columns.
+    Out: _schema bigint, and the columns that `read_events` returns, except _event, _broken and _empty.
     """
     for step in _careful_steps(shape):
         raw = raw.withColumns(step)
@@ -69,7 +69,7 @@ def _careful_steps(shape: ChangeShape) -> list[dict[str, Column]]:
 
 
 def _record_key(text: Column, shape: ChangeShape) -> Column:
-    """Return the record's key, with or without an embedded schema."""
+    """Return the record's key, parsed; the key may have an embedded schema."""
     keys = [(name, "string") for name in shape.key]
     if "payload" in shape.key:
         inside = F.get_json_object(text, "$.payload")
@@ -80,7 +80,7 @@ def _record_key(text: Column, shape: ChangeShape) -> Column:
 
 
 def _paths_of_key(shape: ChangeShape) -> dict[str, tuple[str, ...]]:
-    """Return the paths at which a record's key may have each column of the key."""
+    """Return, for each column of the row's key, the paths in a record's key where its value may be."""
     if "payload" in shape.key:
         return {name: (name,) for name in shape.key}
     return {name: (f"payload.{name}", name) for name in shape.key}
@@ -165,7 +165,7 @@ def has_lone_surrogates(event: Column, shape: ChangeShape, text: Column, not_tex
 
 
 def cells_of(event: Column, names: Sequence[str], shape: ChangeShape) -> list[Column]:
-    """Return the named columns of an event's row, and those of its previous key."""
+    """Return the named columns of an event's row `after`, and of its row `before` if they are read from that row."""
     return [event["after"][name] for name in names] + [
         event["before"][name] for name in names if name in shape.before_columns
     ]

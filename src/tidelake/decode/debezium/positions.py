@@ -43,7 +43,7 @@ _SNAPSHOT_ENDS = ("last_in_data_collection", "last")
 
 @dataclass(frozen=True)
 class SnapshotStart:
-    """An initial snapshot of a connector: its log position, and the time when it was read."""
+    """An initial snapshot: its log position, and when the connector began to read it, in milliseconds since 1970."""
 
     lsn: int
     processed_ms: int
@@ -56,7 +56,7 @@ def position_of(shape: ChangeShape, snapshots: Sequence[SnapshotStart]) -> Colum
     Args:
         shape: the shape of the events. If it declares positions, only those are used: other positions are not
             comparable with them.
-        snapshots: the known initial snapshots; events processed after a snapshot come after it.
+        snapshots: the known initial snapshots; events processed after a snapshot come after the snapshot.
     """
     if shape.position:
         return F.concat(F.col(DECLARED), F.array(F.col("offset")))

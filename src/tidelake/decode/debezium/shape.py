@@ -21,7 +21,7 @@ _TABLE_FIELDS = ("schema", "table")
 class ChangeShape:
     """The shape of one collection's change events.
 
-    Columns are cached for each shape (see `tidelake.spark.column_cache`), so its `repr` shows it in full.
+    Columns are cached by the `repr` of the shape (see `tidelake.spark.column_cache`), which shows every field in full.
 
     Args:
         columns: the wire types of a row's columns.
