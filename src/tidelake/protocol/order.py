@@ -109,7 +109,7 @@ def total_order_key(time: Time) -> Time:
 
 
 def minimal_elements(times: Iterable[Time]) -> tuple[Time, ...]:
-    """Return the times that have no earlier time among `times`, sorted and without copies.
+    """Return the times that have no earlier time among `times`, sorted and without duplicates.
 
     Cost: each time is compared with every minimal element; a single pass for integers.
 
