@@ -100,7 +100,7 @@ def frame_of(spark: SparkSession, confined: Confined, frames: Mapping[str, DataF
         frames: the rows of each table, by name; all tables of the query are included.
 
     Raises:
-        Refused: it is invalid for these columns, or its result depends on more than rows.
+        Refused: the query is invalid for these columns, or its result depends on more than the rows.
 
     Cost: one analysis; no rows.
     """
