@@ -407,7 +407,7 @@ def open_listed(path: Location, size: int | None = None) -> pa.NativeFile:
     """Open a Parquet file of a topic that a listing has shown; `size` as for `blobs.open_file`.
 
     Raises:
-        MalformedTopic: it no longer exists.
+        MalformedTopic: the file no longer exists.
     """
     try:
         return blobs.open_file(path, size)

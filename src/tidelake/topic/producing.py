@@ -155,7 +155,7 @@ class _Sender:
         size = len(row["value"] or b"")
         raise CopyRefused(
             f"the record at {place}, with {size} bytes, is larger than the topic '{self._name}' accepts",
-            "raise the topic's `max.message.bytes`, and play again: records that were already played stay",
+            "raise the topic's `max.message.bytes`, and play again: records that were already played stay in the topic",
         )
 
     def _unwritable(self, detail: str) -> TopicUnwritable:
