@@ -1,4 +1,4 @@
-"""The order of times: integers, and products of integers compared element by element.
+"""The order of times: of integers, and of products, which are tuples of integers compared element by element.
 
 Only this module compares times with `<`, `max` and `min`; other modules call `less_equal`, `join` and `meet`.
 """

@@ -57,8 +57,8 @@ class Reader:
     def __init__(self, start: Antichain, identity: Callable[[Any], Hashable] = data_itself) -> None:
         self._identity = identity
         self._ledger = Ledger(start)
-        # A time's only update is stored without a dictionary, which is large: in a fine-grained stream, most times have
-        # one update.
+        # The only update of a time is stored without a dictionary: dictionaries are large, and most times of a
+        # fine-grained stream have one update.
         self._pending: dict[Time, Update | dict[Hashable, Update]] = {}
         self._further_diffs: dict[tuple[Time, Hashable], list[int]] = {}
         self.late = 0

@@ -50,7 +50,8 @@ _RAW_ARROW = pa.schema(
 class _File:
     path: Location
     offsets: dict[int, list[Interval]] = field(default_factory=dict)
-    """By partition. An offset that occurs twice is in two intervals; the last interval has the greatest end."""
+    """The offsets in the file, by partition. An offset that occurs twice is in two intervals; the last interval has the
+    greatest end."""
 
 
 _Index = dict[tuple[Location, object], _File]
