@@ -108,8 +108,8 @@ def publish(
         ArgumentRefused: the terms are not those of the first publisher, or the shard does not exist.
         PublishedTopicError: the topic is not the one that was published to; see `evidence.read_evidence`.
         PublishedTopicBehind: the collection has forgotten what the topic lacks.
-        PublishedTopicColumns: the topic cannot state a new column; what comes before was stated.
-        KeysInError: there are keys in error at the next time; what comes before was stated.
+        PublishedTopicColumns: the topic cannot state a new column; earlier times were stated.
+        KeysInError: there are keys in error at the next time; earlier times were stated.
         UnknownCollection, SinceError: as for reads.
 
     Cost: the changes that the topic lacks, read once; and the messages since the topic was last read back.

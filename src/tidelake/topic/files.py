@@ -304,7 +304,7 @@ def _next_interval(
     held, known = merge_intervals(held), merge_intervals([*held, *accepted_here])
     end_of_topic = known[-1][1] if known else 0
     if end_of_topic < start:
-        return None, TopicGap(topic, partition, end_of_topic, start, "the topic ends before what was already read")
+        return None, TopicGap(topic, partition, end_of_topic, start, "the topic ends before the next offset to read")
     after = next((high for low, high in known if low <= start < high), start)
     here = next(((max(low, start), high) for low, high in held if start < high and low < after), None)
     gap = None
