@@ -1,4 +1,4 @@
-"""Compares Tidelake with its alternatives in one interleaved run, and counts jobs, rows and bytes.
+"""Compares Tidelake with its alternatives in interleaved rounds, and counts jobs, rows and bytes.
 
 `python -m benchmarks` runs it.
 """

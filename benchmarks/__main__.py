@@ -49,7 +49,7 @@ class Task:
     name: str
     size: int
     seconds_max: float
-    """No further round begins after this time. Earlier rounds count, and the table says how many were run."""
+    """After this many seconds, no further round begins. Earlier rounds count; the results say how many there were."""
     measure: Callable[[Bench, int], Samples]
 
 
@@ -95,7 +95,11 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="a few small measurements, in under three minutes")
-    size.add_argument("--large", action="store_true", help="only what uses 100 M rows or updates; two hours or more")
+    size.add_argument(
+        "--large",
+        action="store_true",
+        help="only what uses 100 M rows or updates, and a long lingering run; two hours or more",
+    )
     parser.add_argument(
         "--only", action="append", default=[], choices=NAMES, help="only this measurement; may be repeated"
     )
@@ -103,7 +107,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no measurement after this many seconds")
     parser.add_argument("--patience", type=float, default=1.0, help="factor for the time limit of each measurement")
     parser.add_argument(
-        "--work", type=Path, default=Path("data/benchmarks/work"), help="folder for data, emptied first"
+        "--work",
+        type=Path,
+        default=Path("data/benchmarks/work"),
+        help="folder for data; each measurement first empties its own folder in it",
     )
     parser.add_argument("--out", type=Path, default=Path("data/benchmarks"), help="folder for the JSON and the charts")
     return parser.parse_args()

@@ -232,7 +232,7 @@ class Ticks:
     disturbed: bool = True
     """Whether there are copies and late messages."""
     writers: Writers = "one"
-    """Whether a second writer states each update again; `disturbed` is false in this case."""
+    """Whether a second writer states each update again, and when; with a second writer, `disturbed` must be false."""
 
     def make(self, ticks: int) -> None:
         """Write more ticks."""

@@ -1,6 +1,6 @@
 """The changes of one tick and of its last time on a large keyed collection, compared with two reads of the contents.
 
-Both engines read them: Spark, and DuckDB in this process.
+Both engines read the changes: Spark, and DuckDB in this process.
 """
 
 from __future__ import annotations

@@ -180,11 +180,11 @@ def _ledger_lines(times: int, samples: Samples, measurement: str) -> Iterator[Li
         yield Line(targets.LEDGER, what, differential.READER, theirs, factor, note=samples.cut)
     if samples.facts:
         held = samples.facts["open_bytes"] / times
-        yield Line(targets.MEMORY, f"ledger, {what} open, memory for each time", "", held, None, " B")
+        yield Line(targets.MEMORY, f"ledger with {times:,} open times, memory per time", "", held, None, " B")
         left = samples.facts["settled_bytes"] / samples.facts["open_bytes"] * 100
-        yield Line(targets.MEMORY, f"ledger, {what}, memory once settled", "memory while open", left, 5, " %", True)
+        yield Line(targets.MEMORY, f"ledger with {what}, memory once settled", "memory while open", left, 5, " %", True)
     reached = 1 / samples.ratio(small.REVERSED, small.IN_ORDER, "cpu_s")
-    yield Line(targets.LEDGER, what, "its own in-order time", reached, 1.25, at_most=True)
+    yield Line(targets.LEDGER, what, "the same, with progress in order", reached, 1.25, at_most=True)
 
 
 def _seal_lines(size: int, samples: Samples, measurement: str) -> Iterator[Line]:
@@ -241,7 +241,7 @@ def _linger_lines(seconds: int, samples: Samples, measurement: str) -> Iterator[
     row, stays = targets.LINGER, f"{seconds:,} s"
     arrivals = f"{len(samples.of[lingering.ARRIVAL])} arrivals in {stays}"
     yield Line(row, f"{arrivals}, median", "", samples.median(lingering.ARRIVAL), 3, " s", True)
-    yield Line(row, f"{arrivals}, 99 of 100", "", lingering.slowest(samples, 0.01), None, " s")
+    yield Line(row, f"{arrivals}, 99th percentile", "", lingering.slowest(samples, 0.01), None, " s")
     for what in (lingering.PROCESS, lingering.LIVE):
         grown = lingering.growth(samples, what)
         yield Line(row, f"{what}, the last quarter of {stays}", "the second quarter", grown, 1.1, at_most=True)
@@ -332,7 +332,7 @@ def _catalog_lines(number: int, samples: Samples, measurement: str) -> Iterator[
         yield Line(row, f"{what}, {store}", few, samples.ratio(few, what), 1.5, at_most=True, note=samples.cut)
     seconds, target = samples.median(catalogs.STATUS), 30 if number >= 10_000 else None
     yield Line(row, f"{catalogs.STATUS}, {store}", "", seconds, target, " s", True)
-    yield Line(row, f"{catalogs.STATUS}, of each", "", seconds / number * 1000, None, " ms", True)
+    yield Line(row, f"{catalogs.STATUS}, per collection", "", seconds / number * 1000, None, " ms", True)
 
 
 def _holds_lines(commits: int, samples: Samples, measurement: str) -> Iterator[Line]:

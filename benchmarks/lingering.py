@@ -74,7 +74,7 @@ def slowest(samples: Samples, share: float) -> float:
 
 
 def growth(samples: Samples, what: str) -> float:
-    """Return the memory used in the last quarter divided by that in the second: the first quarter is still warm-up."""
+    """Return the memory in the last quarter divided by that in the second, because the first still warms up."""
     weighed = samples.series[what]
     quarter = len(weighed) // 4
     return statistics.median(weighed[-quarter:]) / statistics.median(weighed[quarter : 2 * quarter])
@@ -117,14 +117,14 @@ class _Arrivals:
 
 
 class _Memory:
-    """Measures the memory of this process and its JVM, from time to time."""
+    """Measures the memory of this process and its JVM at regular intervals."""
 
     def __init__(self, bench: Bench) -> None:
         self.spark: SparkSession = bench.spark
         self.series: dict[str, list[float]] = {PROCESS: [], LIVE: []}
 
     def weigh(self, stops: threading.Event, every_s: float) -> None:
-        """Measure until the run ends, in MB; the JVM after a full garbage collection."""
+        """Measure in MB until the run ends; the JVM is measured after a full garbage collection."""
         while not stops.wait(every_s):
             jvm = self.spark.sparkContext._jvm
             assert jvm is not None

@@ -45,7 +45,7 @@ class Measured:
 
 @dataclass
 class Samples:
-    """The measurements of each contestant, round by round."""
+    """The measurements of all contestants, round by round."""
 
     of: dict[str, list[Measured]] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
@@ -182,7 +182,7 @@ def interleave(
                 continue
             try:
                 measured = turn(number)
-            except Exception as error:  # the others continue, and the table names this contestant
+            except Exception as error:  # the others continue, and the results list this contestant as failed
                 say(f"  round {number} {name}: {traceback.format_exc()}")
                 samples.absent[name] = f"failed: {type(error).__name__}"
                 del samples.of[name]

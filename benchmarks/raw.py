@@ -66,7 +66,7 @@ def measure_raw(bench: Bench, records: int) -> Samples:
         start = time.monotonic()
         measure_raw(replace(bench, rounds=_ROUNDS_TO_WARM_UP, end=math.inf), TICK_RECORDS)
         bench.end += time.monotonic() - start
-    bench.say(f"raw topic of {records:,} change events")
+    bench.say(f"reclocked topic of {records:,} change events")
     root = bench.folder(f"raw-{records}")
     spark, made = bench.spark, root / "made" / _NAME
     write_events(spark, made, 0, records, records)

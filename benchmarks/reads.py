@@ -56,7 +56,7 @@ def measure_reads(bench: Bench, rows: int) -> Samples:
         ticks = plain_changes if name == "sums" else changes
         for number in range(_TICKS):
             lake.add_file(name, ticks.file(number))
-            # Compaction merges the ticks of the others anyway.
+            # In the other collections, compaction merges the ticks anyway, so one tick may read several files.
             if name in ("steady", "sums") or number == _TICKS - 1:
                 lake.tick(name)
     few = Stream(min(rows, _ROWS_OF_OLD_MAX), "upsert")

@@ -13,9 +13,9 @@ class Row:
     against: str
     target: str
     measurement: str
-    """The measurement that fills the row, a name that `--only` accepts; empty if no measurement does."""
+    """The name of the measurement that fills the row, as `--only` accepts it; empty if there is none."""
     why_not: str = ""
-    """Why it was not measured, if nothing measures it."""
+    """Why there is no measurement, if there is none."""
 
 
 TICK = Row("whole tick, upsert and plain", "best tuned MERGE", "5× at 1 M, 15× at 10 M, 75× at 100 M", "ticks")
@@ -28,18 +28,18 @@ TICK_READ = Row(
 TICK_DELTA_RS = Row(
     "tick", "delta-rs merge of decoded rows", "0.5× at 1 M, 3× at 10 M, 30× at 100 M; half the memory", "ticks"
 )
-GROWTH = Row("growth with a fixed tick", "itself, 1 M → 10 M → 100 M", "at most 1.1× per step", "ticks")
+GROWTH = Row("tick of a fixed size as the table grows", "itself, 1 M → 10 M → 100 M", "at most 1.1× per step", "ticks")
 SEAL = Row("seal without copies", "Spark-Delta append", "no rows, at most one job, commit under 20 ms", "seal")
 BULK = Row("bulk ingest, sealed and proven", "from_avro to Parquet, unchecked", "0.6×", "bulk")
 BULK_COPY = Row("bulk ingest, sealed and proven", "Parquet to Parquet copy", "reported", "bulk")
 BULK_FASTAVRO = Row("bulk ingest, sealed and proven", "fastavro on one core", "1×", "bulk")
-RAW = Row("raw topic of Debezium's JSON, sealed", "plain Spark, which only reads and parses it", "0.5×", "raw")
+RAW = Row("reclocked topic of Debezium's JSON, sealed", "plain Spark, which only reads and parses it", "0.5×", "raw")
 RAW_GROWTH = Row("tick of change events", "itself, 1 M → 4 M rows", "at most 1.1×", "growth")
 ANNOUNCED = Row("tick with transactions", "reclocked tick of the same events", "at most 1.3×", "announced")
 LEDGER = Row(
     "ledger, progress in reverse order",
     "differential dataflow's reader",
-    "5× at 40 k, 30× at 100 k; 1.25× in order",
+    "5× at 40 k, 30× at 100 k; at most 1.25× the time of progress in order",
     "ledger",
 )
 PATHWAY = Row("ingest until durable", "Pathway with persistence", "1.5×", "pathway")

@@ -49,7 +49,8 @@ class MergeTable:
         spark: the session.
         folder: the table.
         vectors: whether deletion vectors are on.
-        tuned: statistics on the key only, and one partition for the log's state; otherwise, Delta's defaults.
+        tuned: whether there are statistics on the key only, and one partition for the log's state; if not, Delta's
+            defaults apply.
     """
 
     spark: SparkSession

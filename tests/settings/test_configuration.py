@@ -204,8 +204,8 @@ def test_a_schema_may_be_in_a_file_and_may_be_a_whole_cdcv2_schema(tmp_path: Pat
         (("store: lake", "store: lake\nwriter: a b"), r"writer: is not a writer's name: 'a b'\nhint: give at most 63"),
         (("store: lake", "store: lake\nwriter: 7"), r"writer: is not a writer's name: 7"),
         (("store: lake", "store: lake\nwriter: ''"), r"writer: is not a writer's name: ''"),
-        (("store: lake", "store: lake\nwriter: {file: a}"), r"writer: does not name a variable"),
-        (("store: lake", "store: lake\nwriter: {env: 7}"), r"writer: does not name a variable"),
+        (("store: lake", "store: lake\nwriter: {file: a}"), r"writer: does not name an environment variable"),
+        (("store: lake", "store: lake\nwriter: {env: 7}"), r"writer: does not name an environment variable"),
         (("store: lake", "store: in"), r"store: the store .*in and the topics .*in are the same folder"),
         (("store: lake", "store: in/lake"), r"or one is inside the other"),
         (("topics: in", "topics: lake/in"), r"or one is inside the other"),
@@ -455,7 +455,7 @@ def test_keys_and_evolution_of_change_events_are_checked(tmp_path: Path, more: s
 
 
 def test_evolution_is_for_raw_topics_and_a_schema_may_be_left_out_if_something_else_provides_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"evolution: is not allowed for CDCv2 messages: their data"):
+    with pytest.raises(ConfigurationError, match=r"evolution: is not allowed for CDCv2 messages: the data"):
         load(tmp_path, GOOD + "    evolution: additive\n")
     without = EVENTS[: EVENTS.index("    schema:")]
     load(tmp_path, f"{without}    format: json\n")

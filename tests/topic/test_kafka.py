@@ -89,7 +89,7 @@ def test_a_topic_that_ends_before_the_next_offset_has_a_gap_and_reading_can_cont
     topic = topic_of(broker, name)
     offsets, gaps = topic.plan({0: 7}, 100)
     assert offsets.intervals == {}
-    assert facts(gaps) == [(0, 3, 7, "the partition ends before what was already read")]
+    assert facts(gaps) == [(0, 3, 7, "the partition ends before the next offset to read")]
     assert isinstance(gaps[0], TopicChanged)
     assert facts(topic.plan({0: 3, 1: 5}, 100)[1]) == [(1, 0, 5, "the partition no longer exists")]
     broker.produce(name, [Record(b"x")])

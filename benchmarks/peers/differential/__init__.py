@@ -15,7 +15,7 @@ _PROGRAM = BUILT / "differential" / "release" / "differential-reader"
 def measure(samples: Samples, times: int, seconds_max: float, say: Callable[[str], None]) -> None:
     """Measure the reader on `times` progress statements in reverse order.
 
-    If it exceeds the time limit, record the limit instead.
+    If the reader exceeds the time limit, record the limit instead.
     """
     if not _PROGRAM.exists():
         samples.absent[READER] = f"not built: {HINT} on a machine with cargo"

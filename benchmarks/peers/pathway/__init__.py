@@ -19,7 +19,10 @@ _TIMEOUT_S = 300.0
 
 
 def write_input(updates: DataFrame, folder: Path) -> None:
-    """Write decoded updates as JSON lines, which Pathway parses itself; it reserves the names `id` and `time`."""
+    """Write decoded updates as JSON lines, which Pathway parses itself.
+
+    Columns are renamed, because Pathway reserves the names `id` and `time`.
+    """
     renamed = updates.withColumnsRenamed({"id": "key", "_time": "at", "_diff": "change"})
     scratch = folder.with_name(f"{folder.name}-scratch")
     renamed.coalesce(2).write.json(str(scratch))

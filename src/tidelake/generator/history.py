@@ -25,7 +25,7 @@ class History:
         random: the source of all randomness.
         keys: the number of ids; exceeded only if necessary.
         empty_times: the minimum share of times without an update.
-        negative: the share of deletions that remove more copies of a row than exist.
+        negative: the share of deletions that remove a row more often than it occurs.
         needed: times that must have at least one update.
         first_time: the first time of the history.
         first_id: the minimum id of an order.
@@ -164,7 +164,7 @@ class History:
         return self._random.randint(2, 5) if not self._is_keyed and self._random.random() < 0.1 else 1
 
     def _change(self, held: int) -> int:
-        """Return a diff that removes some of the `held` copies of a row, but not all of them, or adds copies."""
+        """Return a diff for a row that occurs `held` times: it removes some occurrences, but not all, or adds some."""
         if held > 1 and self._random.random() < 0.6:
             return -self._random.randint(1, held - 1)
         return self._amount()

@@ -1,4 +1,4 @@
-"""Mangles messages without changing their meaning, as transport may: copies, splits, reordering."""
+"""Mangles messages without changing their meaning, as transport may do: copies, splits, reordering."""
 
 from __future__ import annotations
 

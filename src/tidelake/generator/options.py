@@ -76,7 +76,7 @@ class GenerateOptions:
     )
     keys: int = _number(5_000, "Number of orders; a plain history exceeds it only if necessary.", 1)
     empty_times: float = _share(0.05, "Share of the times that have no update.")
-    negative: float = _share(0.0, "Share of the deletions that remove more copies of a row than exist (plain only).")
+    negative: float = _share(0.0, "Share of the deletions that remove a row more often than it occurs (plain only).")
 
     # The messages.
     encoding: Encoding = field(

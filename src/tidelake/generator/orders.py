@@ -60,7 +60,7 @@ _NOTES = ("", "call first", "ring twice — 2×", "null", "日曜日", "\\n")
 
 
 def random_order(random: Random, order_id: int, number: int) -> dict[str, Any]:
-    """Create an order in the codec's form; callers never repeat a `number`, so no two orders are equal."""
+    """Create an order in the form of `AvroCodec`; callers never repeat a `number`, so no two orders are equal."""
     draw = random.random
     kind = draw()
     note: Any = None

@@ -1,4 +1,4 @@
-"""Replays recorded streams through the real jobs: lines go into a file topic, answers come from the tables.
+"""Replays recorded streams through the real jobs: lines go into a file topic, and answers come from the tables.
 
 Each stream has a plain collection of its own. The jobs run for each line that states a fact, together with the
 surrounding lines that state nothing. Only the tables survive from one run to the next, as if the process had restarted.
@@ -114,7 +114,7 @@ def replay_through(
         file_name: the name of the file in the output.
 
     Raises:
-        GeneratorRefused: the stream has product times; nothing was written.
+        GeneratorRefused: the times of the stream are lists of integers; nothing was written.
         TidelakeError: a job failed.
     """
     first_time = first_line_with_a_time(lines, file_name)
@@ -131,10 +131,10 @@ def replay_through(
 
 
 def first_line_with_a_time(lines: Sequence[bytes], file_name: str) -> int:
-    """Return the number of the first line with a time, which determines the width; the last number if there is none.
+    """Return the number of the first line with a time, which determines the width; without one, the number of lines.
 
     Raises:
-        GeneratorRefused: a time is a product.
+        GeneratorRefused: the time is a list of integers.
     """
     for number, line in enumerate(lines, start=1):
         try:
@@ -247,7 +247,7 @@ def _grounds(collection: Collection, kind: str, time: int) -> set[Any]:
 
 
 def _stated_counts(collection: Collection, time: int) -> set[int]:
-    """Return the counts announced for an unsealed time; a statement that covers it without a count announces 0."""
+    """Return the counts announced for an unsealed time: 0 by a statement that covers the time but does not list it."""
     table = OpenTable(collection.paths.progress)
     counts = set()
     for row in read_rows(collection.paths.progress, table.files(), PROGRESS_SCHEMA).to_pylist():

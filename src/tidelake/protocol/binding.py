@@ -25,8 +25,8 @@ class Binding:
         time: the minted time.
         lower: upper before the tick. For an idle tick: upper before the uninterrupted series of idle ticks that it
             continues. Nothing happened from `lower` until `time`.
-        starts: the next offset before the tick, by place.
-        ends: the next offset after the tick, by place, for every known place.
+        starts: for each place, the first offset that had not been read when the tick began.
+        ends: for every known place, the first offset that had not been read when the tick ended.
         records: the number of records that the tick read. Offsets that an operator gave up on are also between `starts`
             and `ends`.
         rows: the number of rows made from the records.
@@ -78,7 +78,8 @@ def is_ahead(time: int, last: int, newest: int | None, ahead_max_ms: int) -> boo
 
     Args:
         time: the time that the clock would mint.
-        last: the last minted time; -1 if there is none. Any time is then believed, because old records are normal.
+        last: the last minted time; -1 if there is none. Any time is then believed: the first records of a topic are
+            often old, so they say nothing about the clock.
         newest: the newest timestamp of the records; None if no record has one.
         ahead_max_ms: how far ahead a time may be and still be believed.
 
@@ -93,9 +94,9 @@ def is_idle_due(start_ms: int, last: int, interval_ms: int, ahead_max_ms: int) -
 
     Args:
         start_ms: the start of the tick, in milliseconds since 1970.
-        last: the last minted time; -1 if there is none. Any clock is then believed, as for records.
-        interval_ms: how long after that time an idle tick is due.
-        ahead_max_ms: how late an idle tick may be: there is no record whose timestamp could confirm a later clock.
+        last: the last minted time; -1 if there is none. Any time is then believed, as in `is_ahead`.
+        interval_ms: how long after `last` an idle tick is due.
+        ahead_max_ms: how late an idle tick may be: there is no record whose timestamp could confirm a later time.
 
     >>> [is_idle_due(start, 100, 50, 30) for start in (90, 149, 150, 180, 181)], is_idle_due(181, -1, 50, 30)
     ([False, False, True, True, None], True)

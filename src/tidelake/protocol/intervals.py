@@ -1,4 +1,4 @@
-"""Offsets of one partition as intervals: those that a file holds, and those that are held twice."""
+"""Offsets of one partition as intervals: those that a file holds, and those that occur twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Interval = tuple[int, int]
 
 
 def intervals_of(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]:
-    """Return the offsets of a file as disjoint intervals, in order; intervals of the repeated offsets come first.
+    """Return the offsets of a file as disjoint intervals, in order; before them, intervals of the repeated offsets.
 
     >>> intervals_of(np.array([0, 1, 2, 7])), intervals_of(np.array([3, 2, 1, 2]))
     ([(0, 3), (7, 8)], [(2, 3), (1, 4)])
@@ -25,10 +25,10 @@ def intervals_of(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]
 
 
 def first_repeated(held: Iterable[tuple[int, int, str]], wanted: Interval) -> tuple[int, str, str] | None:
-    """Return the first offset in `wanted` that two files hold, with both files; None if there is none.
+    """Return the first offset in `wanted` that is in two of the intervals, with their files; None if there is none.
 
     Args:
-        held: intervals, each with the file that holds it; they may interleave.
+        held: intervals, each with the file that holds it; they may overlap.
         wanted: the interval to search.
 
     >>> first_repeated([(0, 3, "a"), (1, 5, "b")], (0, 9)), first_repeated([(0, 3, "a")], (0, 9))

@@ -2,7 +2,7 @@
 
 Python's own parser treats `1` and `1.0` as equal, rounds long decimals, keeps the last of two equal names, and fails
 on deep nesting and long integers. Here an integer is an exact `int`, a number with a decimal point or an exponent is a
-`JsonFloat`, and any depth and length is allowed. Two values are equal if their identities are.
+`JsonFloat`, and any depth and any length are allowed. Two values are equal if their identities are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The two messages of the protocol; an invalid one cannot be constructed.
 
-An `Updates` batch states facts, and a `Progress` states their number. Each is valid on its own; otherwise its
-constructor raises a `MalformedMessage` that names every problem. Whether messages contradict each other is for the
-ledger and the reader to detect.
+An `Updates` batch states facts, and a `Progress` states their number. Each message is checked on its own: if it is
+invalid, its constructor raises a `MalformedMessage` that names every problem. Whether messages contradict each other is
+for the ledger and the reader to detect.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.order import INT64_MAX, INT64_MIN, Time, width_of
 
 ANY_WIDTH = -1
-"""The expected width of times: any. The other possible values are None, for integers, and the width of products."""
+"""Times of any width are accepted. The other widths are None, for integers, and the length of lists of integers."""
 
 
 class _UpdateFields(NamedTuple):
@@ -131,7 +131,7 @@ class Problems:
 class Updates:
     """A batch of facts. Batching has no meaning.
 
-    A copy of an update in the batch is legal, and counted once. Two diffs for one `(data, time)` are legal here, too:
+    An update may be repeated in the batch; it still counts once. Two diffs for one `(data, time)` are legal here, too:
     they are a contradiction between facts, which the reader detects.
 
     Args:
@@ -182,8 +182,8 @@ class Progress:
     Args:
         lower: times; only the minimal ones matter.
         upper: times at or beyond `lower`; empty means that the stream is closed.
-        counts: `(time, count)` pairs. Every time is in the interval, and in only one pair. A time in the interval
-            that is left out has no update; a count of 0 says the same.
+        counts: `(time, count)` pairs. Every time must be in the interval, and may be in only one pair. A time in the
+            interval that is left out has no update; a count of 0 says the same.
         width: the width of every time; by default, the width of the first time.
 
     Raises:

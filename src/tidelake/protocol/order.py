@@ -1,4 +1,4 @@
-"""The order of times: integers, and products of integers compared element by element.
+"""The order of times: of integers, and of products, which are tuples of integers compared element by element.
 
 Only this module compares times with `<`, `max` and `min`; other modules call `less_equal`, `join` and `meet`.
 """
@@ -109,7 +109,7 @@ def total_order_key(time: Time) -> Time:
 
 
 def minimal_elements(times: Iterable[Time]) -> tuple[Time, ...]:
-    """Return the times that have no earlier time among `times`, sorted and without copies.
+    """Return the times that have no earlier time among `times`, sorted and without duplicates.
 
     Cost: each time is compared with every minimal element; a single pass for integers.
 

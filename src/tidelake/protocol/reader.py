@@ -57,8 +57,8 @@ class Reader:
     def __init__(self, start: Antichain, identity: Callable[[Any], Hashable] = data_itself) -> None:
         self._identity = identity
         self._ledger = Ledger(start)
-        # A time's only update is stored without a dictionary, which is large: in a fine-grained stream, most times have
-        # one update.
+        # The only update of a time is stored without a dictionary: dictionaries are large, and most times of a
+        # fine-grained stream have one update.
         self._pending: dict[Time, Update | dict[Hashable, Update]] = {}
         self._further_diffs: dict[tuple[Time, Hashable], list[int]] = {}
         self.late = 0
@@ -127,7 +127,7 @@ class Reader:
         return [*errors.values(), *self._ledger.count_all(fresh.items())]
 
     def _note_further_diff(self, pending: Update, identity: Hashable, diff: int) -> ConflictingDiff | None:
-        """Record a diff that disagrees with the first one, and return the conflict; None for a diff stated before."""
+        """Record a diff that disagrees with the first one, and return the conflict; None if it is recorded already."""
         further = self._further_diffs.setdefault((pending.time, identity), [])
         if diff in further:
             self.copies += 1
@@ -168,7 +168,7 @@ class Reader:
 
     @staticmethod
     def restore(state: Mapping[str, Any], identity: Callable[[Any], Hashable] = data_itself) -> Reader:
-        """Create a reader that continues exactly where the saved one was; `identity` must be the same function."""
+        """Create a reader that continues exactly from a saved state; `identity` must be the same function."""
         reader = Reader(Antichain(), identity)
         reader._ledger = Ledger.restore(state["ledger"])
         reader.late, reader.copies = state["late"], state["copies"]

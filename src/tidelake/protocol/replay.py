@@ -1,6 +1,6 @@
 """Replays recorded streams: reads JSON lines, and gives the reader's output for each line.
 
-Imports and the work per line are light on purpose: a thousand small streams take seconds.
+Imports and the work per line are light on purpose, so that a thousand small streams take only seconds.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def problems_of(error: CodecError | MalformedMessage) -> list[tuple[str, object]
 
 
 class Replay:
-    """One stream's reader, created when the first well-formed time decides the width of times."""
+    """One stream's reader, created when the first well-formed time determines the width of times."""
 
     def __init__(self) -> None:
         self._reader: Reader | None = None

@@ -30,8 +30,8 @@ class End:
         events_in_all: the number of events in all tables.
         ended_at_ms: when the transaction ended, in milliseconds since 1970.
         offset: the END's offset in the topic of transactions.
-        begins_at: where its first change is in the log, as its BEGIN states; None if no BEGIN, or more than one, came
-            directly before.
+        begins_at: where the transaction's first change is in the log, as its BEGIN states; None if no BEGIN, or more
+            than one, came directly before the END.
     """
 
     id: str
@@ -165,11 +165,11 @@ def is_cut(begins_at: int | None, after: int | None, first: int | None) -> bool:
     """Return whether a connector might have skipped the first changes of a transaction.
 
     A connector that was restarted after the END at `after` can skip the changes of a transaction that was open then, up
-    to the one that directly follows this END in the log. The transaction then begins at or before `after`, and all of
-    its changes that were sent come later.
+    to the change that directly follows this END in the log. The transaction then begins at or before `after`, and all
+    of its changes that were sent come later.
 
     Args:
-        begins_at: where its first change is in the log, as its BEGIN states; None if that is unknown.
+        begins_at: where the transaction's first change is in the log, as its BEGIN states; None if that is unknown.
         after: the commit position before the transaction; None if that is unknown.
         first: the log position of the first change that was sent; None if none was sent.
 
@@ -235,11 +235,11 @@ class Sorted:
     """The ENDs of a range of the topic of transactions, by what they mean for a table."""
 
     new: Sequence[End]
-    """In the order of their commits, each after everything that was read before."""
+    """ENDs in the order of their commits; each commit is after all that were read earlier."""
     repeated: Sequence[End]
     """ENDs that the connector has sent again; they may contradict the first ones."""
     went_back: End | None = None
-    """An END of an unknown transaction at or before an END that was read; it and all that follow are not used."""
+    """An END of an unknown transaction at or before an END that was read; neither it nor any later END is used."""
 
 
 def sort_ends(ends: Iterable[End], last: int, known: Mapping[int, str], parked: Set[str] = frozenset()) -> Sorted:
@@ -249,7 +249,8 @@ def sort_ends(ends: Iterable[End], last: int, known: Mapping[int, str], parked: 
         ends: the ENDs.
         last: the greatest commit position that was already read; -1 if there is none.
         known: the ids of the transactions that were already read, by commit position, as far as `ends` name them.
-        parked: the ids of the transactions that decisions have parked. A later END of one changes nothing.
+        parked: the ids of the transactions that decisions have parked. A later END of such a transaction changes
+            nothing.
 
     >>> first, second = (End(str(lsn), lsn, 1, 1, None, lsn) for lsn in (5, 9))
     >>> sorted = sort_ends([first, second, first], -1, {})
@@ -272,8 +273,8 @@ def sort_ends(ends: Iterable[End], last: int, known: Mapping[int, str], parked: 
 def commit_ranges(ends: Iterable[tuple[str, int]]) -> list[tuple[str, int, int]]:
     """Return `(id, lower, lsn)` for each transaction.
 
-    An event belongs to the transaction with its id whose range `[lower, lsn)` holds the commit position before the
-    event's own transaction. Ranges of one id are disjoint, although ids repeat.
+    Ids repeat. Of the transactions with an event's id, the event belongs to the one whose range `[lower, lsn)` holds
+    the commit position before the event's own transaction. The ranges of one id are disjoint.
 
     Args:
         ends: the id and commit position of each transaction; a pair may be repeated.
@@ -290,7 +291,7 @@ def commit_ranges(ends: Iterable[tuple[str, int]]) -> list[tuple[str, int, int]]
 
 @dataclass(frozen=True)
 class Blocked:
-    """The first event of a partition that cannot be read yet, or that a tick leaves for the next one."""
+    """In one partition, the first event that cannot be read yet, or that a tick leaves for the next tick."""
 
     partition: int
     offset: int
@@ -310,17 +311,17 @@ class Snapshot:
     rows: int
     is_ended: bool
     is_first_marked: bool = False
-    """Whether its first row is marked. If so, the connector also marks the last one, unless the table has one row."""
+    """Whether its first row is marked. If so, the connector also marks the last row, unless there is only one row."""
     is_abandoned: bool = False
     """Whether the connector began another snapshot instead of ending this one; its rows mean nothing."""
 
     @property
     def needs_end(self) -> bool:
-        """Whether only its last row can show that it has ended; if not, a later commit shows this as well."""
+        """Whether only its last row can show that it has ended; if not, a later commit can show this as well."""
         return self.is_first_marked and self.rows > 1
 
     def joined(self, other: Snapshot) -> Snapshot:
-        """Return the snapshot with its rows that were read elsewhere added.
+        """Add the rows of this snapshot that were read elsewhere.
 
         >>> Snapshot(30, 4, False, True).joined(Snapshot(30, 2, True))
         Snapshot(lsn=30, rows=6, is_ended=True, is_first_marked=True, is_abandoned=False)
@@ -334,7 +335,7 @@ class Snapshot:
         )
 
     def is_ended_by(self, commits: Iterable[int], before: int) -> bool:
-        """Return whether it has ended, by its last row or by one of these commits before `before`."""
+        """Return whether its last row, or one of these commits before `before`, shows that it has ended."""
         return self.is_ended or (not self.needs_end and any(self.lsn <= lsn < before for lsn in commits))
 
     def decided(self, count: int | None) -> Snapshot:
@@ -349,7 +350,7 @@ def find_abandoned(snapshots: Sequence[Snapshot], commits: Sequence[int]) -> lis
 
     Args:
         snapshots: the snapshots, oldest first.
-        commits: the commit positions that were read, at or after the oldest snapshot.
+        commits: the commit positions at or after the oldest snapshot that were read.
 
     >>> [each.is_abandoned for each in find_abandoned([Snapshot(30, 4, False), Snapshot(45, 9, True)], [50])]
     [True, False]
@@ -379,7 +380,7 @@ def first_uncovered(
         snapshots: the snapshots at or after `stated`, oldest first; abandoned ones do not matter.
         blocked: the first unread event of each partition, unless the partition was read at least to the end that it had
             after `last` was read. The event's transaction committed at an unknown position after `Blocked.after`.
-        commits: the commit positions that were read at or after `stated`: one of them may have ended a snapshot.
+        commits: the commit positions at or after `stated` that were read; one of them may have ended a snapshot.
 
     >>> first_uncovered(0, 50, [], [])
     51
@@ -408,7 +409,7 @@ def first_uncovered(
 
 
 def statement(stated: int, end: int, ends: Iterable[tuple[int, int]], snapshots: Iterable[Snapshot]) -> Progress | None:
-    """Return the statement about the times from `stated` to `end`; None if there is no such time.
+    """Return the statement about the times at or after `stated` and before `end`; None if there is no such time.
 
     Args:
         stated: everything before this time was stated earlier.

@@ -45,7 +45,7 @@ class ShardWriter:
 
     @property
     def upper(self) -> Antichain:
-        """The write frontier: all updates not at or after it are written."""
+        """The write frontier: all updates not at or after it have been written."""
         return self._upper
 
     def add(self, updates: Iterable[Update | Sequence[Any]]) -> None:
@@ -190,7 +190,7 @@ def count_by_time(updates: Iterable[Update]) -> dict[Time, int]:
 
 
 def combine_counts(parts: Iterable[dict[Time, int]]) -> dict[Time, int]:
-    """Sum the counts of shards, in time order. Equal data must never be in two shards: they would be counted twice.
+    """Sum the counts of shards, in time order. Equal data must never be in two shards: it would be counted twice.
 
     >>> combine_counts([{3: 1, 1: 2}, {3: 4}])
     {1: 2, 3: 5}

@@ -1,1 +1,1 @@
-"""Publishes a collection as CDCv2: what each publisher of a topic states, and how it learns what is already stated."""
+"""Publishing a collection as CDCv2: what each publisher states, and how it learns what has already been stated."""

@@ -1,8 +1,8 @@
-"""Proves that stored rows already are consolidated updates, so that nothing has to be added up to publish them.
+"""Proves that stored rows are already consolidated updates, so that nothing has to be added up to publish them.
 
-Adding up costs an exchange of whole rows. Either of two facts makes it unnecessary, and neither depends on the rows'
-data: one merge wrote all rows, and added up equal ones; or each time has as many rows as there were distinct statements
-when it was sealed, and each statement has at least one row.
+Adding up costs an exchange of whole rows. Either of two facts makes it unnecessary, and both can be checked without the
+rows' data: one merge wrote all rows, and added up equal ones; or each time has as many rows as there were distinct
+statements when it was sealed, and each statement has at least one row.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Updates:
 def distinct_rows(
     spark: SparkSession, collection: Collection, table: OpenTable, first: int, through: int, is_initial: bool
 ) -> Updates | None:
-    """Return the stored rows of a range of times if they already are consolidated updates; else None.
+    """Return the stored rows of a range of times if they are already consolidated updates; otherwise None.
 
     Args:
         spark: the session.
@@ -77,7 +77,7 @@ def distinct_rows(
             if proof is None or proof.decision is not None or proof.counted != count:
                 return None
     rows = read_files(spark, table.path, live, collection.updates_schema())
-    # Compare only if needed: Spark compiles each comparison with a new number again.
+    # Compare only if needed: Spark compiles the comparison again for each new number.
     if any(file.reach[0] < first for file in live):
         rows = rows.where(F.col(TIME) >= first)
     if any(file.reach[1] > through for file in live):
@@ -93,7 +93,7 @@ def _count(table: OpenTable, files: Sequence[RunFile], first: int, through: int)
             for group in open_parquet(table.path, file).iter_batches(_BATCH_ROWS, columns=[TIME]):
                 times = group[TIME].to_numpy()
                 times = times[(times >= first) & (times <= through)]
-                # Files are in the order of times, so there are few ends of runs.
+                # The rows of a file are in the order of their times, so there are few places where the time changes.
                 ends = np.flatnonzero(np.append(times[1:] != times[:-1], True)) if len(times) else times
                 for time, number in zip(times[ends].tolist(), np.diff(ends, prepend=-1).tolist(), strict=True):
                     counts[time] += number

@@ -59,7 +59,7 @@ class Evidence:
     offsets: Mapping[int, int]
     """By partition, the offset from which to read next time."""
     cut: Mapping[int, int]
-    """By partition, the first offset that is left, if messages before it are gone.
+    """By partition, the first remaining offset, if messages before it are gone.
 
     The missing messages were read back earlier, unless `accepts_cut` was true.
     """
@@ -67,7 +67,7 @@ class Evidence:
     """The frontier from which statements were read."""
 
     def frontier(self, shards: Sequence[int] | None = None) -> int:
-        """Return the first time that is not stated for all of these shards; by default, for all shards."""
+        """Return the first time that is not stated for one of these shards; by default, for any of all shards."""
         return min(self.by_shard[shard] for shard in (self.by_shard if shards is None else shards))
 
     def is_closed(self, shards: Sequence[int] | None = None) -> bool:
@@ -109,10 +109,10 @@ def read_evidence(
         accepts_cut: whether messages that nobody has read back may be missing.
 
     Raises:
-        PublishedTopicRecreated: it is another topic, or ends before the offset up to which it was read back.
+        PublishedTopicRecreated: the target is another topic, or ends before the offset up to which it was read back.
         PublishedTopicCut: messages that were not read back are missing, and `accepts_cut` is false.
-        PublishedTopicForeign: somebody else wrote to it.
-        PublishedTopicContradicts: its statements contradict each other.
+        PublishedTopicForeign: somebody else wrote to the topic.
+        PublishedTopicContradicts: the topic's statements contradict each other.
 
     Cost: the headers of the messages since the statement before the frontier, and the progress statements among them.
     """
@@ -176,7 +176,7 @@ def _statements(
 
 
 def _coverage(collection: str, published: PublishedTopic, stated: Sequence[Stated]) -> dict[int, int]:
-    """Return, for each shard by the rule in force, the first time that is not stated."""
+    """Return, for each shard that the topic has now, the first time that is not stated for it."""
     ledger = Ledger(Antichain.of(published.frontier))
     covered: dict[int, list[Interval]] = {shard: [] for shard in range(published.shards)}
     for each in stated:

@@ -16,7 +16,7 @@ from tidelake.topic.topic import OffsetRange, Topic
 
 ID_HEADER, SHARDS_HEADER = "tidelake.published", "tidelake.shards"
 _RUNS_MAX = 50
-"""Up to this many runs of statements are read one by one; if there are more, everything between them is read, too."""
+"""Maximum number of intervals with statements that are read one by one; if there are more, all is read as one."""
 
 
 class Marked(NamedTuple):
@@ -91,7 +91,7 @@ def _header_texts(batch: pa.Table, name: str) -> list[str | None]:
 
 
 def _values(topic: Topic, places: list[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], bytes | None]]:
-    """Yield the values of the messages at these places, and perhaps of others."""
+    """Yield the values of the messages at these places, and possibly of messages between them."""
     offsets: dict[int, list[int]] = {}
     for partition, offset in places:
         offsets.setdefault(partition, []).append(offset)

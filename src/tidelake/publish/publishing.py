@@ -52,7 +52,7 @@ ROWS_MAX = 2_000_000
 
 @dataclass(frozen=True)
 class Terms:
-    """The options of a publisher. Those of the first publisher apply; a later one that asks for others is refused."""
+    """A publisher's options. Another start, encoding or `skip_errors` than the first publisher's is refused."""
 
     published_from: int | None = None
     """The time of the initial contents; by default `since`, so that all readable times are published."""
@@ -83,10 +83,10 @@ class PublishReport:
     statements: int = 0
     """Number of progress statements."""
     frontier: int = 0
-    """The topic states every time before this one; if the topic is closed, one more than the last time."""
+    """The topic states every time before this one. If the topic is closed, this is one more than the last time."""
     closed: bool = False
     cut: dict[int, int] = field(default_factory=dict)
-    """By partition, the first offset that is left, if earlier ones are gone. New readers then cannot use this topic."""
+    """By partition, the first remaining offset, if earlier ones are gone. New readers then cannot use this topic."""
     columns_from: dict[str, int] = field(default_factory=dict)
     """The columns that this call added, with the time from which the topic has them."""
 
@@ -108,8 +108,8 @@ def publish(
         ArgumentRefused: the terms are not those of the first publisher, or the shard does not exist.
         PublishedTopicError: the topic is not the one that was published to; see `evidence.read_evidence`.
         PublishedTopicBehind: the collection has forgotten what the topic lacks.
-        PublishedTopicColumns: the topic cannot state a new column; what comes before was stated.
-        KeysInError: there are keys in error at the next time; what comes before was stated.
+        PublishedTopicColumns: the topic cannot state a new column; earlier times were stated.
+        KeysInError: there are keys in error at the next time; earlier times were stated.
         UnknownCollection, SinceError: as for reads.
 
     Cost: the changes that the topic lacks, read once; and the messages since the topic was last read back.
@@ -127,7 +127,7 @@ def publish(
 
 
 def begin(catalog: Catalog, name: str, target: Target, terms: Terms) -> PublishedTopic:
-    """Return a topic as the entry states it. The first publisher commits it.
+    """Return what the collection's entry says about a topic. If it says nothing yet, this publisher adds the topic.
 
     Raises:
         PublishedTopicNotEmpty: nobody publishes to the topic, but it has messages.
@@ -176,7 +176,7 @@ def _proposal(
 
 
 def _filled(entry: Entry, proposed: PublishedTopic, terms: Terms) -> PublishedTopic:
-    """Return the proposal with the time that depends on the newest entry."""
+    """Return the proposal with the time from which to publish, which may depend on the newest entry."""
     if not entry.since:
         raise SinceError(terms.published_from or 0, entry.since, entry.name)
     start = entry.since[0] if terms.published_from is None else terms.published_from
@@ -265,7 +265,7 @@ class _Publisher:
             self.read_back()
 
     def shards(self, evidence: Evidence) -> list[int]:
-        """Return the shards to state, by the rule in force."""
+        """Return the shards to state, as the topic is divided now."""
         if self.terms.shard is None:
             return [*evidence.by_shard]
         if self.terms.shard not in evidence.by_shard:
@@ -421,7 +421,7 @@ class _Publisher:
         return True
 
     def initial(self, collection: Collection, table: OpenTable, last: int) -> tuple[Updates | None, int]:
-        """Return the initial contents as updates at their time; if that is `since`, with the changes after it."""
+        """Return the initial contents as updates at their time; if this time is `since`, also the changes after it."""
         at, files = self.published.published_from, table.files()
         if collection.readable_range(table)[0] == (at,) and last > at:
             return self.changes(collection, None, whole_times(files, at - 1, last, self.terms.rows_max))
@@ -431,9 +431,9 @@ class _Publisher:
         return Updates(str(table.path), found.contents.withColumn(TIME, F.lit(at).cast("bigint"))), at
 
     def changes(self, collection: Collection, after: int | None, through: int) -> tuple[Updates, int]:
-        """Return the changes after a time, up to another one or up to the first key in error.
+        """Return the changes after a time, through another time or until the first key in error.
 
-        None stands for the initial contents, at `since`, and the changes after them.
+        If `after` is None, the initial contents, at `since`, come first.
         """
         skips, first = self.published.skip_errors, self.published.published_from - 1 if after is None else after
         through = max(through, first + 1)

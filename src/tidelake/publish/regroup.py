@@ -23,7 +23,7 @@ class Regroup:
     """Turns batches of times and encoded updates into batches of messages; see `messages.messages_of`."""
 
     def __init__(self, header: bytes) -> None:
-        """Take what comes before each message."""
+        """Take the bytes that come before each message."""
         self.start = header + _UPDATES_BRANCH
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -41,7 +41,7 @@ def record_schema_of_contents(entry: Entry) -> dict[str, Any]:
 
 
 def with_new_columns(record_schema: dict[str, Any], entry: Entry) -> dict[str, Any] | None:
-    """Return the schema of published data with the columns that a collection got later; None if there are none.
+    """Return the schema of published data with the columns that a collection has since gained; None if there are none.
 
     New columns may be null, with null as the default, so that a reader with this schema can read data
     written with the previous schema: a row without a column equals the row with null.

@@ -158,7 +158,7 @@ class FileTarget:
             table = pa.Table.from_arrays([columns[name] for name in TOPIC_SCHEMA.names], schema=TOPIC_SCHEMA)
             try:
                 write_recorded_file(path, table, {partition: (start, start + rows)}, None)
-            except FileExistsError:  # another publisher was faster: number these after its messages
+            except FileExistsError:  # another publisher was faster: number these messages after its own
                 continue
             blobs.make_names_durable([self.folder])
             return

@@ -1,1 +1,1 @@
-"""Reads contents, differences and changes with DuckDB, in this process and without a JVM; runs SQL over collections."""
+"""Reads contents, differences and changes with DuckDB, without a JVM, and runs SQL with DuckDB or Spark."""

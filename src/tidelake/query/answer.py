@@ -63,7 +63,7 @@ class Answer:
             return self.engine.reader(f"SELECT * FROM ({self.query}){self._order}").cast(self.schema)
 
     def batches(self, order: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Read the rows in order of these columns, a batch at a time. Any batch may raise the errors of `table`.
+        """Read the rows in the order of these columns, a batch at a time. Any batch may raise the errors of `table`.
 
         Cost: DuckDB sorts the rows, and writes those that do not fit in memory to a temporary folder.
         """

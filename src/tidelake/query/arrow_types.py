@@ -1,4 +1,4 @@
-"""Types of DuckDB whose values Arrow does not have: at all, or beyond some length."""
+"""Types of DuckDB that Arrow lacks, and those whose longest values Arrow cannot hold."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from duckdb.sqltypes import DuckDBPyType
 from tidelake.query.names import text
 
 _MISSING = frozenset(("bignum", "bit", "geometry", "time with time zone", "type", "uhugeint", "variant"))
-"""For these, Arrow gets bytes, or values of another type: those of UHUGEINT would be negative, for example."""
+"""DuckDB hands values of these types to Arrow as bytes, or as another type, in which a UHUGEINT may be negative."""
 INTERVAL_HOURS = 2_562_047
 """Intervals with this many whole hours are too long: Arrow counts their nanoseconds in an int64."""
 
 
 def missing_type(kind: DuckDBPyType) -> str | None:
-    """Return the name of a type that Arrow does not have: the type itself, or one in it."""
+    """Return the name of a type that Arrow does not have: this type, or one inside it; None if Arrow has them all."""
     return next((str(part) for part in _parts(kind) if part.id in _MISSING), None)
 
 
 def has_long_interval(value: str, kind: DuckDBPyType, depth: int = 0) -> str | None:
-    """Return the condition that a value, or a part of it, is an interval too long for Arrow; None if it has none.
+    """Return the condition that a value, or a part of it, is an interval too long for Arrow; None if neither can be.
 
     The condition is null, or false, for all other values.
 
@@ -71,4 +71,4 @@ def _types(kind: DuckDBPyType) -> list[DuckDBPyType]:
     """Return the types of which a type consists."""
     if kind.id not in ("array", "list", "map", "struct", "tuple", "union"):
         return []
-    return [part for _, part in kind.children if isinstance(part, DuckDBPyType)]  # those of an array include its size
+    return [part for _, part in kind.children if isinstance(part, DuckDBPyType)]  # an array's children include its size

@@ -18,7 +18,7 @@ from tidelake.query.functions import ACCEPTED, BY_NAME, BY_PLACE, OF_THE_SESSION
 CHARACTERS_MAX = 100_000
 """Maximum length of the text of a query or predicate."""
 PARTS_MAX = 100
-"""Maximum number of parts of a name: DuckDB needs quadratic time to resolve it, and cannot be interrupted."""
+"""Maximum number of parts of a name: DuckDB needs quadratic time to resolve the name, and cannot be interrupted."""
 _CLASSES = """BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA OPERATOR
     POSITIONAL_REFERENCE STAR SUBQUERY TYPE WINDOW"""
 _EXPRESSIONS = frozenset(_CLASSES.split())
@@ -28,14 +28,14 @@ _OF_SEVERAL_ROWS = {
     "STAR": "contains *, which is not accepted",
     "POSITIONAL_REFERENCE": "refers to a column by its position",
 }
-"""By class, what a query may contain but a predicate may not."""
+"""By class, what a query may contain but a predicate may not, as errors describe it."""
 _KINDS = """ASCENDING BASE_TABLE CTE_NODE DESCENDING DISTINCT_MODIFIER EMPTY EXPRESSION_LIST JOIN LIMIT_MODIFIER
     LIMIT_PERCENT_MODIFIER ORDER_DEFAULT ORDER_MODIFIER PIVOT RECURSIVE_CTE_NODE SELECT_NODE SET_OPERATION_NODE
     SUBQUERY TABLE_FUNCTION"""
 _NODES = frozenset(_KINDS.split())
 _TABLE_NODES = frozenset({"BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY", "TABLE_FUNCTION"})
 _FUNCTION_NAME = "function_name"
-"""The argument that is the name of a function, in the functions of `BY_NAME`."""
+"""Functions of `BY_NAME` get the name of another function in this argument, or in their second one."""
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _SELECT_DEFAULTS: Mapping[str, Any] = {
     "modifiers": [],

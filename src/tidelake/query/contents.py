@@ -39,11 +39,11 @@ class Contents:
     closed: bool
     version: int
     rows: Answer
-    """The requested columns, and `_diff`, which says how many times each row occurs; never 0."""
+    """The requested columns, and `_diff`, which says how many times each row occurs and is never 0."""
     lacking: int = 0
     """Number of rows with a null in place of a value that was never stated."""
     lacking_named: tuple[str, ...] = ()
-    """The first of these rows, each as its key in JSON and the columns without a value."""
+    """The first few of these rows, each as its key in JSON and the columns that have no value."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def checked_where(engine: Engine, form: Form, where: str | None) -> Where | None
     """Check, before any row is read, that a predicate is a condition on the columns of the contents.
 
     Raises:
-        PredicateRefused: it is not such a condition; the error says why.
+        PredicateRefused: the predicate is not such a condition; the error says why.
     """
     if where is None:
         return None
@@ -258,7 +258,7 @@ def checked_where(engine: Engine, form: Form, where: str | None) -> Where | None
         hint = hint_for_name(wrong, names, "the columns are those of `tidelake read` without --columns")
         raise PredicateRefused(where, f"is invalid: {fact}", hint) from error
     if not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
-        raise PredicateRefused(where, f"is not a condition: its value is {kind}", _FIX)
+        raise PredicateRefused(where, f"is not a condition: its type is {kind}", _FIX)
     return Where(where, tuple(name for name in names if name.lower() in parsed.names))
 
 

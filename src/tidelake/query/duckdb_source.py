@@ -25,7 +25,7 @@ class DuckDBSource:
         """Return a source for a collection.
 
         Raises:
-            EngineRefused: the envelope is another package's.
+            EngineRefused: the envelope is from another package.
         """
         form_of(collection, OpenTable(collection.paths.updates))
         return cls()

@@ -35,7 +35,7 @@ _BATCH_ROWS = 10_000
 
 
 class Engine:
-    """An empty in-memory database. `close`, the end of the object, or Ctrl-C frees its memory and its spilled rows.
+    """An empty in-memory database. `close`, Ctrl-C, or the end of this object frees its memory and its spilled rows.
 
     Args:
         paths: the files that it may open; all others are refused.
@@ -45,8 +45,8 @@ class Engine:
         spilled = mkdtemp(prefix="tidelake-")
         self._end = finalize(self, rmtree, spilled, ignore_errors=True)
         self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": spilled})
-        # DuckDB does not know the size of a stream, so it would hash the base instead of the few rows to be joined with
-        # it. Without this optimizer, it hashes the right side of each join, as written.
+        # DuckDB does not know the size of a stream, so it would hash the base instead of the few rows that are joined
+        # with the base. Without this optimizer, it hashes the side of each join that the query has on the right.
         keeps_sides = "disabled_optimizers = 'build_side_probe_side'"
         allowed = f"allowed_paths = [{listed(map(text, paths))}]"
         closed = ("enable_external_access = false", "lock_configuration = true")
@@ -72,7 +72,7 @@ class Engine:
         self.connection.register(name, rows)
 
     def run(self, statement: str) -> None:
-        """Run a statement of Tidelake's own."""
+        """Run SQL of Tidelake's own."""
         with self._failures(statement):
             self._interruptible(lambda: self.connection.execute(statement))
 

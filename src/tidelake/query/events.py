@@ -39,7 +39,7 @@ class EventForm(Form):
         return None if self.key else self._updates(reads, after, through)
 
     def states(self, reads: Reads, after: int, through: int, with_errors: bool) -> str:
-        """Add up the updates of each touched key, and take the newest at each time."""
+        """Add up the updates of each touched key, and take the newest row at each time."""
         between = reads.keep(self._updates(reads, after, through))
         same = matched("r", "t", self.key)
         earlier = f"SELECT r.* FROM ({self._updates(reads, -1, after)}) r SEMI JOIN {between} t ON {same}"

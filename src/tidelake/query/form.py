@@ -12,7 +12,7 @@ from tidelake.query.reads import Reads, Where
 
 
 class Form(Protocol):
-    """The meaning of the rows of one collection's table. Each method returns a query."""
+    """The meaning of the rows of one collection's table. Methods that take `reads` return queries, or None."""
 
     fields: list[pa.Field]
     """The columns of the contents."""

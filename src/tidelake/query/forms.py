@@ -25,12 +25,12 @@ _ENVELOPES: dict[str, Callable[[Entry], Form]] = {
 
 
 def _sums_announced(entry: Entry) -> bool:
-    """Return whether rows lack a key, but have positions, which tell copies apart; see `forms.announced_sums`."""
+    """Return whether rows have no key, but positions, by which copies are recognised; see `forms.announced_sums`."""
     return entry.counts_positions and not entry.key
 
 
 def is_known(entry: Entry) -> bool:
-    """Return whether DuckDB can read a collection; an envelope of another package has a form of its own."""
+    """Return whether DuckDB can read a collection; it cannot if the envelope is from another package."""
     return entry.envelope in _ENVELOPES
 
 
@@ -38,7 +38,7 @@ def form_of(collection: Collection, table: OpenTable) -> Form:
     """Return the form of a collection's table.
 
     Raises:
-        EngineRefused: the envelope is another package's, so only Spark knows what its rows mean.
+        EngineRefused: the envelope is from another package, so only Spark knows what its rows mean.
     """
     entry = collection.entry
     if not is_known(entry):

@@ -1,7 +1,7 @@
 """The functions that predicates and SQL may call: their value depends on their arguments alone.
 
-An allow-list, because a new version of DuckDB may add functions that read files, the clock or settings. A test compares
-it with what DuckDB says about the stability of each function.
+This is an allow-list, because a new version of DuckDB may add functions that read files, the clock or settings. A test
+compares the list with what DuckDB says about the stability of each function.
 """
 
 from __future__ import annotations
@@ -71,4 +71,4 @@ OF_THE_SESSION = frozenset(_OF_THE_SESSION.split())
 UNBOUNDED = frozenset(("array_resize", "bar", "generate_series", "list_resize", "lpad", "range", "repeat", "rpad"))
 """Functions whose result has no bound on its size: predicates cannot call them."""
 BY_NAME = frozenset(("aggregate", "array_aggr", "array_aggregate", "list_aggr", "list_aggregate"))
-"""Functions that call an aggregate whose name is an argument: the name is checked like that of a call."""
+"""Functions that call an aggregate whose name is an argument: this name is checked as if the query called it."""

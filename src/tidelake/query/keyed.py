@@ -61,7 +61,7 @@ class KeyedForm(Form):
         keys = reads.keep(f"SELECT {names_of(self.key)}, {newest} FROM ({rows}) GROUP BY {names_of(self.key)}")
         taken = f"SELECT {names_of(columns)} FROM ({rows}) r"
         if reads.engine.scalar(f"SELECT coalesce(max(_rows), 0) > 1 FROM {keys}"):
-            # Most keys have a single row, so it is the other keys whose older rows are sought.
+            # Most keys have a single row, so only the older rows of the other keys are searched for.
             several = f"SELECT * FROM {keys} WHERE _rows > 1"
             taken += f" ANTI JOIN ({several}) k ON {matched('r', 'k', self.key)} AND r._number <> k._newest"
         return f"{taken} WHERE {DIFF} > 0", keys

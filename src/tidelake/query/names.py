@@ -1,4 +1,4 @@
-"""SQL text for DuckDB: names, strings, and columns as they are compared and ordered."""
+"""SQL text for DuckDB: names, strings, and expressions by which columns are compared and ordered."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def with_one_zero(column: str, kind: pa.DataType, depth: int = 0) -> str:
 
 
 def packed(fields: Iterable[pa.Field], others: Iterable[str] = ()) -> str:
-    """Return columns as one struct that an aggregate returns unchanged; `unpacked` gives them back.
+    """Return columns as one struct that an aggregate returns unchanged; `unpacked` returns the columns.
 
     `arg_max` builds its result from the key by which it compares structs, which would turn -0 into 0.
 

@@ -22,7 +22,7 @@ _LACKS = f"({ERROR} IS NULL AND coalesce(len({UNAVAILABLE}), 0) > 0 AND {DIFF} >
 
 
 class PositionedForm(Form):
-    """Only the statement of each key with the greatest position has an effect, whichever tick read it."""
+    """For each key, only the statement with the greatest position has an effect, whichever tick read it."""
 
     def __init__(self, entry: Entry, table: OpenTable) -> None:
         self.fields = data_fields(entry.record_schema)

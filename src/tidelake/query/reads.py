@@ -52,7 +52,7 @@ class Reads:
     def divided(self, through: int) -> tuple[list[RunFile], list[RunFile]]:
         """Split the files with rows up to a time into the base and all others; see `store.base`."""
         files = self.live(-1, through)
-        # A column added after the entry was read is unknown here: distinct rows of the base may seem equal.
+        # A column that was added after the entry was read is unknown here, so distinct rows of the base may seem equal.
         has_all_columns = len(self.collection.updates_schema()) == len(self.table.schema())
         return split_base(files) if has_all_columns else ([], files)
 
@@ -114,7 +114,7 @@ class Reads:
     def _plan(
         self, columns: Sequence[str], through: int, after: int, files: Sequence[RunFile]
     ) -> tuple[pa.Schema, str, range]:
-        """Return the columns to read, the condition on the time, and the range of times; note the files."""
+        """Return the columns to read, the condition on the time, and the range of times; add the files to `files`."""
         self.files.update(files)
         bounds = []
         if any(file.reach[1] > through for file in files):

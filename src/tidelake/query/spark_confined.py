@@ -33,7 +33,7 @@ _DIALECT = {
     # By default, `${env:HOME}` would become a value from this process's environment.
     "spark.sql.variable.substitute": "false",
 }
-"""The settings that decide what a text means: the same in every session."""
+"""The settings that determine what a text means; they are the same in every session."""
 
 _OF_PLANS = """Aggregate Distinct Except Filter Generate GlobalLimit Intersect Join LateralJoin LocalLimit Offset
     OneRowRelation Pivot Project Sort SubqueryAlias Union UnresolvedHaving UnresolvedInlineTable UnresolvedRelation
@@ -100,7 +100,7 @@ def frame_of(spark: SparkSession, confined: Confined, frames: Mapping[str, DataF
         frames: the rows of each table, by name; all tables of the query are included.
 
     Raises:
-        Refused: it is invalid for these columns, or its result depends on more than rows.
+        Refused: the query is invalid for these columns, or its result depends on more than the rows.
 
     Cost: one analysis; no rows.
     """

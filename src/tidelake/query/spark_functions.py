@@ -1,6 +1,6 @@
 """The functions that Spark's SQL may call: their value depends on their arguments alone.
 
-An allow-list, as for predicates: whatever Spark adds later is refused until it is listed here.
+This is an allow-list, as for predicates: whatever Spark adds later is refused until it is listed here.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def sql_answer(spark: SparkSession, query: SparkQuery, moment: Moment | None, sk
 
     Raises:
         KeysInError: there are keys in error at the time, and `skip_errors` is false.
-        QueryRefused: the query is invalid for the columns, or its result depends on more than rows.
+        QueryRefused: the query is invalid for the columns, or its result depends on more than the rows.
 
     Cost: one analysis, and a search for keys in error in collections that have stored some; no other rows are read.
     """

@@ -32,7 +32,7 @@ class SumForm(Form):
         self.key = ()
 
     def contents(self, reads: Reads, at: int, columns: Sequence[str], where: Where | None = None) -> str:
-        """Add up diffs. A predicate on whole rows commutes with that."""
+        """Add up diffs. A predicate on whole rows may be applied before or after."""
         base, later = reads.divided(at)
         needed = self.needed([*columns], where)
 

@@ -33,7 +33,7 @@ _BYTES_MIN = 1 << 16
 _THREADS = min(pa.cpu_count() or 1, 8)
 """Number of chunks that are verified at the same time."""
 _PATTERN = frozenset("*?[{")
-"""A path with one of these means several files in DuckDB."""
+"""DuckDB takes a path with one of these characters as a pattern for several files."""
 
 
 class VerifiedFiles:
@@ -66,8 +66,8 @@ class VerifiedFiles:
         Raises:
             DamagedTable: a file is not what was committed.
 
-        Cost: the whole of small files; of larger ones, the compressed bytes of the columns, and all page
-        headers; several chunks at a time.
+        Cost: reads all of a small file; of a larger file, the compressed bytes of the columns and all page headers.
+        Several chunks are read at the same time.
         """
         with ExitStack() as opened, ThreadPoolExecutor(_THREADS) as threads:
             try:
@@ -131,7 +131,7 @@ def is_readable(table: Location, file: RunFile, schema: pa.Schema) -> bool:
     Raises:
         DamagedTable: the file is not what was committed.
 
-    Cost: the footer; the whole of a small file.
+    Cost: reads the footer; of a small file, everything.
     """
     if not may_be_read(table, file) or not all(_is_plain(field.type) for field in schema):
         return False

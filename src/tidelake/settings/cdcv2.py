@@ -13,7 +13,7 @@ from tidelake.settings.terms import EnvelopeTerms
 
 
 class Cdcv2Settings(CollectionSettings):
-    """A stream of CDCv2 messages, in one topic or in several, which state times, diffs, and counts of updates."""
+    """A stream of CDCv2 messages in one or several topics; the messages state times, diffs, and counts of updates."""
 
     framing: Literal["cdcv2"] = "cdcv2"
     before: Literal["whole", "key"] = "whole"
@@ -28,7 +28,7 @@ class Cdcv2Settings(CollectionSettings):
         """Refuse a settings key that only reclocked collections have."""
         problem = "is not allowed for CDCv2 messages, which are Avro and self-contained"
         if place.field.endswith(".evolution"):
-            problem = "is not allowed for CDCv2 messages: their data identifies a statement, so the columns are fixed"
+            problem = "is not allowed for CDCv2 messages: the data identifies a statement, so the columns are fixed"
         place.fail(problem, "leave it out, or add `framing: reclock` for a reclocked topic")
 
     @classmethod

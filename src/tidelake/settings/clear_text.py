@@ -16,9 +16,9 @@ class Consent:
 
     Args:
         setting: the setting that gives the consent.
-        place: the setting that an error is about: the address or the protocol.
+        place: the setting that an error names if there is no consent, such as the URL.
         sends: what would be sent, as a clause with `{host}`: `data would go to {host} over http`.
-        nothing: why the setting has no effect if nothing is sent in the clear.
+        nothing: why the consent has no effect, as a clause: `no data is sent over http`.
         fix: the better alternative.
     """
 

@@ -83,8 +83,8 @@ class CollectionSettings(Frozen):
     key: tuple[str, ...] = ()
     """The columns that identify a row: the key of upserts, or the primary key of the source table."""
     keep: Literal["all"] | int | timedelta = "all"
-    """The retention rule: all times stay readable, or those within this distance before upper, or whatever was
-    readable within a duration before now, such as 7d."""
+    """The retention rule. `all`: every time stays readable. A number: every time that is at most this far before upper.
+    A duration, such as 7d: every time that could be read at some moment within this duration before now."""
     keep_rows: RowRetention | None = None
     """For append-only collections: how long rows stay in the contents, by a column that states a point in time."""
     timeline: str | None = None
@@ -92,7 +92,7 @@ class CollectionSettings(Frozen):
     one source, or reclocked topics to which each run of ingest gives the same time."""
     bag: bool = False
     """Whether the published table repeats a row as often as it occurs, at most 100,000 times, instead of having the
-    column `_diff`; only without a key. A row that occurs a negative number of times is refused."""
+    column `_diff`; only allowed without a key. A row that occurs a negative number of times is refused."""
     current: CurrentSettings | None = None
     """What the [published table](../operations.md#published-tables) does with keys in error."""
     messages_per_tick_max: int = Field(default=200_000, ge=1)
@@ -198,10 +198,10 @@ class CollectionSettings(Frozen):
         return read_topics(block.child("topic"))
 
     def check_beside(self, block: Block, others: Sequence[CollectionSettings]) -> None:
-        """Refuse settings that contradict those of the collections before it in the file.
+        """Refuse settings that contradict those of the collections before this one in the file.
 
         Raises:
-            ConfigurationError: a field contradicts them.
+            ConfigurationError: a field contradicts the settings of another collection.
         """
 
     @field_validator("owners", mode="before")

@@ -9,5 +9,5 @@ class CurrentSettings(Frozen):
     """What the published table of a collection shows."""
 
     skip_errors: bool = False
-    """Whether the table leaves out keys in error; if not, it stays as it is until their errors are cleared. Only with a
-    key."""
+    """Whether the table leaves out keys in error; if not, the table is not updated until their errors are cleared. Only
+    allowed with a key."""

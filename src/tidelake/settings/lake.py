@@ -29,7 +29,7 @@ KEYS = (
 PLACES = ("store", "topics", "data_docs")
 """Keys whose values name folders."""
 STORE_KEYS = ("s3", *PLACES, "untested_stores")
-"""Keys that are checked together: how object stores are reached, and that no folder is inside another."""
+"""Keys that are checked together: places may be in object stores, and no folder may be inside another."""
 PARALLEL_MAX = 64
 INT32_MAX = 2**31 - 1
 _DEFAULT_STEM = "collections"
@@ -65,8 +65,8 @@ class Settings(Frozen):
     parallel: int = 1
     """Maximum number of collections that the jobs work on at a time."""
     collection_limit_s: int | None = None
-    """How long the jobs may work on one collection in a run; None means as long as it takes, and with `--linger` five
-    minutes."""
+    """How long the jobs may work on one collection in a run; None means that there is no limit, or, with `--linger`,
+    that the limit is five minutes."""
 
     @property
     def jar_sets(self) -> tuple[str, ...]:
@@ -218,8 +218,8 @@ def _check_publish(place: Block, collection: CollectionSettings, others: Sequenc
     for other in others:
         if other.publish is not None and (other.publish.to, other.publish.source) == (to.to, to.source):
             place.fail(
-                f"is '{to.to}', to which '{other.name}' is published: a topic states one collection",
-                "give each a topic of its own",
+                f"is '{to.to}', to which '{other.name}' is published: a topic can have only one collection",
+                "give each collection a topic of its own",
             )
 
 
@@ -306,11 +306,11 @@ def is_writer_name(text: str) -> bool:
 
 
 def _read_writer(place: Block) -> str | None:
-    """Read a writer's name, or the name of the variable that holds it. Without the variable, the writer has no name."""
+    """Read a writer's name, or the name of the variable that holds it. If that is not set, the writer has no name."""
     name = place.value
     if isinstance(name, dict):
         if set(name) != {"env"} or not isinstance(name["env"], str) or not name["env"]:
-            place.fail("does not name a variable", "write a name, or `{env: NAME_OF_A_VARIABLE}`")
+            place.fail("does not name an environment variable", "write a name, or `{env: NAME_OF_A_VARIABLE}`")
         name = os.environ.get(name["env"]) or None
     if name is not None and not (isinstance(name, str) and is_writer_name(name)):
         place.fail(f"is not a writer's name: {name!r}", f"give {WRITER_RULE}, or `{{env: NAME_OF_A_VARIABLE}}`")

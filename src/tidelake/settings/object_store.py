@@ -189,7 +189,7 @@ def _read_s3(block: Block) -> S3Settings:
         )
     if values.get("session_token") is not None and values.get("access_key_id") is None:
         block.child("session_token").fail("has no effect without access_key_id", "set all three, or remove it")
-    # An address may contain a password.
+    # The URL may contain a password, so no error shows it.
     settings = block.validate(S3Settings, values, "see docs/guides/s3.md", shows_value=False)
     host = host_of(block.child("endpoint"), settings.endpoint or "", "a service", "https://host:9000")
     is_clear = settings.endpoint is not None and settings.endpoint.startswith("http:")

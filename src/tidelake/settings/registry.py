@@ -53,7 +53,7 @@ def read_registry(block: Block) -> RegistrySettings:
         values["password"] = read_secret_place(block.child("password"))
     if (values.get("username") is None) != (values.get("password") is None):
         block.child("password").fail("username and password must be set together", "set both, or neither")
-    # An address may contain a password.
+    # The URL may contain a password, so no error shows it.
     settings = block.validate(RegistrySettings, values, "see docs/registry.md", shows_value=False)
     host = host_of(block.child("url"), settings.url, "a registry", "https://host:8081")
     is_clear = settings.password is not None and settings.url.startswith("http:")

@@ -51,7 +51,7 @@ class EnvelopeTerms:
     Args:
         name: the name of the envelope.
         family: the name of its file in `assets/`; in `collections.yaml`, `family:` is another way to name it.
-        key: whether a collection may have a key, or must have one.
+        key: whether a collection must have a key, may have one, or must not.
         of_changes: whether a statement is a change event, with the row before and the row after.
         needs_diff: whether a statement needs a diff, which the records of reclocked topics do not state.
         checks: the names of the expectations of collections without a key, besides the framing's.

@@ -45,7 +45,7 @@ class TransactionSettings(ReclockSettings):
         return self.topics[:-1]
 
     def check_beside(self, block: Block, others: Sequence[CollectionSettings]) -> None:
-        """Refuse tables of one connector that do not agree on what it captures; see the base class."""
+        """Refuse tables of one connector whose settings do not agree on what it captures; see the base class."""
         for other in others:
             if not isinstance(other, TransactionSettings) or other.transaction_topic != self.transaction_topic:
                 continue

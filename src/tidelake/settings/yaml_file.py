@@ -11,10 +11,10 @@ import yaml
 from tidelake.settings.block import Block
 
 _DEPTH_MAX = 100
-"""libyaml composes nested values recursively, and would overflow the stack. Deeper files are read without it."""
+"""libyaml composes nested values recursively, and would overflow the stack. Deeper files are read without libyaml."""
 
 _Loader = Any
-"""`yaml.SafeLoader`, or `yaml.CSafeLoader`: libyaml, which takes a sixth of the time; its errors read differently."""
+"""`yaml.SafeLoader`, or libyaml's `yaml.CSafeLoader`, which takes a sixth of the time but words errors differently."""
 
 
 def _mapping_of_unique_keys(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:

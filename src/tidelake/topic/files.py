@@ -50,7 +50,8 @@ _RAW_ARROW = pa.schema(
 class _File:
     path: Location
     offsets: dict[int, list[Interval]] = field(default_factory=dict)
-    """By partition. An offset that occurs twice is in two intervals; the last interval has the greatest end."""
+    """The offsets in the file, by partition. An offset that occurs twice is in two intervals; the last interval has the
+    greatest end."""
 
 
 _Index = dict[tuple[Location, object], _File]
@@ -303,7 +304,7 @@ def _next_interval(
     held, known = merge_intervals(held), merge_intervals([*held, *accepted_here])
     end_of_topic = known[-1][1] if known else 0
     if end_of_topic < start:
-        return None, TopicGap(topic, partition, end_of_topic, start, "the topic ends before what was already read")
+        return None, TopicGap(topic, partition, end_of_topic, start, "the topic ends before the next offset to read")
     after = next((high for low, high in known if low <= start < high), start)
     here = next(((max(low, start), high) for low, high in held if start < high and low < after), None)
     gap = None
@@ -407,7 +408,7 @@ def open_listed(path: Location, size: int | None = None) -> pa.NativeFile:
     """Open a Parquet file of a topic that a listing has shown; `size` as for `blobs.open_file`.
 
     Raises:
-        MalformedTopic: it no longer exists.
+        MalformedTopic: the file no longer exists.
     """
     try:
         return blobs.open_file(path, size)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidelake.store.decision import Decision
 
 _EXPIRED = "the brokers have deleted them"
-_SHRANK = "the partition ends before what was already read"
+_SHRANK = "the partition ends before the next offset to read"
 _REMOVED = "the partition no longer exists"
 _GROUP_PREFIX = "tidelake"
 

@@ -53,7 +53,7 @@ def partition_of(path: Location) -> int:
 
 def gone(path: Location) -> MalformedTopic:
     """Return the error for a file that was deleted after a listing had shown it."""
-    fix = "files of a topic must stay: restore it; if another file has taken its place, run again"
+    fix = "files of a topic must not be deleted: restore this one; if another file has taken its place, run again"
     return MalformedTopic(str(path), "was listed, but no longer exists", fix)
 
 

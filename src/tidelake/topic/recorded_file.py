@@ -1,8 +1,8 @@
 """A recorded Parquet file: what its metadata states about its offsets, and whether its rows are still those recorded.
 
 Tools that rewrite a file with Arrow keep its metadata, whatever they do to its rows. So the metadata also states how
-the recorded rows are stored. The footer of every Parquet file states this about the file's own rows, and the two agree
-only if the rows are those that were recorded.
+the recorded rows are stored. The footer of every Parquet file states this about the file's own rows. The metadata and
+the footer agree only if the rows are those that were recorded.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from tidelake.topic.shape import TOPIC_SCHEMA
 Format = Literal["parquet", "jsonl"]
 MESSAGES_PER_FILE = 50_000
 _UNFINISHED_S = 3600
-"""The age from which an unfinished file counts as that of a killed recording; writing a file takes seconds."""
+"""The age from which an unfinished file counts as left by a killed recording; writing a file takes seconds."""
 _BUFFER_BYTES = 1 << 20
 _PART_NAME = re.compile(r"part-.*\.parquet", re.DOTALL)
 

@@ -63,7 +63,7 @@ class Topic(Protocol):
         """Refuse a topic that does not exist.
 
         Raises:
-            FolderMissing, TopicMissing: it does not exist.
+            FolderMissing, TopicMissing: the topic does not exist.
             TopicUnreachable, StoreUnreadable: its brokers or its object store do not answer.
 
         Cost: one request to an object store, three to Kafka.

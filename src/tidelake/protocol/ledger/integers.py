@@ -1,4 +1,4 @@
-"""The ledger's book for integer times: merged intervals and sorted open times, without rescans.
+"""The ledger's implementation for integer times: merged intervals and sorted open times, without rescans.
 
 Every open time is in exactly one of two sorted lists. For a time in `_plain`, no statement has announced 0 by omission
 yet; the next statement that covers it may do so. For a time in `_fixed`, a statement has done so, or there is a
@@ -274,7 +274,7 @@ class IntegerBook:
 
     @staticmethod
     def restore(state: Mapping[str, Any]) -> IntegerBook:
-        """Create a book that continues where the saved one was."""
+        """Create a book that continues from a saved state."""
         book = IntegerBook(Antichain(state["frontier"]))
         book._uppers = {lower: NEVER if upper is None else upper for lower, upper in state["coverage"]}
         book._lowers = SortedTimes(book._uppers)

@@ -46,10 +46,11 @@ class Ledger:
     time stays unsettled until an operator decides; other times continue to settle.
 
     Args:
-        start: the initial frontier. Its times decide the order: integers, or products of its width.
+        start: the initial frontier. If its times are integers, all times are; if they are lists of integers, all times
+            are lists of the same length.
 
     Cost: for integers, O(log n) amortised for each fact and each time that settles, where n is the number of open times
-        and gaps between statements. For products, one visit to every open time for each statement.
+        and gaps between statements. For lists of integers, one visit to every open time for each statement.
 
     >>> ledger = Ledger(Antichain.of(0))
     >>> ledger.announce(Progress([3], [10], [(4, 1)])), ledger.advance()
@@ -71,7 +72,7 @@ class Ledger:
 
     @property
     def settled_times(self) -> list[Time]:
-        """The times with updates that the last `advance` settled, in a linear extension of their order."""
+        """The times that the last `advance` settled and that have updates, in a linear extension of their order."""
         return self._book.settled_times
 
     @property
@@ -83,7 +84,8 @@ class Ledger:
         """Accept a statement, even if its lower is beyond the frontier; counts before the frontier are ignored.
 
         Returns:
-            `ConflictingCount` if it disagrees with an earlier statement, `OverCount` if more has been counted.
+            `ConflictingCount` if it disagrees with an earlier statement, `OverCount` if more has been counted than it
+            announces.
         """
         if progress.width != ANY_WIDTH and progress.width != self._width and self._book.frontier.elements:
             raise MixedTimes(self._book.frontier.elements[0], next(iter((*progress.lower, *progress.upper)), None))
@@ -104,7 +106,7 @@ class Ledger:
         return self._book.count_all([(time, distinct)])
 
     def count_all(self, counts: Iterable[tuple[Time, int]]) -> list[Contradiction]:
-        """Add new distinct updates at many times; each time at most once in one call."""
+        """Add new distinct updates at many times; `counts` must not name a time twice."""
         return self._book.count_all(counts)
 
     def contradict(self, error: Contradiction) -> None:
@@ -157,7 +159,7 @@ class Ledger:
 
     @staticmethod
     def restore(state: Mapping[str, Any]) -> Ledger:
-        """Create a ledger that continues exactly where the saved one was.
+        """Create a ledger that continues exactly from a saved state.
 
         >>> ledger = Ledger(Antichain.of(0))
         >>> ledger.announce(Progress([2], [5], [(3, 1)]))

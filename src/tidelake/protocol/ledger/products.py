@@ -1,4 +1,4 @@
-"""The ledger's book for partially ordered times: the general case, simple and exact.
+"""The ledger's implementation for partially ordered times: the general case, simple and exact.
 
 It keeps every statement that covers a time at or after the frontier, and for every open time the set of counts that
 statements announce for it.
@@ -206,7 +206,7 @@ class ProductBook:
 
     @staticmethod
     def restore(state: Mapping[str, Any]) -> ProductBook:
-        """Create a book that continues where the saved one was."""
+        """Create a book that continues from a saved state."""
         book = ProductBook(Antichain(time_from_json(time) for time in state["frontier"]))
         book._statements = {Progress(lower, upper, counts): None for lower, upper, counts in state["statements"]}
         book._open = {time_from_json(time): set(values) for time, values in state["open"]}

@@ -1,4 +1,4 @@
-"""The saved form of times and contradictions, shared by both books of the ledger."""
+"""The saved form of times and contradictions, shared by both implementations of the ledger."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tidelake.protocol.order import Time
 
 
 def time_from_json(value: Any) -> Time:
-    """Read a time: an integer, or a list for a product."""
+    """Read a time: an integer or a list of integers."""
     return tuple(value) if isinstance(value, (list, tuple)) else value
 
 
 def time_to_json(time: Time) -> Any:
-    """Write a time: an integer, or a list for a product."""
+    """Write a time: an integer or a list of integers."""
     return list(time) if isinstance(time, tuple) else time
 
 
@@ -31,6 +31,6 @@ def contradiction_from_json(value: list[Any]) -> Contradiction:
 
 
 def conflicting_count(time: Time, values: Iterable[int]) -> ConflictingCount:
-    """Return the conflict between two or more announced counts, regardless of their order."""
+    """Return the conflict between announced counts. It names the two smallest, so their order does not matter."""
     first, second, *_ = sorted(values)
     return ConflictingCount(time, first, second)

@@ -1,7 +1,7 @@
-"""A sorted set of integer times that adds and removes whole runs.
+"""A sorted set of integer times that adds and removes many neighbouring times at once.
 
-Times of one message are neighbours, so most runs are added with one search and one move. That is several times faster
-than adding times one by one, and a reader can receive a stream in any order at about the cost of one in time order.
+Times of one message are usually neighbours, so they are added with one search and one move. That is several times
+faster than adding times one by one, and receiving a stream in any order costs a reader about as much as in time order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LENGTH_MAX = 1000
 class SortedTimes:
     """Sorted times, in lists of at most about a thousand.
 
-    Cost: a search is O(log n); a run that falls between two neighbours is one move within one list.
+    Cost: a search is O(log n); times that all belong between two neighbours are added by one move within one list.
 
     >>> times = SortedTimes([7, 3])
     >>> times.add_run([4, 5]); list(times), times.between(4, 7), times.floor(6)
