@@ -25,7 +25,7 @@ help:
 	@echo "make wheel   build an installable package in dist, with the jobs and the Dagster location"
 	@echo "make setup   create only what all of the above need: .venv and .jars"
 	@echo "make services  fetch what only the tests need: the jars of a broker and of Debezium, in .jars/services"
-	@echo "make minio   build MinIO, a second S3 server for the tests, in .jars/minio; needs Go, takes minutes"
+	@echo "make minio   build MinIO, a second S3 server for the tests, in .jars/minio; needs Go, takes four minutes"
 	@echo "make lock    update the lock files: package versions within the bounds of pyproject.toml, and checksums of jars"
 	@echo "make clean   remove everything that the set-up and the tools have created"
 
@@ -64,7 +64,7 @@ minio:
 	  echo "minio: building RELEASE.2025-09-07T16-13-09Z (four minutes on two cores, 110 MB)" && \
 	  GOBIN="$(CURDIR)/.jars/minio" GOFLAGS="-buildvcs=false -trimpath" timeout 3600 nice -n 10 \
 	    go install -ldflags "-s -w" github.com/minio/minio@$(MINIO); } || \
-	  echo "minio: not available, as there is no Go on PATH or it cannot build MinIO; tests on MinIO are skipped"
+	  echo "minio: not available, because Go is not on PATH or cannot build it; tests on MinIO are skipped"
 
 .PHONY: toolchain
 toolchain:

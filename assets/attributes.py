@@ -6,7 +6,7 @@ from typing import TypedDict
 
 
 class Attributes(TypedDict):
-    """Arguments of `asset`."""
+    """Those arguments of Dagster's `asset` that are the same for all assets of a collection."""
 
     group_name: str
     kinds: set[str]

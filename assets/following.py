@@ -74,7 +74,7 @@ def changes_between(
 
 
 def _token(noted: dict[str, object], place: str, id: str) -> int | None:
-    """Return the token that was noted beside the collection's id, under its name at that time; None if there is none.
+    """Return the token that was noted with the collection's id, perhaps under an earlier name; None if there is none.
 
     Args:
         noted: the metadata of the last materialization.
@@ -82,7 +82,7 @@ def _token(noted: dict[str, object], place: str, id: str) -> int | None:
         id: the collection's id.
     """
     places = [key.removesuffix(f"/{_ID}") for key, value in noted.items() if value == id]
-    if f"{place}/{_ID}" not in noted:  # assets of earlier releases have not noted an id
+    if f"{place}/{_ID}" not in noted:  # noted by an earlier release, without an id
         places.append(place)
     tokens = (noted.get(f"{each}/{_TOKEN}") for each in places)
     return next((int(str(token)) for token in tokens if token is not None), None)

@@ -30,8 +30,9 @@ def build_published(names: Names, settings: CollectionSettings, shared: Attribut
         required_resource_keys={names.resource, names.options},
         metadata={"topic": topic, "source": settings.publish.source},
         description=(
-            f"The collection as CDCv2 in the topic `{topic}`: consolidated updates, and progress with their number. "
-            "Only sealed updates are stated, and nothing that the topic already has is stated again."
+            f"The collection as CDCv2 in the topic `{topic}`: consolidated updates, and progress statements with "
+            "the number of updates at each time. Only sealed updates are stated, and nothing that the topic already "
+            "has is stated again."
         ),
         output_required=False,
         **shared,

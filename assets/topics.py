@@ -88,7 +88,7 @@ def build_topics(names: Names, collections: Iterable[CollectionSettings]) -> lis
                 context.log.warning(f"{collection.name}: {states.fact}")
                 continue
             for key, state in zip(names.topics(collection), states, strict=True):
-                if key not in seen or seen[key].unread < state.unread:  # the one furthest behind
+                if key not in seen or seen[key].unread < state.unread:  # the collection furthest behind
                     seen[key] = state
         for key in selected:
             if key in seen:

@@ -10,7 +10,7 @@ from tidelake.settings.collection import CollectionSettings
 
 UPSERT = Family(
     name="upsert",
-    statement="At its time, +1 sets the value of a key and −1 deletes it; both at the same time replace it.",
+    statement="At its time, +1 sets the value of a key and −1 deletes it; the two at the same time replace it.",
     refusal=(
         "Two values of one key at one logical time, or a diff other than +1 or −1, violate the envelope's rules: "
         "the time stays unsealed until an operator decides."

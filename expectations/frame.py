@@ -37,7 +37,7 @@ COLUMNS = (
     "keys_in_error",
     "hash_mismatches",
 )
-"""`row` is `time` or `total`. A column of one kind is 0 in rows of the other, so that all numbers stay integers."""
+"""`row` is `time` or `total`. A column that only one kind uses is 0 in the other, so that all numbers stay integers."""
 
 
 def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_s: int) -> pd.DataFrame:

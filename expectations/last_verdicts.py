@@ -37,7 +37,7 @@ def save_verdicts(data_docs: ReportPlace, name: str, at_ms: int, results: Sequen
 
 
 def keep_verdicts(data_docs: ReportPlace, name: str) -> None:
-    """Before the report is replaced, save the verdicts that are only in it, where older versions wrote them.
+    """Save the verdicts that are only in the report, where older versions wrote them, before the report is replaced.
 
     Raises:
         OSError, StoreUnreadable: the folder of the reports cannot be written to.

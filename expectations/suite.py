@@ -193,7 +193,7 @@ _RULES = (
     Rule(
         "no_key_is_in_error",
         "the newest record of every key could be decoded; a later value or delete clears the error, and until then "
-        "reads refuse the key, or skip it",
+        "reads fail, or skip the key",
         _at_most("keys_in_error", _zero),
     ),
     Rule(
@@ -203,13 +203,14 @@ _RULES = (
     ),
     Rule(
         "late_statements_are_copies",
-        "every statement about a sealed time repeats what was published; `tidelake late` shows the others, and "
-        "`tidelake resolve` settles them",
+        "every statement about a sealed time repeats what was published; `tidelake late` shows those that do "
+        "not, and `tidelake resolve` settles them",
         _at_most("late_contradictions", _zero),
     ),
     Rule(
         "quarantine_is_explained",
-        "every message could be used, or there is a decision about it; `tidelake quarantine` shows the others",
+        "every message could be used, or there is a decision about it; `tidelake quarantine` shows the messages that "
+        "could not be used",
         _at_most("quarantine_unexplained", _zero),
         warning=True,
     ),

@@ -39,7 +39,7 @@ POLL_LIMIT_S = 120.0
 _LOOK_S = 0.05
 """How long to wait for a step to end before looking at the polls again."""
 _SLOW_POLL_S = 2.0
-"""After a poll that took longer than this, a collection rests for `AGAIN_S`: the others need the pollers."""
+"""After a poll that took longer than this, a collection rests for `AGAIN_S`: other collections need the pollers."""
 _UNREACHABLE_S = 300.0
 """Used instead of `AGAIN_S` if the topics cannot be polled: an ingest would only keep a thread from other work."""
 
@@ -83,7 +83,7 @@ class _Watched:
         self.poll_at_s = now_s + (POLL_S if now_s - begun_s < _SLOW_POLL_S else AGAIN_S)
 
     def begin(self, store: Store) -> None:
-        """Open the topics and note where they end, before they are ingested; if that fails, keep the earlier ones."""
+        """Open the topics and note where they end, before they are ingested; if that fails, keep the earlier ends."""
         self.at_s = time.monotonic()
         try:
             stored = Catalog(store).get(self.settings.name)
@@ -147,7 +147,7 @@ def linger(
 
 @dataclass
 class _Lingering:
-    """A run that lingers. This thread decides what begins; it waits for no collection."""
+    """A run that lingers. The thread that calls `until` starts all work, and waits for no collection."""
 
     spark: SparkSession
     settings: Settings

@@ -151,7 +151,7 @@ class Crew(AbstractContextManager["Crew"]):
 
     @staticmethod
     def _give_up_s(job: _Job, now_s: float, limit_s: float) -> float:
-        """Return when work is to be cancelled or, after that, abandoned. Waiting work might begin right now."""
+        """Return when work is to be cancelled or, after that, abandoned; work that waits counts as begun now."""
         return job.cancelled_s + _GRACE_S if job.cancelled_s is not None else (job.begun_s or now_s) + limit_s
 
     def _start_threads(self) -> None:

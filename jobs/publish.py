@@ -94,7 +94,7 @@ def publish_collection(spark: SparkSession, settings: Settings, name: str, asked
     if isinstance(target, FileTarget):
         _write_schema(target.folder / SCHEMA_FILE, schema_text(catalog, name, target).encode())
     for partition, first in report.cut.items():
-        reason = "a new reader can no longer begin with this topic"
+        reason = "new readers can no longer start from this topic"
         log.warning(
             "the topic was cut", collection=name, topic=target.name, partition=partition, first=first, fact=reason
         )

@@ -85,7 +85,7 @@ class CollectionRun:
                 done = function(spark, only)
             except Exception as problem:  # a topic or a name has changed since the settings were checked
                 done = Report(step, errors={self.name: stopped_by(problem, step, self.name)})
-            if self.is_over:  # it was given up in the meantime
+            if self.is_over:  # the work was given up in the meantime
                 return
             if self.name in done.results:
                 results[step] = done.results[self.name]

@@ -52,7 +52,7 @@ class LakeResource(SparkResource):
         """
         if context.instance is not None and context.run is not None:
             mark_process(context.instance, context.run.run_id)
-        from tidelake.telemetry.start import start_telemetry  # imported here, because loading needs no Delta
+        from tidelake.telemetry.start import start_telemetry  # imported here: a location loads without Delta
 
         start_telemetry(os.environ)
         self._loaded = load_valid_settings(Path(self.config_file))

@@ -179,7 +179,7 @@ def _observations(
             cursor.waiting_since.pop(collection.name, None)
         for key, state in zip(names.topics(collection), topics.states, strict=True):
             before = seen.get(key)
-            if before is None or before[0].unread < state.unread:  # the one furthest behind
+            if before is None or before[0].unread < state.unread:  # the collection furthest behind
                 seen[key] = (state, now_s - since if state.unread else 0.0)
     events = []
     for key, (state, lag_s) in seen.items():
