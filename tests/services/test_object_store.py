@@ -1,4 +1,4 @@
-"""Commits to a store in S3, and failures on the way; without a JVM."""
+"""Commits to a store in S3, and failed requests and responses. No JVM is started."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def direct(object_store: ObjectStore) -> Location:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give up a creation of unknown outcome after two requests, which saves ten seconds of waiting."""
+    """If the outcome of creating an object is unknown, give up after two requests, not after ten seconds."""
     monkeypatch.setattr("tidelake.storage.objects._CREATE_WAITS_S", (0.0, 0.1))
     monkeypatch.setattr("tidelake.storage.s3._RETRIES_MAX", 0)
 
@@ -374,7 +374,7 @@ def test_the_probe_of_conditional_writes_takes_one_request_per_process(root: Loc
 
 
 def test_a_refused_put_of_an_existing_blob_serves_as_the_probe(root: Location, proxy: FaultyProxy) -> None:
-    for requests in (3, 1, 1):  # the blob, and a new store's probe; then nothing but the blob
+    for requests in (3, 1, 1):  # first the blob and the probe of a new store; then only the blob
         before = proxy.requests.total()
         blobs.ensure(root / "a", b"1")
         assert proxy.requests.total() == before + requests
@@ -390,7 +390,8 @@ def test_a_blob_is_ensured_whatever_the_answers(root: Location, proxy: FaultyPro
     for name in ("a", PROBE):
         proxy.faults.append(Fault("PUT", f"/{name}$", forwards=happens, times=1))
     blobs.ensure(root / "a", b"1")
-    # If the lost put of the blob happened, the next one is refused, which proves enough.
+    # If the put whose response was lost took effect, the next one is refused, which already proves that writes are
+    # conditional.
     assert proxy.met == {"/a$": 1} | ({} if happens else {f"/{PROBE}$": 1})
     assert blobs.read(root / "a") == b"1"
 
