@@ -138,7 +138,7 @@ def test_work_that_always_loses_its_race_ends_with_a_conflict(table: Location) -
 
 @contextmanager
 def quick_callers(table: Location) -> Iterator[None]:
-    """Commit again and again from three threads until the block ends."""
+    """Keep committing from three threads until the block ends."""
     done = threading.Event()
 
     def hurry() -> None:
