@@ -79,7 +79,7 @@ class Undamaged:
 
 
 class Cases:
-    """Damages copies of a store, and compares all answers about a collection with those of the undamaged one."""
+    """Damages copies of a store, and compares all answers about a collection with those of the undamaged store."""
 
     def __init__(self, undamaged: Undamaged, spark: SparkSession, folder: Path) -> None:
         self.undamaged, self.spark, self.folder = undamaged, spark, folder

@@ -249,7 +249,7 @@ def test_an_entry_stays_if_listings_leave_out_markers_because_another_process_ma
     def acknowledge(name: str) -> None:
         if name == f"commit.after_sync.{table.name}":
             on_reach(None)
-            forget_all()  # like another process
+            forget_all()  # as another process would
             assert OpenTable(table).value("upper") == 8
             proxy.faults = [Fault("GET", lists, answer=NOTHING)]
 
@@ -367,7 +367,7 @@ def test_the_probe_of_conditional_writes_takes_one_request_per_process(root: Loc
     assert blobs.exists(root / PROBE)
     for made, requests in (("b", 1), ("c", 1), ("d", 2)):
         if made == "d":
-            blobs.disconnect()  # like a new process
+            blobs.disconnect()  # as in a new process
         before = proxy.requests.total()
         blobs.create(root / made, b"2")
         assert proxy.requests.total() == before + requests
@@ -487,7 +487,7 @@ def test_an_acknowledged_entry_that_disappears_is_reported_as_damage(table: Loca
     text = blobs.read(entry_path(table, 1))
     blobs.delete(entry_path(table, 1))
     assert OpenTable(table).value("upper") == 6, "this process has verified it, and its marker is there"
-    forget_all()  # like another process
+    forget_all()  # as another process would
     with pytest.raises(DamagedLog, match="version 1 was acknowledged, but its entry is missing"):
         OpenTable(table)
     blobs.create(entry_path(table, 1), text[: len(text) // 2])

@@ -194,7 +194,7 @@ def test_changes_that_a_restarted_connector_skips_hold_back_all_its_tables_until
         with services.postgres.connect(database) as one, services.postgres.connect(database) as other:
             one.autocommit = False
             one.execute("update accounts set balance = balance - 5 where id = 1")
-            for _ in range(3):  # another process of the server may write a record in between
+            for _ in range(3):  # repeated: another process of the server may write a record in between
                 other.execute("update wallets set balance = balance where id = 1")
                 one.execute("update accounts set balance = balance - 5 where id = 1")
             time.sleep(_OFFSET_SAVED_S)

@@ -462,7 +462,7 @@ def test_a_good_entry_that_appears_between_the_check_and_the_move_is_put_back(
 
     def late_replace(source: str, target: str) -> None:
         monkeypatch.setattr(os, "replace", replace)
-        OpenTable(table).commit({"upper": 9})  # another process has already healed, committed and acknowledged
+        OpenTable(table).commit({"upper": 9})  # another process has set it aside and committed
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", late_replace)

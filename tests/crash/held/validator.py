@@ -30,7 +30,7 @@ from tests.crash.held import truth
 from tests.crash.held.records import FOR_EVER, Call
 
 CLOCK_EXACT_NS = 20_000_000
-"""The error of the clocks that leases are compared with: a file system states when its clock last ticked."""
+"""The error of the clocks that leases are compared with: the times that file systems state lag by milliseconds."""
 
 
 class HistoryBroken(AssertionError):
@@ -238,7 +238,7 @@ class History:
         return lives
 
     def check_capabilities(self) -> None:
-        """Each call of a holder was answered as the calls of all holders imply."""
+        """Each call of a holder was answered in a way that the calls of all holders allow."""
         for call in self.calls:
             if call.name == "acquire":
                 self._check_acquired(call)
