@@ -1,4 +1,4 @@
-"""`tidelake changes`."""
+"""`tidelake changes` lists the updates in a range of times, and says what it read or why it refuses the range."""
 
 from __future__ import annotations
 

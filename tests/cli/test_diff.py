@@ -1,4 +1,4 @@
-"""`tidelake diff` and `tidelake history`."""
+"""`tidelake diff` shows how contents differ between two times, and `tidelake history` shows a collection's events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidelake init`: its settings can be ingested and sealed, and it writes nothing else."""
+"""`tidelake init` writes settings with which a topic can be ingested and sealed, and nothing else."""
 
 from __future__ import annotations
 

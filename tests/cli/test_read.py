@@ -1,4 +1,4 @@
-"""`tidelake read`: contents AS OF a time."""
+"""`tidelake read` prints contents AS OF a time without loss, and names the predicate or the file that stops it."""
 
 from __future__ import annotations
 

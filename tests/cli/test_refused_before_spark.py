@@ -16,7 +16,7 @@ from tidelake.errors import ArgumentRefused, SinceError, TidelakeError, UnknownC
 
 
 class Started(BaseException):
-    """Spark would have been started."""
+    """Raised in place of a start of Spark."""
 
 
 @pytest.fixture(scope="module")

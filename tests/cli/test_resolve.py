@@ -1,4 +1,4 @@
-"""`tidelake resolve`: its options, and collections with the name of a sub-command; the rest is tested by scripts."""
+"""`tidelake resolve`: its options, and collections with the name of a sub-command. The scripts test the rest."""
 
 from __future__ import annotations
 

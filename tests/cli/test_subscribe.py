@@ -131,7 +131,7 @@ def test_a_hold_moves_along_and_its_token_is_used_up(lake: Lake) -> None:
 
 
 class SlowReader(io.StringIO):
-    """A reader of standard output: during each line, times are sealed, and a compaction looks at the leases."""
+    """A slow reader of standard output: while it reads a line, a time is sealed, and a compaction checks the leases."""
 
     def __init__(self, lake: HeldLake, upper: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The tests' side: the connection to a nursery, the state of a lake's tables, and checks of what victims report."""
+"""What the tests use: the connection to a nursery, the state of a lake's tables, and checks of what victims report."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Nursery:
     """A nursery, which ends with the `with` block; its victims can use the session's JVM, if there is a session."""
 
     def __init__(self, spark: SparkSession | None) -> None:
-        # A child of a process with threads may inherit their locks.
+        # No threads: a forked child would inherit locks that they hold, and nobody would release these.
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         if spark is not None:
             gateway = spark.sparkContext._gateway
@@ -143,7 +143,7 @@ def state_of(lake: Lake) -> dict[str, Any]:
 
 
 def contents(rows: list[dict[str, Any]], as_of: int) -> dict[tuple[int, int | None], int]:
-    """The contents AS OF a time: the number of copies of each `(id, price)`."""
+    """The contents AS OF a time: the multiplicity of each `(id, price)`."""
     sums: Counter[tuple[int, int | None]] = Counter()
     for row in rows:
         if row["_time"] <= as_of:

@@ -38,7 +38,7 @@ def fork_victim(order: dict[str, Any]) -> int:
         else:
             live(order, attach(order.get("compiled", False)))
         status = 0
-    except BaseException:  # whatever it is, a forked child must not go back into the parent's loop
+    except BaseException:  # no error may lead a forked child back into the parent's loop
         traceback.print_exc()
     finally:
         sys.stdout.flush()

@@ -121,7 +121,7 @@ class Reader:
 
 
 def asked(ask: Callable[[], Any]) -> Any:
-    """Return the answer, or the error. An error that is not Tidelake's is raised: it does not name the damage."""
+    """Return the answer, or Tidelake's error. Any other error is raised, because it does not name the damage."""
     try:
         return ask()
     except TidelakeError as error:
@@ -136,7 +136,7 @@ def _bytes_of(file: Location) -> bytes | None:
 def _status(collection: LakeCollection) -> dict[str, Any]:
     status = collection.status()
     assert status is not None, "an ingested collection has a status"
-    if status.damaged is not None or status.late_problem is not None:  # it reports damage, and its numbers mean nothing
+    if status.damaged is not None or status.late_problem is not None:  # its numbers mean nothing
         raise TidelakeError
     return {name: value for name, value in asdict(status).items() if name not in NOT_COMPARED}
 

@@ -73,7 +73,7 @@ class RawLife:
         row = {"id": record.id, "price": record.price}
         if self.envelope == "append_only":
             return {"key": {"id": record.id}, "value": row}
-        after = None if record.price is None else row  # the record deletes its key
+        after = None if record.price is None else row  # without a price, the record deletes its key
         value = after if self.envelope == "upsert" else _event(record, after)
         return {"key": {"id": record.id}, "value": value}
 

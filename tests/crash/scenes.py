@@ -33,7 +33,7 @@ CYCLE = ("ingest", "seal", "validate", "compact", "current")
 
 @dataclass(frozen=True)
 class Scene:
-    """The events while a piece of the topic is processed.
+    """What happens while a piece of the topic is processed.
 
     Args:
         prepare: the name of a preparation of the lake; see `prepare`.

@@ -24,15 +24,17 @@ pytestmark = pytest.mark.spark
 
 EVERYDAY = ("plain", "raw_upsert_avro")
 EVERYDAY_CASES, SWEEP_CASES = 15, 25
-"""Cases for each collection: two collections every day, all twelve in sweeps. Ten seeds of a sweep are 3,000 cases."""
+"""The number of cases for each collection. An everyday run checks two collections. A sweep checks all twelve for
+each seed, so ten seeds make 3,000 cases."""
 GOES_ON_EVERY = 12
 READS_AGAIN_EVERY = 10
 """Spark reads contents again in every tenth everyday case, even if nothing that the read depends on has changed."""
 _NEIGHBOURS = dict(zip(COLLECTIONS, [*list(COLLECTIONS)[1:], next(iter(COLLECTIONS))], strict=True))
 _GROWING = ("status bytes", "status runs")
-"""After a tick, these answers depend on how its rows were distributed."""
+"""After a tick, these answers depend on how Spark distributed the rows of the tick."""
 _GOING_ON = (0, 2)
-"""The moments of the reads after a collection's next steps. The one in between depends on when a time was minted."""
+"""The moments of the reads after a collection's next steps. The moment 1 is left out, because the time in the middle
+depends on when a time was minted."""
 
 
 class Undamaged:
@@ -62,7 +64,7 @@ class Undamaged:
         return self._stages
 
     def without_clock(self, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """Comparable answers: those in `_GROWING` are left out, and `later` stands for each time minted since."""
+        """Answers that can be compared: without those in `_GROWING`, and with `later` for each newly minted time."""
         upper = self.answers["status upper"]
 
         def shown(answer: Any) -> Any:
@@ -77,7 +79,7 @@ class Undamaged:
 
 
 class Cases:
-    """Damages copies of a store, and compares all answers about a collection with those of the undamaged one."""
+    """Damages copies of a store, and compares all answers about a collection with those of the undamaged store."""
 
     def __init__(self, undamaged: Undamaged, spark: SparkSession, folder: Path) -> None:
         self.undamaged, self.spark, self.folder = undamaged, spark, folder

@@ -24,7 +24,7 @@ from tidelake.store.failpoints import (
 
 EVERYDAY = "commit.after_call.updates"
 IN_EVERY_SWEEP = (EVERYDAY, "current.after_entry")
-"""Places at which the process of seed 1 is killed, whatever the seeds of a sweep are."""
+"""Places at which every sweep kills the process of seed 1, whatever the seeds of the sweep are."""
 
 ON_S3 = [place for place in FAILPOINTS if place not in ONLY_ON_A_DISK]
 WITH_FAULTS = 5
@@ -32,7 +32,7 @@ WITH_FAULTS = 5
 
 
 def places_of(seed: int) -> list[str]:
-    """The places of a seed; eighteen seeds in a row have them all.
+    """The places of a seed; eighteen consecutive seeds together have all places.
 
     >>> {place for seed in range(5, 23) for place in places_of(seed)} == set(ON_S3)
     True

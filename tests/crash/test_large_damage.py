@@ -1,4 +1,4 @@
-"""Random damage to data files of several MiB, which readers verify in part: each gives the right answer or an error.
+"""Random damage to data files of several MiB, which readers verify only in part: each answer is right, or an error.
 
 A reader of a small file verifies all of it. In a large file, the digests in the log cover the footer and the page
 headers, checksums cover what follows each header, and nothing covers the page indexes.

@@ -58,7 +58,7 @@ def live(file: str, place: str | None, passing: int) -> None:
     if catalog.get(OTHER) is None and catalog.get(NAME) is not None:
         catalog.rename(NAME, OTHER)
     catalog.drop(OTHER)
-    collect_garbage(catalog.store, {NAME}, retention_s=-60.0)  # an object store tells times to the second
+    collect_garbage(catalog.store, {NAME}, retention_s=-60.0)  # an object store states times only to the second
 
 
 def die(lake: HeldLake, place: str, passing: int) -> bool:

@@ -1,4 +1,4 @@
-"""`tidelake repair --apply` restores files bit for bit, and names those that it cannot restore. No JVM."""
+"""`tidelake repair --apply` restores files bit for bit, and names those that it cannot restore. No JVM is started."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.sweeps import seeds
 from tidelake.store.acknowledged import ACKED
 
 SWEEP_CASES = 10
-"""The number of cases of each kind; ten seeds of a sweep are 100 cases."""
+"""The number of cases of each kind for each seed of a sweep; ten seeds make 100 cases of each kind."""
 _CHANGES = ("a flipped bit", "truncated", "a zeroed block", "appended bytes")
 
 
 class Case:
     """A copy of a store in which one table is damaged.
 
-    If the folder belongs to a bucket, the store is there. Its files in the folder are then what the bucket is to have,
-    and after each command what the bucket has.
+    If the folder belongs to a bucket, the store is in the bucket. A test then changes the files in the folder; each
+    command first puts them into the bucket, and afterwards writes the bucket's objects back to the folder.
     """
 
     def __init__(self, whole: WholeStore, folder: Path, random: Random) -> None:
@@ -45,7 +45,7 @@ class Case:
         self.table = random.choice([path for path in folders if path.name != "current"])
 
     def _own_folders(self) -> list[Path]:
-        """The folders that the copy does not share."""
+        """The folders that the copy does not share with the whole store."""
         return [self.lake.store / "names", self.lake.store / "catalog", self.lake.folder(self.name)]
 
     def files(self, what: str) -> Sequence[Path]:
@@ -159,7 +159,7 @@ def check_repair(
             assert asides == [after], (kind, file, "the damaged bytes are kept")
     assert case.answers() == healthy(case.name), (kind, file)
     assert case.lake.collection(case.name).verify(deep=True).damages == [], (kind, file)
-    assert case.repair() == (0, {"name": case.name, "restored": [], "left": []}), (kind, file, "it is done")
+    assert case.repair() == (0, {"name": case.name, "restored": [], "left": []}), (kind, file, "all is repaired")
     remove_lake(folder)
 
 

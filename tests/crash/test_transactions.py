@@ -1,4 +1,4 @@
-"""If a tick of a table with transactions stops anywhere, the next one takes over: nothing is lost or duplicated."""
+"""Wherever a tick of a table with transactions stops, the next tick takes over, and nothing is lost or duplicated."""
 
 from __future__ import annotations
 

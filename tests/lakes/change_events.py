@@ -1,4 +1,4 @@
-"""Change events over CDCv2."""
+"""Messages of CDCv2 topics of change events, and the schema of these topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of the command line."""
+"""Runs `tidelake resolve` on a lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random damage to one file of a store: what disks, people and other programs do to it."""
+"""Random damage to one file of a store, as disks, people and other programs cause it."""
 
 from __future__ import annotations
 

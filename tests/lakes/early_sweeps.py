@@ -21,7 +21,7 @@ def sweep_early(table: Location, pinned_seq: int | None = None) -> int:
 
 
 def wait_until_older(table: Location) -> None:
-    """Wait until the store's clock, which may state whole seconds, shows a later time than any of the table's files."""
+    """Wait until the store's clock, which may state only whole seconds, is past the times of all files of the table."""
     now_s = blobs.now_s(table)
     if any(blob.changed_s >= now_s for blob in blobs.list_blobs(table)):
         while blobs.now_s(table) == now_s:

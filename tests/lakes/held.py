@@ -65,7 +65,7 @@ class HeldLake:
 
     @property
     def collection(self) -> LakeCollection:
-        """The collection of the public interface."""
+        """The collection, through the public interface."""
         return open_lake(self.file).collection(NAME)
 
     def append(self, *updates: tuple[int, int, int], upper: int | None = None) -> None:

@@ -12,7 +12,7 @@ capability or a subscription. Commands without an answer are inputs:
 These commands are answered; if one is refused, with the error and the frontier that it names, as `! SinceError [5]`:
 
     acquire NAME [TIME] [lease=S]   answers with the time, by default the last one
-    clone NAME OTHER                the same, for a copy
+    clone NAME OTHER                clone NAME's capability as OTHER; answers with its time
     pass NAME OTHER                 take over NAME's capability by its token, as OTHER; NAME keeps the used token
     renew NAME, downgrade NAME TIME, drop NAME
                                     calls of the holder; answered with the time, or with `gone`
@@ -24,7 +24,7 @@ These commands are answered; if one is refused, with the error and the frontier 
     changes AFTER THROUGH           the updates, each as [id,time,diff]; `since` for None, `last` for the default
     subscribe NAME [as_of=T] [until=T] [lease=S] [no-snapshot] [no-hold] [with=CAPABILITY]
     next NAME                       the next batch, as `after..through` and its updates; `nothing`, or `over`
-    close NAME
+    close NAME                      close the subscription; answers with `closed`
 """
 
 from __future__ import annotations

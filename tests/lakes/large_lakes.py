@@ -74,7 +74,7 @@ def _row(random: Random, number: int) -> dict[str, Any]:
 
 
 def plain(root: Path, spark: SparkSession) -> Lake:
-    """Times 0 to 3 are merged; 4 to 6 are not, and delete some of the rows."""
+    """Rows at the times 0 to 3, which are merged, and at 4 to 6, which are not; at time 6, some rows are deleted."""
     lake, random = Lake(root, spark, schema=_SCHEMA, keep=6), Random(1)
     rows = [_row(random, number) for number in range(ROWS + LATER_ROWS)]
 

@@ -42,7 +42,7 @@ def rows_in_duckdb(collection: Collection) -> list[dict[str, Any]]:
 
 
 def counted(rows: Iterable[dict[str, Any]], text: Callable[[dict[str, Any]], str]) -> dict[str, int]:
-    """How many times each row occurs; with `_diff`, no row appears twice."""
+    """How many times each row occurs. If rows have a `_diff`, no row may appear twice."""
     found: Counter[str] = Counter()
     for row in rows:
         diff, place = row.pop("_diff", None), text(row)

@@ -36,7 +36,7 @@ class SharedTimes:
 
     @property
     def lake(self) -> Lake:
-        """The lake of the public interface."""
+        """The lake, through the public interface."""
         return open_lake(self.file)
 
     def seal(self, **uppers: int) -> None:

@@ -48,7 +48,7 @@ class Shop:
         self.docs = root / "data_docs"
 
     def open(self, ticks: int) -> None:
-        """Tick several times; then publish the contents, and validate and compact everything, as at night."""
+        """Tick several times; then publish the contents, and validate and compact everything, like the nightly jobs."""
         (self.root / "topics").mkdir(parents=True)
         self.home.mkdir()
         shutil.copy(PROJECT / "orchestration" / "dagster.yaml", self.home / "dagster.yaml")

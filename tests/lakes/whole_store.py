@@ -149,7 +149,8 @@ def _with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def _checkpoint(table: Location) -> None:
     """Write a checkpoint as `maintain` does, without the 32 commits before it, and commit past it.
 
-    The second call also deletes what the earlier release wrote, which has no markers: two checkpoints now follow it.
+    The second call also deletes the entries of the earlier release, which have no markers, because two checkpoints now
+    follow them.
     """
     load_table(table).create_checkpoint()
     acknowledge_newest_checkpoint(table)

@@ -1,4 +1,4 @@
-"""DuckDB reads the store of an earlier version, in every form, as Spark did when the store was made; without a JVM."""
+"""Without a JVM, DuckDB reads the store of an earlier version, in every form, as Spark did when the store was made."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_other_engines_read_the_contents_at_a_path_with_the_name(lake: Lake, spa
     assert (DeltaTable(path).protocol().min_reader_version, DeltaTable(path).protocol().min_writer_version) == (1, 2)
     assert spark.read.format("delta").load(str(path)).where("price > 10").selectExpr("sum(_diff)").collect() == [(5,)]
     dataset = DeltaTable(path).to_pyarrow_dataset()
-    assert list(dataset.get_fragments(filter=pc.field("price") > 10**6)) == []  # by the statistics alone
+    assert list(dataset.get_fragments(filter=pc.field("price") > 10**6)) == []  # the statistics rule it out
 
 
 def test_the_table_says_what_it_is(lake: Lake) -> None:

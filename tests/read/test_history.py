@@ -93,7 +93,7 @@ def test_each_event_is_shown_once_with_its_numbers_and_the_newest_last(busy: Lak
     assert whats(busy, "withdrawal") == ["quarantine, prices:0:2"]
     assert whats(busy, "since") == ["since moved from 0 to 7"]
     assert whats(busy, "merge") == ["3 runs with 6 rows became 4 rows; since is 7"]
-    assert whats(busy, "compaction") == ["3 runs with 6 rows became 4 rows"]  # the bounded compaction notes nothing
+    assert whats(busy, "compaction") == ["3 runs with 6 rows became 4 rows"]  # only the full compaction is noted
     assert whats(busy, "fence") == ["only the writer 'machine-2' may write; running processes have to restart"]
     assert history_of(busy).complete_from is None
 

@@ -140,7 +140,7 @@ def test_a_capability_is_dropped_at_the_end_of_a_with_statement(lake: HeldLake) 
     with lake.collection.acquire() as held:
         held.drop()  # the end of the block has nothing left to do
     with pytest.raises(CapabilityDropped), lake.collection.acquire() as held:
-        lake.collection.release(held.token)  # somebody else's call: the block was not protected until its end
+        lake.collection.release(held.token)  # as somebody else: the time was not held until the end of the block
 
 
 def test_a_capability_that_was_dropped_refuses_every_call(lake: HeldLake) -> None:
@@ -153,9 +153,9 @@ def test_a_capability_that_was_dropped_refuses_every_call(lake: HeldLake) -> Non
 
 def test_an_expired_capability_is_dead_for_good(lake: HeldLake) -> None:
     held = lake.collection.acquire(at=4, lease=timedelta(milliseconds=1))
-    assert lake.compact() == 4  # a first sighting
+    assert lake.compact() == 4  # sees the hold for the first time
     clock.sleep(0.01)
-    assert lake.compact() == 9  # a second, more than a lease later
+    assert lake.compact() == 9  # sees it again, more than a lease later
     for call in calls_of(lake, held):
         with pytest.raises(CapabilityExpired, match="its lease expired, because no call renewed it\nhint: acquire a"):
             call()

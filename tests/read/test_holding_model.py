@@ -1,4 +1,4 @@
-"""Random calls get the same answers from the in-memory model and from the store: every call, at any time."""
+"""Random calls, at random times, get the same answers from the in-memory model and from the store."""
 
 from __future__ import annotations
 

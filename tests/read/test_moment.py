@@ -302,7 +302,7 @@ def test_a_lingering_run_moves_the_whole_timeline(
 
 
 class _Arrival:
-    """Puts a record when the first one is sealed, and notes when both collections have been sealed again."""
+    """Puts a second record when the first is sealed, and notes when both collections have been sealed again."""
 
     def __init__(self, web: Web) -> None:
         self.web, self.seals, self.is_sealed = web, Counter[str](), threading.Event()

@@ -1,1 +1,1 @@
-"""Real services for tests: a Kafka broker, PostgreSQL, and Debezium in Kafka Connect, each on 127.0.0.1 only."""
+"""Real services for tests, on 127.0.0.1 only: Kafka, a schema registry, PostgreSQL, Debezium, S3 and Prometheus."""

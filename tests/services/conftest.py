@@ -1,4 +1,4 @@
-"""Fixtures for these tests: a nursery on the JVM of the shared session, and all services together."""
+"""Fixtures for these tests: a nursery on the JVM of the shared session, and the services of a pipeline."""
 
 from __future__ import annotations
 

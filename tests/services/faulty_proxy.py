@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 _LOOK_S = 0.02
-"""How often the server looks whether it is to end: this, and not 0.5 s, is what its end takes."""
+"""The interval at which the server checks whether it should stop; with the default, each stop would take 0.5 s."""
 
 
 @dataclass
@@ -118,7 +118,7 @@ class FaultyProxy:
     endpoint: str
     faults: list[Fault] = field(default_factory=list)
     at_random: RandomFaults | None = None
-    """The treatment of requests that no fault matches."""
+    """What may happen to requests that no fault matches."""
     key_id: str | None = None
     """The id of the only access key that has not expired; None if the store decides."""
     met: Counter[str] = field(default_factory=Counter)

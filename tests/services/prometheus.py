@@ -23,7 +23,7 @@ def tool(name: str) -> str:
     """The path of `prometheus` or `promtool`; the test is skipped if neither PATH nor the set-up has it."""
     found = shutil.which(name) or shutil.which(name, path=str(_UNPACKED))
     if found is None:
-        pytest.skip(f"{name} is neither on PATH nor in {_UNPACKED}; `make services` unpacks it where apt-get has it")
+        pytest.skip(f"{name} is neither on PATH nor in {_UNPACKED}; `make services` unpacks it if apt-get has it")
     return found
 
 

@@ -145,7 +145,7 @@ def test_credentials_that_were_renewed_in_files_are_used_for_the_next_request(re
     with pytest.raises(StoreAccessDenied, match="ExpiredToken"):
         blobs.read(blob)
     renewed.write("SECOND")
-    assert (blobs.read(blob), opened.read()) == (b"1", b"1"), "a file that was opened before can be read, too"
+    assert (blobs.read(blob), opened.read()) == (b"1", b"1"), "a file that was already open can be read, too"
     (renewed.folder / "session_token").unlink()
     with pytest.raises(StoreAccessDenied, match=r"session_token: .*cannot be read: No such file"):
         blobs.read(blob)
@@ -179,12 +179,12 @@ def test_spark_uses_renewed_credentials_and_what_runs_is_not_disturbed(
     with pytest.raises(Py4JJavaError, match="AWSBadRequestException"):
         opened().getFileStatus(path)
     renewed.write("SECOND", "access_key_id")
-    assert not opened().equals(first), "the other files are not written yet"
+    assert not opened().equals(first), "a new file system, although only one file is new"
     renewed.write("SECOND")
     second = opened()
     assert second.getFileStatus(path).getLen() == 1
     renewed.proxy.key_id = "FIRST"
-    assert first.getFileStatus(path).getLen() == 1, "a query that has begun may end with the earlier credentials"
+    assert first.getFileStatus(path).getLen() == 1, "a query that has begun can finish with the earlier credentials"
     monkeypatch.setattr("tidelake.storage.spark_store.KEPT_OPEN_S", 0)
     renewed.write("THIRD")
     renewed.proxy.key_id = "THIRD"

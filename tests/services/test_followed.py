@@ -1,4 +1,4 @@
-"""Logs that a process follows in an object store, and what makes it stop following them; without a JVM."""
+"""Logs that a process follows in an object store, and what makes it stop following them. No JVM is started."""
 
 from __future__ import annotations
 

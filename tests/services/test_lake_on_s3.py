@@ -1,4 +1,4 @@
-"""A lake whose store is in S3 equals the same lake on a disk; also damage, large runs and TLS in S3.
+"""A lake whose store is in S3 equals the same lake on a disk. Further tests: damage, large runs and TLS.
 
 Other suites run on both kinds of store: see `tests/lakes/places.py`.
 """
@@ -104,7 +104,7 @@ def test_a_lake_on_s3_equals_the_same_lake_on_a_disk(
         *(path.name for path in (tmp_path / "disk" / "store").iterdir()),
     }
     left = [key for key in object_store.keys(root.root) if "__magic" in key or key.endswith("/")]
-    assert left == [], "Spark leaves nothing unfinished behind, and no folders"
+    assert left == [], "Spark leaves neither unfinished writes nor folders behind"
 
     done = CliRunner().invoke(app, ["status", "--config", str(on_s3.file)])
     assert "upper 4" in done.stdout.replace("│", "") or "4" in done.stdout, done.stdout

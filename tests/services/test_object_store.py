@@ -1,4 +1,4 @@
-"""Commits to a store in S3, and failures on the way; without a JVM."""
+"""Commits to a store in S3, and failed requests and responses. No JVM is started."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def direct(object_store: ObjectStore) -> Location:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give up a creation of unknown outcome after two requests, which saves ten seconds of waiting."""
+    """If the outcome of creating an object is unknown, give up after two requests, not after ten seconds."""
     monkeypatch.setattr("tidelake.storage.objects._CREATE_WAITS_S", (0.0, 0.1))
     monkeypatch.setattr("tidelake.storage.s3._RETRIES_MAX", 0)
 
@@ -249,7 +249,7 @@ def test_an_entry_stays_if_listings_leave_out_markers_because_another_process_ma
     def acknowledge(name: str) -> None:
         if name == f"commit.after_sync.{table.name}":
             on_reach(None)
-            forget_all()  # like another process
+            forget_all()  # as another process would
             assert OpenTable(table).value("upper") == 8
             proxy.faults = [Fault("GET", lists, answer=NOTHING)]
 
@@ -367,14 +367,14 @@ def test_the_probe_of_conditional_writes_takes_one_request_per_process(root: Loc
     assert blobs.exists(root / PROBE)
     for made, requests in (("b", 1), ("c", 1), ("d", 2)):
         if made == "d":
-            blobs.disconnect()  # like a new process
+            blobs.disconnect()  # as in a new process
         before = proxy.requests.total()
         blobs.create(root / made, b"2")
         assert proxy.requests.total() == before + requests
 
 
 def test_a_refused_put_of_an_existing_blob_serves_as_the_probe(root: Location, proxy: FaultyProxy) -> None:
-    for requests in (3, 1, 1):  # the blob, and a new store's probe; then nothing but the blob
+    for requests in (3, 1, 1):  # first the blob and the probe of a new store; then only the blob
         before = proxy.requests.total()
         blobs.ensure(root / "a", b"1")
         assert proxy.requests.total() == before + requests
@@ -390,7 +390,8 @@ def test_a_blob_is_ensured_whatever_the_answers(root: Location, proxy: FaultyPro
     for name in ("a", PROBE):
         proxy.faults.append(Fault("PUT", f"/{name}$", forwards=happens, times=1))
     blobs.ensure(root / "a", b"1")
-    # If the lost put of the blob happened, the next one is refused, which proves enough.
+    # If the put whose response was lost took effect, the next one is refused, which already proves that writes are
+    # conditional.
     assert proxy.met == {"/a$": 1} | ({} if happens else {f"/{PROBE}$": 1})
     assert blobs.read(root / "a") == b"1"
 
@@ -488,7 +489,7 @@ def test_an_acknowledged_entry_that_disappears_is_reported_as_damage(table: Loca
     text = blobs.read(entry_path(table, 1))
     blobs.delete(entry_path(table, 1))
     assert OpenTable(table).value("upper") == 6, "this process has verified it, and its marker is there"
-    forget_all()  # like another process
+    forget_all()  # as another process would
     with pytest.raises(DamagedLog, match="version 1 was acknowledged, but its entry is missing"):
         OpenTable(table)
     blobs.create(entry_path(table, 1), text[: len(text) // 2])

@@ -1,4 +1,4 @@
-"""Reports in S3: a bucket serves them, several writers keep all lines, and failures are reported; without a JVM."""
+"""Reports in S3: a bucket serves them, several writers keep all lines, and failures are reported. No JVM is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One history ends in equal tables, in JSON or in Avro with a registry, from Kafka or from recordings."""
+"""One history gives equal tables, whether it is in JSON or in Avro, and whether it is read from Kafka or recordings."""
 
 from __future__ import annotations
 

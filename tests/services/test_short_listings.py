@@ -1,4 +1,4 @@
-"""A listing that does not show what a cluster's executors have written: nothing is committed, and nothing is lost."""
+"""If a listing lacks files that a cluster's executors have written, nothing is committed, and nothing is lost."""
 
 from __future__ import annotations
 

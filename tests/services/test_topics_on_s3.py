@@ -1,4 +1,4 @@
-"""Topics in S3 are read, written and generated as on a disk, and failures are reported; without a JVM."""
+"""Topics in S3 are read, written and generated as they are on a disk, and failures are reported. No JVM is started."""
 
 from __future__ import annotations
 
@@ -188,10 +188,10 @@ def test_a_topic_of_any_size_is_read_once_and_small_topics_share_the_cache(
             blobs.write(blobs.root_of(settings.topics) / name / f"{number}.parquet", parquet(range(number, number + 1)))
     assert [requests("visits", 8) for _ in range(3)] == [9, 1, 1], "although it exceeds the limit"
     assert [requests("small", 2), requests("other", 2), requests("small", 2)] == [3, 3, 1]
-    assert requests("visits", 8) == 8, "as many files as the limit leaves room for were kept: one"
+    assert requests("visits", 8) == 8, "one file was kept: the limit left no room for more"
     assert [requests("small", 2), requests("other", 2), requests("third", 2)] == [3, 3, 3]
     assert [requests("other", 2), requests("third", 2)] == [1, 1]
-    assert requests("small", 2) == 2, "only the file that was in excess was forgotten"
+    assert requests("small", 2) == 2, "only one file was forgotten: the one over the limit"
 
 
 # --- failures

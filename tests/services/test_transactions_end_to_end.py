@@ -41,7 +41,7 @@ _READS_BETWEEN = 500
 _OFFSET_SAVED_S, _STREAMS_S = 4.0, 2.0
 """How long the connector takes to save its last offset, and to start streaming after a restart."""
 _RUNS = 8
-"""Maximum number of runs. One may not seal every marker, as an event and the END of its transaction come separately."""
+"""Maximum number of runs. A single run can miss a marker, because events and their END come separately."""
 
 
 def miscounting_ends(marks: list[dict[str, Any]], events: list[dict[str, Any]], table: str) -> set[int]:
@@ -102,7 +102,7 @@ class BankPipeline(Pipeline):
         return sorted(list(row)[:-1] for row in rows)
 
     def _situation(self) -> str:
-        """What each table is waiting for, as `tidelake status` says; this also saves the topics next to the store."""
+        """What each table is waiting for, as `tidelake status` says. The topics are also saved, in `stuck`."""
         self.source.write(BANK, self.root / "stuck", (f"{self.source.name}.transaction",))
         lines = []
         for settings in self.settings.collections:
@@ -194,7 +194,7 @@ def test_changes_that_a_restarted_connector_skips_hold_back_all_its_tables_until
         with services.postgres.connect(database) as one, services.postgres.connect(database) as other:
             one.autocommit = False
             one.execute("update accounts set balance = balance - 5 where id = 1")
-            for _ in range(3):  # another process of the server may write a record in between
+            for _ in range(3):  # repeated: another process of the server may write a record in between
                 other.execute("update wallets set balance = balance where id = 1")
                 one.execute("update accounts set balance = balance - 5 where id = 1")
             time.sleep(_OFFSET_SAVED_S)

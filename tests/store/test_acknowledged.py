@@ -313,7 +313,7 @@ def test_a_writer_that_sleeps_through_a_cleanup_commits_nothing(
     monkeypatch.setattr("tidelake.store.failpoints.FAILPOINTS", (*FAILPOINTS, "commit.before_call.t"))
     on_reach(others_commit)
     try:
-        with pytest.raises((Conflict, Indeterminate)):  # delta-rs: the version on which the commit builds is gone
+        with pytest.raises((Conflict, Indeterminate)):  # the version that the commit follows is gone
             sleeper.commit({"upper": 5000})
     finally:
         on_reach(None)
@@ -321,7 +321,7 @@ def test_a_writer_that_sleeps_through_a_cleanup_commits_nothing(
     assert [contents(table)] == before
 
 
-# --- regressions from the adversarial review -------------------------------------------------------------------------
+# --- problems that a review found ------------------------------------------------------------------------------------
 
 
 def test_two_commits_by_an_earlier_release_are_reported_as_well(table: Location) -> None:

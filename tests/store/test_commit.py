@@ -1,4 +1,4 @@
-"""The commit protocol, rule by rule."""
+"""The commit protocol, rule by rule: what is a commit, what is refused, and what loses or damages nothing."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def any_table(any_store: Path) -> Location:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write a checkpoint after every second commit, and let the log forget what is not younger than this moment."""
+    """Write a checkpoint after every second commit; if many entries follow one, forget it however young it is."""
     monkeypatch.setattr(commit, "_CHECKPOINT_EVERY_COMMITS", 2)
     monkeypatch.setattr(table_log, "CROWDED_S", -1.0)
 
@@ -360,7 +360,7 @@ def test_an_entry_in_a_table_that_was_deleted_meanwhile_is_not_a_commit(
 
 
 def restore(table: Location, version: int) -> None:
-    """Let the store be restored from a copy that ends at an earlier version."""
+    """Change the store as if it had been restored from a copy that ends at an earlier version."""
     forget_all()
     for later in range(version + 1, OpenTable(table).version + 1):
         blobs.delete(entry_path(table, later))
@@ -462,7 +462,7 @@ def test_a_good_entry_that_appears_between_the_check_and_the_move_is_put_back(
 
     def late_replace(source: str, target: str) -> None:
         monkeypatch.setattr(os, "replace", replace)
-        OpenTable(table).commit({"upper": 9})  # another process has already healed, committed and acknowledged
+        OpenTable(table).commit({"upper": 9})  # another process has set it aside and committed
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", late_replace)

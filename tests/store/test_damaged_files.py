@@ -214,7 +214,7 @@ def test_a_flipped_bit_in_data_that_spark_uses_to_skip_pages_changes_no_rows(
         f"(id * 7919) % 600000 as {TIME}", "concat('word ', (id * 7919) % 50000) as word"
     )
     rows.coalesce(1).write.parquet(str(folder))
-    for checksum in folder.glob(".*.crc"):  # Hadoop writes them, but no table has any
+    for checksum in folder.glob(".*.crc"):  # Hadoop writes these files, but tables do not have them
         checksum.unlink()
     OpenTable(table).commit({}, describe_run(table, "a"))
     (file,) = OpenTable(table).files()

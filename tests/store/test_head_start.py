@@ -1,4 +1,4 @@
-"""Head starts that Tidelake never writes: they cost requests, and nothing else. A store in memory, without a JVM."""
+"""Head starts that Tidelake never writes cost requests, and nothing else. The store is in memory; no JVM is started."""
 
 from __future__ import annotations
 

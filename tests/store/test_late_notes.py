@@ -106,7 +106,7 @@ def test_settling_every_listed_time_settles_the_statement(catalog: Catalog) -> N
     for time in range(1, 20):
         decide(catalog, time)
     notes = LateNotes(catalog.find(NAME))
-    # The last listed time stands for the rest until no listed time is open.
+    # As long as a listed time is open, the last listed time stands for all times that are not listed.
     assert (notes.undecided, [note.time for note in notes.first(5, undecided=True)]) == (TIMES - 18, [0, 19])
     (first,) = notes.at(0)
     assert settles(catalog.find(NAME), first, 0, 1, None)

@@ -81,7 +81,7 @@ def commit_runs(table: Location, runs: dict[str, list[RunFile]]) -> None:
 
 
 def sweep_that_sleeps(table: Location, meanwhile: Callable[[Callable[[], None]], None]) -> None:
-    """Sweep; when the note is due, call `meanwhile` with a function that writes it. The note is written in any case."""
+    """Sweep, but before the note is written, call `meanwhile`, which gets a function that writes it earlier."""
     write = blobs.write
     written: list[Location] = []
 
@@ -110,7 +110,7 @@ def test_a_sweep_that_sleeps_before_it_writes_its_note_does_not_unpin_what_is_pi
     table: Location, count: int, earlier_sweeps: int
 ) -> None:
     runs = write_runs(table, count)
-    for _ in range(earlier_sweeps):  # without one, the late note announces the runs; after one, it confirms them
+    for _ in range(earlier_sweeps):  # after none, the late note announces the runs; after one, it confirms them
         sweep(table)
     pinned: list[int] = []
 
@@ -155,7 +155,7 @@ def test_the_cost_of_a_pin_is_the_replaced_runs_that_stay_only_for_it(table: Loc
     first = swap(table)
     pinned_seq = OpenTable(table).seq
     swap(table, first)
-    assert pinned_bytes(table, pinned_seq) == 0  # nobody has noted the run yet: it stays in any case
+    assert pinned_bytes(table, pinned_seq) == 0  # no sweep has noted the run yet, so it stays anyway
     sweep_early(table, pinned_seq=pinned_seq)
     size = sum(blob.size for blob in blobs.list_blobs(table / f"{RUN}={first}"))
     assert pinned_bytes(table, pinned_seq) == size > 0

@@ -66,7 +66,7 @@ def test_a_name_that_passes_to_another_collection_keeps_its_folder(catalog: Cata
     assert catalog.publication("prices") == second
     renamed = catalog.find("old_prices")
     assert catalog.publish(renamed).folder == "old_prices"
-    with pytest.raises(UnknownCollection):  # a process that opened it under its earlier name
+    with pytest.raises(UnknownCollection):  # this entry has the earlier name
         catalog.publish(prices)
     assert catalog.publication("prices") == second
 
@@ -96,7 +96,7 @@ def test_a_binding_of_a_process_that_died_is_finished_by_one_that_already_follow
     log = NameLog.of(catalog.store, "prices")
     seen = known(log.path)
     stop_at("names.after_entry", lambda: catalog.publish(prices))
-    remember(log.path, seen)  # the process that died was another one
+    remember(log.path, seen)  # as if another process had died
     publication = catalog.publish(prices)
     assert NameLog.of(catalog.store, "prices").version == log.version + 1
     assert catalog.publication("prices") == publication

@@ -43,7 +43,7 @@ READERS: dict[str, Callable[[LakeCollection], object]] = {
     "since": lambda collection: collection.since,
     "verify": lambda collection: collection.verify(deep=True).damages,
 }
-"""Reads that collections of every family and framing answer."""
+"""Reads that work for collections of every family and framing."""
 OTHER_READERS: dict[str, Callable[[LakeCollection], object]] = {
     "rows": lambda collection: collection.rows().rows.table(),
     "rows_between": lambda collection: collection.rows_between(1, 3).rows.table(),

@@ -138,7 +138,7 @@ def test_work_that_always_loses_its_race_ends_with_a_conflict(table: Location) -
 
 @contextmanager
 def quick_callers(table: Location) -> Iterator[None]:
-    """Commit again and again from three threads until the block ends."""
+    """Keep committing from three threads until the block ends."""
     done = threading.Event()
 
     def hurry() -> None:
@@ -162,13 +162,13 @@ def test_a_slow_caller_is_not_starved_by_quick_ones(table: Location) -> None:
     def linger(opened: OpenTable) -> None:
         nonlocal attempts
         attempts += 1
-        time.sleep(0.2)  # meanwhile, the others make many commits
+        time.sleep(0.2)  # meanwhile, the quick callers make many commits
         opened.commit({"slow": 1})
 
     with quick_callers(table):
         retry_commit(table, linger, "no attempt won")
     assert OpenTable(table).value("slow") == 1
-    # The first attempt loses. In the second, each of the others may finish what it has begun.
+    # The first attempt loses. During the second, each quick caller may finish the commit that it has begun.
     assert attempts <= 5
 
 

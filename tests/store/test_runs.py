@@ -23,7 +23,7 @@ LISTINGS = 3
 
 
 def show(monkeypatch: pytest.MonkeyPatch, *counts: int) -> None:
-    """Make the first listings of data files incomplete: each shows as many files as its number in `counts` says."""
+    """Make the first listings of data files incomplete; `counts` says how many files each of these listings shows."""
     left = list(counts)
 
     def listed(folder: Location, after: str = "") -> list[Blob]:

@@ -92,7 +92,7 @@ def test_a_swept_run_is_refused_in_every_later_state_and_the_work_starts_over(ta
     assert sweep_early(table) == 1
     with pytest.raises(Conflict) as refused:
         stale.commit({}, files)
-    # On a disk, the commit finds that the files are gone. In an object store, it does not look: its version is taken.
+    # On a disk, the commit finds that the files are gone. In an object store, it first finds that its version is taken.
     assert isinstance(refused.value, RunSwept) == table.is_local
     for path, data in kept.items():  # a late writer puts the file back
         blobs.write(table / path, data)

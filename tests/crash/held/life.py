@@ -1,7 +1,7 @@
 """The work of a process in a history: random calls.
 
-A process reads with DuckDB or, if it has a session, through Spark. The merger has a session, too; if the history
-sweeps, it also deletes every file that neither the current version nor a pin needs, and all reads are under pins.
+A process reads with DuckDB or, if it has a session, through Spark. The merger has a session, too. In a history with
+sweeps, it also deletes every file that neither the current version nor a pin needs, so all reads are under pins.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Process(Holder):
 
         def do() -> dict[str, Any]:
             while True:
-                with suppress(Conflict):  # a merge or a sweep came first: this is the only process that moves upper
+                with suppress(Conflict):  # with a merge or a sweep, as only this process moves upper
                     self.lake.append(*((row, at, diff) for (row, at), diff in updates.items()), upper=upper)
                     return {"upper": upper}
 
@@ -184,7 +184,7 @@ class Process(Holder):
     # --- followers
 
     def follow(self) -> None:
-        """Take the next batch: of a subscription with the process's engine, or from the stored updates."""
+        """Take the next batch, either from a subscription with the process's engine, or from the stored updates."""
         if self.follower is None:
             self._begin()
             return
@@ -243,7 +243,7 @@ class Process(Holder):
             return {"held": held.since, "after": None, "through": None}
         answer: dict[str, Any] = {"held": held.since, "after": None, "through": None}
         if batch is None:
-            held.renew()  # looking for a batch in vain is not a call of the capability
+            held.renew()  # `next` has renewed the capability only if that was due
             return answer
         rows = table_of(batch.updates).to_pylist()
         answer |= {"after": batch.progress.after, "through": batch.progress.through}
@@ -292,7 +292,7 @@ def table_of(found: Any) -> pa.Table:
 
 
 def pinned(held: ReadCapability, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Read under a pin: only if the capability has ended, a sweep may have deleted what the read needs."""
+    """Read under a pin. A sweep may have deleted what the read needs only if the capability has ended."""
     try:
         return read()
     except (DamagedTable, PySparkException, Py4JJavaError) as error:

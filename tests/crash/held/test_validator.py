@@ -197,7 +197,7 @@ def test_a_call_whose_process_was_killed_may_or_may_not_have_taken_effect(name: 
             history[name] |= {"answer": None, "killed": True}
             if name == "acquire":  # nobody knows its id
                 history = {key: history[key] for key in ("append", "acquire", "compact", "first", "last")}
-            if name == "take" and "used" in history:  # the lost token uses nothing up
+            if name == "take" and "used" in history:  # nobody uses the lost new token, so the old one is still good
                 del history["used"]
                 History(SEED, calls_of(history)).check()
                 history["take again"] = record("take", A, error={"kind": "CapabilityTaken"})
@@ -222,7 +222,7 @@ def test_a_capability_whose_maker_was_killed_may_hold_the_time_that_was_the_last
     history["compact"]["answer"] = {"since": 10}
     with pytest.raises(HistoryBroken, match="since could have moved to 11"):
         History(SEED, calls_of(history)).check()
-    history["compact"]["answer"] = {"since": 12}  # past 11, so nothing holds 11
+    history["compact"]["answer"] = {"since": 12}  # since has passed 11, so nothing holds 11 any more
     history["again"] = record("compact", {"keep": 0}, {"since": 12})
     with pytest.raises(HistoryBroken, match="since could have moved to 14"):
         History(SEED, calls_of(history)).check()

@@ -30,7 +30,7 @@ from tests.crash.held import truth
 from tests.crash.held.records import FOR_EVER, Call
 
 CLOCK_EXACT_NS = 20_000_000
-"""The error of the clocks that leases are compared with: a file system states when its clock last ticked."""
+"""The error of the clocks that leases are compared with: the times that file systems state lag by milliseconds."""
 
 
 class HistoryBroken(AssertionError):
@@ -98,13 +98,13 @@ class Life:
         return any(call.answer is not None and call.answer.get("through", 0) is not None for call in calls)
 
     def may_be_taken(self, call: Call) -> bool:
-        """Whether the token of a call may have been used up; for all calls but a take, being taken over is enough."""
+        """Whether a call may be refused because its token was taken over and, if the call is a take, also used up."""
         token, before = call.asked["token"], [other for other in self.calls if other.begun < call.ended]
         takes = [other for other in before if other.name == "take" and other.error is None and other is not call]
         # Reads make several calls, so one that failed may have used the token.
         used = {other.asked["token"] for other in before if other.error is None or other.name in _STEPWISE}
         for other in takes:
-            fresh = None if other.answer is None else other.answer["token"]  # a killed process never used its own
+            fresh = None if other.answer is None else other.answer["token"]  # a killed process never used its new token
             if other.asked["token"] == token and (call.name != "take" or fresh in used):
                 return True
             twins = (each for each in takes if each.asked["token"] == other.asked["token"] and each is not other)
@@ -133,7 +133,7 @@ class History:
         self._reached = list(accumulate((call.asked["upper"] for call in self.appends), max))
         self.lives = self._lives()
         self.sums = 0
-        """How many contents were compared with earlier contents plus the changes after those."""
+        """How often contents were compared with earlier contents plus the changes in between."""
         self.uppers = Rising(self._seen("upper"))
         self.sinces = Rising(self._seen("since"))
 
@@ -162,7 +162,7 @@ class History:
                     yield call.ended, place[what], call
 
     def upper_until(self, moment: int) -> int:
-        """The greatest upper that there may be at a moment."""
+        """The greatest value that upper may have at a moment."""
         place = bisect_left(self._appended, moment)
         return self._reached[place - 1] if place else 0
 
@@ -207,7 +207,10 @@ class History:
             self._rule(call.answer["since"] >= least, call, f"since could have moved to {least}")
 
     def _lost(self) -> Iterator[tuple[Call, int, int]]:
-        """The calls that make a capability and were killed, with the first and the last time that it may hold."""
+        """The calls that may have made a capability before their process was killed.
+
+        Each comes with the first and the last time that the capability may hold.
+        """
         for call in self.calls:
             if call.name not in _MAKERS or call.answer is not None or call.error is not None:
                 continue
@@ -235,7 +238,7 @@ class History:
         return lives
 
     def check_capabilities(self) -> None:
-        """Each call of a holder was answered as the calls of all holders imply."""
+        """Each call of a holder was answered in a way that the calls of all holders allow."""
         for call in self.calls:
             if call.name == "acquire":
                 self._check_acquired(call)
@@ -317,7 +320,7 @@ class History:
     # --- reads
 
     def check_reads(self) -> None:
-        """Contents and changes are those of the collection; an error names a frontier that the time is beyond."""
+        """Contents and changes are those of the collection; an error names a frontier that rules the read out."""
         for call in self.calls:
             if call.name not in _READS:
                 continue
@@ -342,7 +345,7 @@ class History:
             self._rule(last < self.upper_until(call.ended), call, "nobody had sealed that time yet")
 
     def check_sums(self) -> None:
-        """Contents plus the changes after them equal later contents, whichever processes read them, and whenever."""
+        """Contents plus the changes after them equal later contents, no matter which processes read them, and when."""
         reads: dict[int, list[Call]] = defaultdict(list)
         ranges: list[tuple[Call, int, int]] = []
         for call in self.calls:
