@@ -92,7 +92,7 @@ def test_work_that_is_abandoned_while_another_thread_asks_for_it_is_not_forgotte
     asked, stored = threading.Event(), threading.Event()
 
     class Slow(dict[tuple[str, str], parallel._Job]):
-        """Work that is looked up so slowly that other work may be stored in the meantime."""
+        """A dictionary whose lookups are so slow that other work may be stored during one."""
 
         def get(self, key: Any, default: Any = None) -> Any:
             found = super().get(key, default)

@@ -41,7 +41,7 @@ WITHOUT_A_KEY = pytest.mark.parametrize("changes", swept(_KEYS, [None]), ids=_NA
 
 @pytest.fixture(params=_KEYS, ids=_NAMES)
 def changes(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Lake:
-    """A collection of change events, with a key and without."""
+    """A collection of change events: with a key in one case, without a key in the other."""
     return lake_of(tmp_path, spark, request.param)
 
 

@@ -1,4 +1,4 @@
-"""What becomes of the database of an interrupted read. Does not start a JVM."""
+"""What happens to the database of a read that is interrupted. No JVM is started."""
 
 from __future__ import annotations
 

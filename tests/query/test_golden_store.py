@@ -1,4 +1,4 @@
-"""DuckDB reads the store of an earlier version, in every form, as Spark did when the store was made; without a JVM."""
+"""DuckDB reads an earlier version's store, in every form, as Spark did when the store was made. No JVM is started."""
 
 from __future__ import annotations
 
