@@ -15,7 +15,7 @@ from jobs import parallel
 from jobs.parallel import Crew, TimedOut, abandoned, for_each
 
 _NO_SESSION = cast(SparkSession, None)
-"""Not used with one thread and no limit."""
+"""Stands for the session, which is needed only with several threads or with a time limit."""
 
 
 class Hanging:

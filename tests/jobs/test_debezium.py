@@ -36,7 +36,7 @@ def keep(lake: Lake, distance: int) -> None:
 
 _KEYS, _NAMES = ["id", None], ["with a key", "without a key"]
 WITHOUT_A_KEY = pytest.mark.parametrize("changes", swept(_KEYS, [None]), ids=_NAMES, indirect=True)
-"""For tests with and without a key. Daily runs leave out the key, because the daily generated stream has one."""
+"""Tests with and without a key. Only those without a key run every day; the daily generated stream has a key."""
 
 
 @pytest.fixture(params=_KEYS, ids=_NAMES)
