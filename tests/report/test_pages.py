@@ -1,4 +1,4 @@
-"""The pages: nothing from elsewhere, nothing that runs, nothing that is too large, and the worst first."""
+"""The pages of the report load nothing, run nothing, stay small, and show the worst first."""
 
 from __future__ import annotations
 
