@@ -96,7 +96,7 @@ def test_the_row_before_may_hold_only_the_key_if_the_settings_say_so(
     assert lake.contents(3) == {(1, 20): 1, (8, 80): 1}
     lake.send(events(((1, None), (1, None), 9), (None, (8, 81), 9)), progress([9], [10], {9: 2}))
     lake.run()
-    # The update to null has an effect, and it does not matter that `before` is missing.
+    # The update to null has an effect, and it does not matter that the second event has no `before`.
     assert lake.contents(9) == {(1, None): 1, (8, 81): 1}
     if until == "they are read":
         return
