@@ -1,4 +1,4 @@
-"""Fixtures for all tests: one Spark session, broker, database and worker for the run, each started on first use."""
+"""Fixtures for all tests: one Spark session, broker, database and worker, shared and started on first use."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def any_store(stores: Stores, tmp_path: Path) -> Path:
 def _service_folder(name: str) -> Iterator[Path]:
     """A folder for a server's data, removed afterwards.
 
-    Pytest's own folders are kept, and other users cannot read them.
+    It is not one of pytest's own folders: those are kept, and other users cannot read them.
     """
     folder = Path(tempfile.mkdtemp(prefix=f"tidelake-{name}-"))
     try:

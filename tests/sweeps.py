@@ -15,7 +15,10 @@ _FIRST = "tests/services/"
 
 
 def seeds() -> range:
-    """The seeds of this run: `TIDELAKE_SWEEP_SEEDS`, by default 1, from `TIDELAKE_SWEEP_FIRST_SEED`, by default 0."""
+    """The seeds of this run of the tests.
+
+    Their number is `TIDELAKE_SWEEP_SEEDS`, by default 1; the first seed is `TIDELAKE_SWEEP_FIRST_SEED`, by default 0.
+    """
     first = int(os.environ.get("TIDELAKE_SWEEP_FIRST_SEED", "0"))
     return range(first, first + int(os.environ.get("TIDELAKE_SWEEP_SEEDS", "1")))
 

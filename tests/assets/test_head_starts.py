@@ -1,4 +1,4 @@
-"""Steps on an object store leave what the next process begins with."""
+"""Steps on an object store save a head start, from which the next process begins."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidelake.store.layout import Store
 
 
 class Opened:
-    """The resource of a lake that needs no session: nothing is ever merged."""
+    """Stands for the resource of a lake; it has no session, because nothing is ever merged."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

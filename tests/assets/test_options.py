@@ -47,7 +47,7 @@ def test_a_run_does_what_its_options_say(spark: SparkSession, instance: DagsterI
     second = tick(lakes, instance, collections=["prices"], validate_from=2, compact_all=True)
     assert (second.success, compacted(second)) == (True, {"prices"})
     recounted = numbers(second, "announced_is_recounted")
-    # A validation of more than the new times has its own names for its numbers, so that the ticks' plot does not jump.
+    # A validation that recounts more than the new times names its numbers differently, so no plot of ticks jumps.
     assert (recounted["again_times"], recounted["again_recounted"], recounted["range"]) == (3, 3, "[2, 9)")
     assert not {"times", "recounted", "rows_compared", "validate_s"} & recounted.keys()
     third = tick(lakes, instance, collections=["prices"], validate_all=True)

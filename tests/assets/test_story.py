@@ -42,7 +42,7 @@ def test_afterwards_events_go_where_they_went_before(
     log: logging.Logger, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),  # as in the demo, whose screen is quiet
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),  # as in the demo, which shows only errors
         processors=[structlog.processors.KeyValueRenderer()],
         logger_factory=structlog.PrintLoggerFactory(),
     )

@@ -151,7 +151,7 @@ def test_an_invalid_setting_stops_only_its_own_collection(
     text = "".join(str(event.event_specific_data) for event in result.all_events if event.is_failure)
     assert "collections.visits.topic: the topic 'visits' has no folder" in text
     assert lakes.upper("prices") == 6
-    assert not any(event.is_step_up_for_retry for event in result.all_events)  # it would fail again
+    assert not any(event.is_step_up_for_retry for event in result.all_events)  # a retry would fail again
 
 
 @pytest.mark.sweep

@@ -1,4 +1,4 @@
-"""Run options with the name of an unknown collection. No JVM."""
+"""Run options with the name of an unknown collection. No JVM is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two tables of a bank, read with their transactions, on captured topics that arrive in pieces."""
+"""Two tables of a bank, read with framing `transactions` from captured topics that arrive in pieces."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def moments(capture: str) -> list[dict[str, Any]]:
 
 
 def folder_of(capture: str) -> Path:
-    """The folder of a capture; the bank's is one of the examples."""
+    """The folder of a capture; that of `bank` is among the examples."""
     return BANK_FOLDER if capture == "bank" else FOLDER / capture
 
 

@@ -74,7 +74,7 @@ Change = Callable[[Session, str, Random], int]
 
 
 class Workload:
-    """Sessions that work until they are stopped, and that can be held between two transactions."""
+    """Sessions that work until they are stopped, and that can be paused between two transactions."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Workload:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold all sessions; inside the `with` block, no transaction is open."""
+        """Pause all sessions; inside the `with` block, no transaction is open."""
         for gate in self._gates:
             assert gate.acquire(timeout=60)
         try:

@@ -1,4 +1,4 @@
-"""A lookup of collections reads only their own files. No JVM."""
+"""A lookup of collections reads only their own files. No JVM is started."""
 
 from __future__ import annotations
 

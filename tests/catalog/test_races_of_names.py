@@ -38,7 +38,7 @@ CREATORS, CHANGES = 4, 5
 
 
 def at_once(act: Callable[..., Any], *arguments: list[Any]) -> None:
-    """Call a function in as many processes as there are arguments; each of them must succeed."""
+    """Call a function in as many processes as there are arguments; every call must succeed."""
     fork = multiprocessing.get_context("spawn")
     processes = [fork.Process(target=act, args=given) for given in zip(*arguments, strict=True)]
     for process in processes:
@@ -88,7 +88,7 @@ def test_changes_to_different_collections_do_not_conflict(tmp_path: Path) -> Non
             list(threads.map(decide, [str(tmp_path)] * CREATORS, names, [0] * CREATORS))
     finally:
         on_reach(None)
-    # The run of a lost attempt is deleted, so neither versions nor runs would show that an attempt was lost.
+    # If another process commits first, the run of the failed attempt is deleted, so neither versions nor runs show it.
     assert reached.count("catalog.after_conflict") == 0
     assert reached.count("commit.before_call.handles") == CREATORS * (2 + CHANGES)
     catalog = Catalog(Store(tmp_path))
@@ -97,7 +97,7 @@ def test_changes_to_different_collections_do_not_conflict(tmp_path: Path) -> Non
         table = OpenTable(catalog.find(name).paths.handles)
         assert table.version == 2 + CHANGES  # the first entry, `tables_made`, and each decision
         runs = {name for name in blobs.list_names(table.path) if name.startswith(f"{RUN}=")}
-        assert len(runs) == 2 + CHANGES, "each entry is a run"
+        assert len(runs) == 2 + CHANGES, "each version has one run"
     assert OpenTable(catalog.store.catalog).version == 0
 
 

@@ -108,7 +108,7 @@ def test_a_collection_that_was_renamed_there_and_back_answers_like_any_other(cat
     id = catalog.find("prices").entry.id
     catalog.rename("prices", "b")
     catalog.rename("b", "prices")
-    assert catalog.rename("b", "prices").earlier_names == catalog.find("prices").entry.earlier_names  # done before
+    assert catalog.rename("b", "prices").earlier_names == catalog.find("prices").entry.earlier_names  # complete already
     with pytest.raises(CollectionRenamed, match="'b' was renamed to 'prices'"):
         catalog.rename("b", "c")
     assert names_of(catalog) == {"prices": id}

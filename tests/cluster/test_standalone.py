@@ -263,7 +263,7 @@ def test_machines_that_share_no_disk_make_the_same_tables_over_kafka_and_s3_as_a
             run_in_local_mode(spark, local.settings, STEPS)
     for worker in running.workers:
         assert len(list(worker.glob("app-*/*/stderr"))) == 2, "each application had an executor on each worker"
-    assert not [path for path in cluster_root.iterdir() if path.is_dir()], "the store is elsewhere"
+    assert not [path for path in cluster_root.iterdir() if path.is_dir()], "everything is in S3"
     assert state_of(remote) == state_of(local)
     assert next_offsets(remote.table, remote.name) == next_offsets(local.table, remote.name)
     shown = [Counter(map(text_of, rows_of(lake.collection))) for lake in (remote, local)]

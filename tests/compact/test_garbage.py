@@ -1,4 +1,4 @@
-"""`gc` deletes garbage only, and says why the rest stays; on a disk and in an object store."""
+"""`gc` deletes only garbage, and says why it keeps everything else, both on a disk and in an object store."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_dead_run_stays_if_it_was_pinned_while_it_was_live_after_gc_had_read_t
     hold = lake.collection.acquire(at=3)
 
     def pin_and_merge(entry: Entry) -> None:
-        """Everything that happens while this `gc` sleeps for a day."""
+        """What other processes do while this `gc` sleeps for a day."""
         hold.pin(OpenTable(table).seq, to=3)
         OpenTable(table).commit({}, removes=[run])
         for _ in range(2):

@@ -32,7 +32,7 @@ def test_a_merge_takes_since_from_the_handles_and_not_from_its_caller(tmp_path: 
     lake.send(updates((1, 0, 1), (1, 1, 1), (1, 2, 1)), progress([0], [4], {0: 1, 1: 1, 2: 1}))
     lake.run()
     stored = lake.collection
-    ahead = stored.entry.model_copy(update={"since": (3,)})  # the merge must not rely on this
+    ahead = stored.entry.model_copy(update={"since": (3,)})  # the merge must not rely on this entry
     report = merge_runs(spark, Collection(ahead, stored.paths), full=True, rows_max=10)
     assert (report.since, OpenTable(stored.paths.updates).value(SINCE)) == ((0,), 0)
     rows = open_lake(lake.file).collection("prices").snapshot(spark, as_of=0).contents.collect()
@@ -63,7 +63,7 @@ def test_the_cost_of_a_hold_counts_the_rows_whose_times_retention_would_forget(
     lake.run()
     collection = open_lake(lake.file).collection("prices")
     (before,) = collection.holds()
-    assert (before.rows, before.bytes) == (0, 0)  # since would not have moved yet
+    assert (before.rows, before.bytes) == (0, 0)  # no compaction has run yet, so the hold has kept no rows
     report = lake.compact()
     assert (report.since, report.held) == ((0,), f"since stays at 0: held by 'report' ({held.id})")
     (after,) = collection.holds()
@@ -97,7 +97,7 @@ def hold_and_check(folder: str, seed: int, seconds: float) -> None:
 
 
 def seal_and_compact(folder: str, seconds: float) -> None:
-    """Move upper, then since, again and again."""
+    """Repeatedly move upper, and then since."""
     lake, end, upper = HeldLake(Path(folder)), clock.monotonic() + seconds, 1
     while clock.monotonic() < end:
         upper += 2

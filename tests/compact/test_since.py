@@ -1,4 +1,4 @@
-"""Moving `since`, the first commit of a compaction: how far, by which clocks, and by whom."""
+"""A compaction first moves `since`: how far it moves, which clocks count, and which writer may move it."""
 
 from __future__ import annotations
 

@@ -323,7 +323,7 @@ def test_a_column_with_a_different_type_in_a_message_is_converted_or_refused_and
         # A new column in the same message does not prevent these conversions.
         wrapped(4, finer | {"more": "m"}, w=time_type("Timestamp"), d=decimal(4), more=OPTIONAL),
         # A value that the column's type cannot hold, or that means something else in its new type, is refused, and the
-        # error names the column. Its key is then in error; if that cannot be read either, the message is quarantined.
+        # error names the column. Its key is then in error, or the message is quarantined if the key cannot be read.
         wrapped(5, {"d": unscaled(1_234_567)}, d=decimal(4)),
         wrapped(6, {"s": 5}, s={"type": "int32"}),
         wrapped(7, {"n": 19_000}, n=time_type("Date", "int32")),

@@ -223,7 +223,7 @@ def test_the_quarantine_does_not_decode_records_again(spark: SparkSession) -> No
     )
     rows = unusable_rows(decoded, F.lit(None))
     assert rows.count() == 2
-    # Two calls: for records with a schema around them, and for others; and two more for numbers that must be exact.
+    # One call for records with a schema around them, one for all others, and two more for numbers that must be exact.
     plan = rows._jdf.queryExecution().optimizedPlan().toString()
     assert plan.count("from_json") == 4, plan
 

@@ -1,6 +1,6 @@
 """Thousands of damaged messages go through ingest and seal: each is stored or quarantined; no time is sealed wrongly.
 
-The core defines what is right: its codec decides about each message, its ledger about each time.
+The core defines what is right: its codec judges each message, and its ledger each time.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ def check(subject: Subject, lake: Lake, topic: dict[tuple[int, int], bytes]) -> 
     frontier, contradictions = expected.seal()
     assert (None if sealed.closed else sealed.upper) == frontier
     assert {(error.kind, error.time) for error in sealed.contradictions} == contradictions
-    # A flipped bit in a progress statement may also contradict the counts of an early time.
+    # A progress statement with a flipped bit may also contradict the counts of an early time.
     assert sealed.upper >= min([GOOD_TIMES, *(time for _, time in contradictions)])
     shown = Counter[Any]()
     for data, _, diff in rows_of(snapshot(lake.spark, lake.collection).contents.toArrow()):

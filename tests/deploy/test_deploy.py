@@ -40,12 +40,12 @@ def lint(*command: str | Path) -> None:
 
 
 def here(text: str) -> str:
-    """The text, with the path of this checkout in place of the installed one's."""
+    """The text, with the path of this checkout in place of the path of the installation."""
     return text.replace(INSTALLED, str(PROJECT))
 
 
 def unit(path: Path) -> Mapping[str, str]:
-    """The section of a unit that says what to start; a repeated setting has its last value."""
+    """The section of a unit that says what to start; the last value of a repeated setting counts."""
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read_string(path.read_text(encoding="utf-8"))

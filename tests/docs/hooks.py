@@ -1,4 +1,4 @@
-"""The site's hooks, which are next to the pages and not in a package."""
+"""Loads the site's hooks, which are next to the pages and belong to no package."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Pictures:
         self.page.open((self.docs / "collections" / "orders.html").as_uri(), 1200, 1300)
 
     def report_dark(self) -> None:
-        """The same in a dark theme."""
+        """The page of a collection in the dark theme."""
         self.page.prefer("dark")
         self.report()
 
@@ -91,7 +91,7 @@ class Pictures:
         self.page.open((self.docs / newest.page).as_uri(), 1300, 1000)
 
     def take(self, name: str, folder: Path) -> None:
-        """Take a picture in the light theme, unless the method that shows it chooses another one."""
+        """Take the picture `name`, in the light theme unless the method that shows the page chooses the dark one."""
         self.page.prefer("light")
         show: Callable[[], None] = getattr(self, name)
         show()

@@ -1,4 +1,4 @@
-"""The pages themselves: every link has a target, every check is explained, and every index is complete."""
+"""The pages of the documentation: every link has a target, every check is explained, and every index is complete."""
 
 from __future__ import annotations
 

@@ -28,12 +28,12 @@ SETTINGS = [block for block in all_blocks("yaml") if block.marker == "settings"]
 
 
 def page(name: str) -> str:
-    """A page of the reference with its tables."""
+    """A page of the reference with its tables filled in."""
     return str(reference.fill((PROJECT / "docs" / "reference" / name).read_text(encoding="utf-8")))
 
 
 def rows_of(table: str) -> dict[str, list[str]]:
-    """The cells of each row after the first, by the first cell without its backticks."""
+    """For each row of a table, the cells after the first, by the first cell without its backticks."""
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table.splitlines()[2:]]
     return {row[0].strip("`"): row[1:] for row in rows}
 
@@ -60,7 +60,7 @@ def test_every_key_in_the_table_of_a_collection_is_accepted(tmp_path: Path) -> N
     file = tmp_path / "collections.yaml"
     for key in rows_of(reference.collection_settings()):
         file.write_text(f"collections: {{one: {{{key}: null}}}}\n", encoding="utf-8")
-        with pytest.raises(ConfigurationError) as refused:  # because of other keys, which are missing
+        with pytest.raises(ConfigurationError) as refused:  # required keys are missing
             load_settings(file)
         assert "is not a known key" not in str(refused.value)
 

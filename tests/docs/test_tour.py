@@ -1,4 +1,4 @@
-"""The README's tour, and the pages that continue it, print what they say."""
+"""The commands in the README's tour, and in the pages that build on it, print what the text says."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FURTHER = [
     for name in ("topics.md", "recordings.md", "operations.md", "reference/python.md")
     for block in blocks_of(PROJECT / "docs" / name)
 ]
-"""The blocks of the pages that continue with what the tour has made."""
+"""The blocks of the pages that build on what the tour has created."""
 
 
 def test_the_tour_works_as_the_readme_says(

@@ -140,7 +140,7 @@ def test_an_asset_continues_from_its_token_if_the_collection_is_renamed(
     held_lake.file.write_text(yaml.safe_dump(document), encoding="utf-8")
     held_lake.catalog.rename(NAME, "costs")
     follow("costs", notes_id=False)
-    follow("costs")  # as after a materialization of an earlier release
+    follow("costs")  # the previous materialization noted no id, like one made by an earlier release
     held_lake.catalog.open_or_create(open_lake(held_lake.file).collection(NAME).settings.spec())
     held_lake.seal(3)
     follow(NAME)

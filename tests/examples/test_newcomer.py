@@ -39,7 +39,7 @@ class Newcomer:
         self.folder, self.capsys = folder, capsys
         self.seconds: dict[str, float] = {}
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("TIDELAKE_", "DAGSTER_"))}
-        kept.pop("JDK_JAVA_OPTIONS", None)  # the tests' own
+        kept.pop("JDK_JAVA_OPTIONS", None)  # set for the tests' own JVM
         # The linked packages were installed from another checkout, whose sources must not be used.
         self.environment = kept | {"PYTHONPATH": f"{folder / 'src'}:{folder}", "TIDELAKE_CONFIG": ""}
 

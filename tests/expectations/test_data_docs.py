@@ -1,4 +1,4 @@
-"""The pages: every result has a page and a line in the index, old pages are removed, and nothing remote is loaded."""
+"""The Data Docs: every result has a page and an entry in the index, old pages go, and nothing remote is loaded."""
 
 from __future__ import annotations
 

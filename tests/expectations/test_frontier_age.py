@@ -1,4 +1,4 @@
-"""The age of a frontier: since its last move or, if it never moved, since the collection was created; 0 if closed."""
+"""The age of a frontier counts from its last move or, if it never moved, from the creation; it is 0 if closed."""
 
 from __future__ import annotations
 

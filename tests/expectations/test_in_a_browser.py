@@ -57,7 +57,7 @@ def test_the_pages_of_the_report_show_their_charts_in_both_themes(tmp_path: Path
         page.wait_for_text("1 collection should be looked at soon.")
         page.click("prices")
         page.wait_for_text("Waiting at time 40: 8 announced, 1 stored")
-        assert page.value("document.documentElement.scrollWidth <= window.innerWidth"), "a phone scrolls only down"
+        assert page.value("document.documentElement.scrollWidth <= window.innerWidth"), "too wide for a phone"
         colours = page.value(
             "[getComputedStyle(document.body).backgroundColor, "
             "getComputedStyle(document.querySelector('svg text')).fill]"

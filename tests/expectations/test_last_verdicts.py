@@ -1,4 +1,4 @@
-"""The last verdicts on the user's own expectations: what is repeated, and what never passes."""
+"""The last verdicts on the user's own expectations are repeated; a verdict that cannot be read is not a pass."""
 
 from __future__ import annotations
 

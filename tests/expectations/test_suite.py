@@ -1,4 +1,4 @@
-"""Each expectation can fail: the DataFrames in these tests are correct except for one number."""
+"""Each expectation can fail: each report in these tests is correct except for one number."""
 
 from __future__ import annotations
 

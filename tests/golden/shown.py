@@ -103,7 +103,7 @@ class Shown:
         config: the `collections.yaml`.
         name: the collection.
         folder: its folder in the store.
-        known: minted times to show as they are; a clock chose the others, which are shown as `new 1`, `new 2`, ….
+        known: minted times to show as they are; all others depend on a clock, and are shown as `new 1`, `new 2`, ….
         words: whether to also show the number of stored runs, and messages that may be reworded.
     """
 

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 def test_a_capture_equals_the_database_at_each_moment_and_later_ticks_change_no_earlier_read(
     tmp_path: Path, spark: SparkSession, capture: str, table: str, newest: int | None
 ) -> None:
-    """`newest` limits the moments to the last ones; the first of these then includes everything before it."""
+    """Compare the last `newest` moments, or all if it is None; earlier messages are sent with the first of these."""
     lake = CaptureLake(tmp_path, spark, capture, table, keep="all", messages_per_tick_max=250)
     read = {}
     for moment in moments(capture)[-newest if newest else 0 :]:

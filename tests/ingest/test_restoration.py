@@ -30,7 +30,7 @@ SWEEP_CASES = 25
 
 
 def appends(root: Path, spark: SparkSession) -> Lake:
-    """Ticks of several tasks and of two partitions."""
+    """Reclocked ticks that read two partitions and were written by several Spark tasks."""
     lake = RawLake(root, spark)
     for tick in range(3):
         for partition in range(2):
@@ -41,7 +41,7 @@ def appends(root: Path, spark: SparkSession) -> Lake:
 
 
 def stream(root: Path, spark: SparkSession) -> Lake:
-    """Ticks of several tasks, with copies and rows in the far future."""
+    """CDCv2 ticks that were written by several Spark tasks, with copies and rows in the far future."""
     lake = Lake(root, spark)
     for tick in range(2):
         rows = [(row, tick) for row in range(4_500)]

@@ -118,7 +118,7 @@ def test_events_that_a_killed_connector_repeats_are_late_copies(tmp_path: Path, 
     lake.send(lines)
     first = lake.run()
     before = {table: lake.rows(table) for table in BANK}
-    assert sum(report.copies_cancelled for report in first.values()) > 0  # the capture has repeated events itself
+    assert sum(report.copies_cancelled for report in first.values()) > 0  # the capture itself contains repeated events
     again = {
         topic: {
             partition: [line.replace('{"offset":', f'{{"offset":{len(some)}', 1) for line in some]
@@ -224,7 +224,7 @@ def test_the_rows_of_a_snapshot_by_signal_stop_their_partition_until_a_decision_
 
 
 def test_counts_that_are_not_met_name_the_transaction_and_the_missing_events(lake: TransactionLake) -> None:
-    """A transformation filters an event that was counted."""
+    """A transformation filters out an event that the END counts."""
     lake.events(event("7", 1, None, (1, 10), 40), event("7", 3, None, (3, 30), 40))
     lake.marks(end("7", 50, 3))
     sealed = lake.run()
@@ -257,7 +257,7 @@ def test_an_end_that_counts_only_what_was_sent_again_is_no_contradiction(lake: T
     lake.marks(begin("7", 41), end("7", 50, 0, **{"public.other": 1}))
     sealed = lake.run()
     assert (sealed.upper, sealed.contradictions, LateNotes(lake.collection).first(1)) == (51, [], [])
-    lake.marks(end("7", 50, 0, **{"public.other": 1}))  # no connector writes it without a BEGIN
+    lake.marks(end("7", 50, 0, **{"public.other": 1}))  # a connector would write a BEGIN before this END
     lake.run()
     assert LateNotes(lake.collection).first(1)[0].fact.startswith("time 50 is stated to have 0 updates")
 
@@ -300,7 +300,7 @@ def test_a_transaction_whose_first_change_was_not_sent_waits_for_a_decision(
     )
     assert fact in sentence(lake)
     assert fact in " ".join(explain(lake.collection).facts)
-    assert lake.run().upper == 60  # the tick that read the event has noted it for later seals
+    assert lake.run().upper == 60  # the tick that read the event has noted the cut for later seals
     decide(lake, Count(time=60, count=1, reason="a new snapshot follows"))
     assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (2, 20), (3, 30)])
     assert lake.validate(full=True).mismatches == []
@@ -395,7 +395,7 @@ def test_if_a_publication_has_further_tables_a_begin_proves_nothing(tmp_path: Pa
     lake.marks(begin("7", 41), end("7", 50, 1), begin("8", 45), end("8", 60, 1))
     assert lake.run().upper == 60
     lake.configure(captures_publication=False)
-    assert lake.run().upper == 61  # what was noted before no longer matters
+    assert lake.run().upper == 61  # the cut that was noted before no longer matters
     lake.events(event("9", 1, None, (3, 30), 60))
     lake.marks(begin("9", 55), end("9", 70, 1))
     assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (2, 20), (3, 30)])
@@ -567,7 +567,7 @@ def test_a_snapshot_is_asserted_complete_at_its_last_row_and_a_repeated_one_beco
 def test_a_snapshot_whose_rows_come_while_a_tick_is_planned_is_complete_when_it_is_sealed(
     lake: TransactionLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its last row is in another partition, and is read before earlier rows."""
+    """The snapshot's last row is in another partition, and is read before earlier rows."""
     lake.configure(messages_per_tick_max=2)
     lake.events(snapshot_row((1, 10), 30, "first"))
     rest = [(id, 10 * id) for id in range(2, 6)]
@@ -589,7 +589,7 @@ def test_a_snapshot_whose_rows_come_while_a_tick_is_planned_is_complete_when_it_
 
 @pytest.mark.parametrize("repeats", swept([False, True], [False]))
 def test_a_snapshot_that_was_abandoned_is_never_shown(lake: TransactionLake, repeats: bool) -> None:
-    """The connector is killed during a snapshot: the first one, and one that it repeats."""
+    """The connector is killed during its first snapshot and, if `repeats`, also during a repeated one."""
     lake.events(snapshot_row((1, 10), 30, "first"), snapshot_row((9, 90), 30))
     assert lake.run().upper == 0
     lake.events(snapshot_row((1, 10), 35, "first"), snapshot_row((2, 20), 35, "last"))
@@ -651,7 +651,7 @@ def test_a_snapshot_without_its_last_row_is_ended_by_a_decision_but_not_by_a_com
 
 
 def test_tables_are_not_read_together_at_a_snapshot_that_one_of_them_does_not_have(lake: TransactionLake) -> None:
-    """The connector was killed after the first table. The snapshot that it took next has both."""
+    """The connector was killed after it had taken a snapshot of the first table. Its next snapshot has both tables."""
     block = lake.document["collections"][NAME]
     lake.document["collections"]["others"] = block | {"topic": "shop.public.others"}
     (lake.root / "topics" / "shop.public.others").mkdir()

@@ -102,7 +102,7 @@ def test_a_log_whose_newest_entry_is_accepted_works_as_before(name: str, request
     commit(table, 1000)
     entry = entry_path(table, int(str(before[0]))).local
     entry.unlink()
-    assert len(repair_log(table)) == 1, "the marker is a copy again"
+    assert len(repair_log(table)) == 1, "the new marker holds a copy of the entry"
 
 
 def test_remaining_markers_are_never_overruled(table: Location) -> None:
@@ -110,7 +110,7 @@ def test_remaining_markers_are_never_overruled(table: Location) -> None:
         marker.unlink()
     entry_path(table, 3).local.unlink()
     repair_log(table, accepts_newest_entry=True)
-    assert contents(table)[:3] == (3, 3, 3), "the newest entry came back from its marker"
+    assert contents(table)[:3] == (3, 3, 3), "the newest entry was restored from its marker"
 
 
 def test_a_process_that_dies_while_it_marks_a_log_leaves_a_log_that_opens(table: Location) -> None:

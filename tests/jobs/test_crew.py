@@ -15,7 +15,7 @@ from jobs import parallel
 from jobs.parallel import Crew, TimedOut, abandoned, for_each
 
 _NO_SESSION = cast(SparkSession, None)
-"""Not used with one thread and no limit."""
+"""Stands for the session, which is needed only with several threads or with a time limit."""
 
 
 class Hanging:
@@ -92,7 +92,7 @@ def test_work_that_is_abandoned_while_another_thread_asks_for_it_is_not_forgotte
     asked, stored = threading.Event(), threading.Event()
 
     class Slow(dict[tuple[str, str], parallel._Job]):
-        """Work that is looked up so slowly that other work may be stored in the meantime."""
+        """A dictionary whose lookups are so slow that other work may be stored during one."""
 
         def get(self, key: Any, default: Any = None) -> Any:
             found = super().get(key, default)

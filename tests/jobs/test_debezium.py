@@ -36,12 +36,12 @@ def keep(lake: Lake, distance: int) -> None:
 
 _KEYS, _NAMES = ["id", None], ["with a key", "without a key"]
 WITHOUT_A_KEY = pytest.mark.parametrize("changes", swept(_KEYS, [None]), ids=_NAMES, indirect=True)
-"""For tests with and without a key. Daily runs leave out the key, because the daily generated stream has one."""
+"""Tests with and without a key. Only those without a key run every day; the daily generated stream has a key."""
 
 
 @pytest.fixture(params=_KEYS, ids=_NAMES)
 def changes(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Lake:
-    """A collection of change events, with a key and without."""
+    """A collection of change events: with a key in one case, without a key in the other."""
     return lake_of(tmp_path, spark, request.param)
 
 
@@ -96,7 +96,7 @@ def test_the_row_before_may_hold_only_the_key_if_the_settings_say_so(
     assert lake.contents(3) == {(1, 20): 1, (8, 80): 1}
     lake.send(events(((1, None), (1, None), 9), (None, (8, 81), 9)), progress([9], [10], {9: 2}))
     lake.run()
-    # The update to null has an effect, and it does not matter that `before` is missing.
+    # The update to null has an effect, and it does not matter that the second event has no `before`.
     assert lake.contents(9) == {(1, None): 1, (8, 81): 1}
     if until == "they are read":
         return

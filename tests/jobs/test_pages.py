@@ -138,7 +138,7 @@ def test_a_validation_that_fails_keeps_the_last_verdicts_on_your_own_expectation
     report = tick.run_steps(spark, lake.settings, ("validate_full", "compact", "current"))
     error = report.errors[NAME]
     assert isinstance(error, BlockingCheckFailed) and error.detail == "id_values_to_be_unique"
-    assert list(report.results[NAME]) == ["validate_full"], "nothing is built on the collection"
+    assert list(report.results[NAME]) == ["validate_full"], "after the failed validation, no further step runs"
     (settings,) = lake.settings.collections
     rules = [rule for rule in rules_of(settings) if rule.is_own]
     (before,) = last_verdicts(lake.data_docs, NAME, rules)

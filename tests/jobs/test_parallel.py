@@ -1,4 +1,4 @@
-"""Several collections at a time: the same result as one after the other, and none keeps the others waiting."""
+"""Work on several collections at a time: the result is as if in sequence, and no collection keeps others waiting."""
 
 from __future__ import annotations
 

@@ -75,13 +75,13 @@ SWEPT_CASES = [(seed, case) for seed in seeds() for case in INTEGER_CASES[seed %
 
 @pytest.fixture
 def pipeline(spark: SparkSession) -> Pipeline:
-    """The real jobs."""
+    """The real jobs in a session that is tuned for tiny data."""
     return Pipeline.for_tiny_data(spark, ingest.run, seal.run)
 
 
 @pytest.fixture
 def swept(interpreted: SparkSession) -> Pipeline:
-    """The real jobs, for sweeps."""
+    """The real jobs in a session that interprets its plans, for sweeps."""
     return Pipeline(interpreted, ingest.run, seal.run)
 
 

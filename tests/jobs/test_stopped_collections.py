@@ -1,4 +1,4 @@
-"""What changes while a run is under way stops the collection that it concerns, and no other. No JVM is started."""
+"""A change during a run of a job stops only the collection that the change concerns. No JVM is started."""
 
 from __future__ import annotations
 

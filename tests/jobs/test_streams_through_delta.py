@@ -102,7 +102,7 @@ def steps(lake: Lake) -> Iterable[Any]:
 @pytest.mark.sweep  # tests/crash has real kills at some of these failpoints
 def test_a_stop_at_any_failpoint_is_healed_by_the_next_run(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, messages_per_tick_max=4, keep=10)
-    # The other failpoints have scenes of their own, with real kills.
+    # The failpoints left out have scenes of their own in tests/crash, with real kills.
     left = [place for place in FAILPOINTS if place not in OF_PLACES]
     expected_rows: dict[Any, int] = {}
     number = 0

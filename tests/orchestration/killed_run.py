@@ -14,7 +14,7 @@ from tidelake.store.failpoints import on_reach
 
 
 def main(config: str, home: str, stop: str) -> int:
-    """Run until `stop` is reached; 0 means that it never was."""
+    """Run the tick job, and die at the failpoint `stop`; return 0 if the job does not reach it."""
 
     def die(name: str) -> None:
         if name == stop:

@@ -1,4 +1,4 @@
-"""Runs whose process is gone are marked as failed, so that new runs do not have to wait; all others are left alone."""
+"""Runs whose process is gone are marked as failed, so that new runs need not wait; all other runs are left alone."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 
 
 def at_or_before(first: Any, second: Any) -> bool:
-    """The partial order, for integers and for products."""
+    """The partial order of times, for integers and for tuples of integers."""
     if isinstance(first, tuple):
         return all(a <= b for a, b in zip(first, second, strict=True))
     return bool(first <= second)

@@ -83,7 +83,7 @@ def chain_of_statements(random: Random, history: Any, limit: int, pairs: bool, c
         if joined != steps[-1]:
             steps.append(joined)
     uppers = [[step] for step in steps[1:]]
-    if pairs:  # [(x, 0), (0, y)] bounds every time before x or before y; plain steps leave the sides open
+    if pairs:  # [(x, y)] is beyond all times before x or before y; [(x, 0), (0, y)] only beyond those before both
         uppers = [[(step[0][0], 0), (0, step[0][1])] if random.random() < 0.5 else step for step in uppers]
     lowers = [[zero], *uppers]
     statements = [true_statement(history, low, high) for low, high in zip(lowers, uppers, strict=False)]

@@ -1,4 +1,4 @@
-"""The ledger alone: its decisions, its reports, and the agreement of its two books."""
+"""The ledger alone: its decisions, its reports, and the agreement of its two implementations."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ STEPS = st.one_of(
 
 
 def at(time: int, wide: bool) -> Time:
-    """A time, as an integer or as a product with one coordinate."""
+    """The time as it is or, if `wide`, as a tuple of one integer."""
     return (time,) if wide else time
 
 
 def take(ledger: Ledger, step: tuple[Any, ...], wide: bool) -> list[tuple[str, int]]:
-    """Take a step of a history; return the errors in a form that is the same for both books."""
+    """Take a step of a history; return the errors in a form that both implementations share."""
     kind, *values = step
     errors: list[Contradiction] = []
     if kind == "announce":

@@ -49,7 +49,7 @@ class _History:
     abandoned: list[int] = field(default_factory=list)
     """The log positions of the snapshots during which the connector was killed."""
     snapshot: int | None = None
-    """The log position of the snapshot that it finished."""
+    """The log position of the snapshot that the connector finished."""
     moments: list[tuple[int, int, int]] = field(default_factory=list)
     """The lengths of both partitions and of the topic of transactions after each message."""
 

@@ -122,7 +122,7 @@ def test_a_topic_that_contradicts_itself_or_is_ahead_is_refused(lake: Lake) -> N
     target_of(lake).write_few(statements(record, b"", 2, 4, {2: 9}), headers, 0)
     with pytest.raises(PublishedTopicContradicts, match="every time before 4, but only times before 2"):
         publish_lake(lake)
-    assert published_of(lake).frontier == 2, "the hold has followed a topic that is wrong"
+    assert published_of(lake).frontier == 2, "the hold must not follow a topic that is wrong"
     target_of(lake).write_few(statements(record, b"", 2, 4, {2: 1}), headers, 0)
     with pytest.raises(PublishedTopicContradicts, match="different counts"):
         publish_lake(lake)
@@ -134,7 +134,7 @@ def test_a_topic_that_lacks_forgotten_times_is_refused(tmp_path: Path, spark: Sp
     publish_lake(lake)
     grow(lake, 2)
     lake.compact()
-    assert lake.collection.entry.since == (1,), "the hold of the topic keeps what it lacks"
+    assert lake.collection.entry.since == (1,), "the hold of the topic keeps the times that the topic lacks"
     id = published_of(lake).id
     lake.catalog.update(NAME, lambda entry: without_hold(entry, id))
     lake.compact()

@@ -36,7 +36,7 @@ def test_rows_are_published_unchanged_only_if_they_are_proven_distinct(tmp_path:
     lake.run()
     assert counts(lake, 0, 1, is_initial=True) == {0: 2, 1: 1}
     assert counts(lake, 1, 1) == {1: 1}
-    assert counts(lake, 1, 2) is None, "the second copy was cancelled by a row of its own"
+    assert counts(lake, 1, 2) is None, "time 2 has more rows than its proof counted"
     assert counts(lake, 1, 1, is_initial=True) is None, "the initial contents at 1 include the rows of 0"
     report = publish_lake(lake)
     assert report.updates == 4
@@ -51,7 +51,7 @@ def test_rows_are_published_unchanged_only_if_they_are_proven_distinct(tmp_path:
     assert counts(lake, 0, 2, is_initial=True) == {0: 2, 1: 1, 2: 1}, "a merge has added up the copies"
     lake.send(updates((4, 3, 1)), progress([3], [4], {3: 1}))
     lake.run()
-    assert counts(lake, 0, 3, is_initial=True) == {0: 2, 1: 1, 2: 1, 3: 1}, "both proofs hold together"
+    assert counts(lake, 0, 3, is_initial=True) == {0: 2, 1: 1, 2: 1, 3: 1}, "every proof counted all rows of its time"
 
 
 def test_zeros_with_different_signs_are_added_up(tmp_path: Path, spark: SparkSession) -> None:
@@ -60,5 +60,5 @@ def test_zeros_with_different_signs_are_added_up(tmp_path: Path, spark: SparkSes
         codec.encode(Updates([({"x": 0.0}, 0, 1), ({"x": 1.0}, 0, 1)])), codec.encode(Progress([0], [1], [(0, 2)]))
     )
     lake.run()
-    assert counts(lake, 0, 0, is_initial=True) is None, "reals may be stated in several ways"
+    assert counts(lake, 0, 0, is_initial=True) is None, "zeros and NaNs may be stated in several ways"
     assert publish_lake(lake).updates == 2

@@ -1,4 +1,4 @@
-"""Later rows beside a larger base, all read by DuckDB itself: the contents are those of a model. No JVM."""
+"""Later rows beside a larger base, all read by DuckDB itself: the contents are those of a model. No JVM is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries and predicates may contain only what is listed; anything else is refused by name. Does not start a JVM."""
+"""Queries and predicates may contain only what is listed; anything else is refused by name. No JVM is started."""
 
 from __future__ import annotations
 

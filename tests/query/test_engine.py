@@ -1,4 +1,4 @@
-"""What becomes of the database of an interrupted read. Does not start a JVM."""
+"""What happens to the database of a read that is interrupted. No JVM is started."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from tidelake.query.engine import Engine
 
 SLOW = "SELECT max(hash(a.range * b.range)) FROM range(150000) a, range(100000) b"
-"""At least half a minute of work."""
+"""A query that takes at least half a minute."""
 
 
 @pytest.mark.parametrize("statement", [SLOW, f"CREATE TEMP TABLE kept AS {SLOW}"])
 def test_ctrl_c_ends_a_query_and_removes_its_temporary_files(statement: str) -> None:
-    # A process that a shell runs in the background ignores the signal.
+    # A shell may start the tests, as a background process, with this signal ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     engine = Engine()
     (spilled,) = engine.table("SELECT value FROM duckdb_settings() WHERE name = 'temp_directory'").column(0).to_pylist()

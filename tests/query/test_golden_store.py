@@ -1,4 +1,4 @@
-"""Without a JVM, DuckDB reads the store of an earlier version, in every form, as Spark did when the store was made."""
+"""DuckDB reads an earlier version's store, in every form, as Spark did when the store was made. No JVM is started."""
 
 from __future__ import annotations
 

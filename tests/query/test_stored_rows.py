@@ -1,4 +1,4 @@
-"""Streams of stored rows: every page is verified, and files that lack a column give null. Does not start a JVM."""
+"""Streams of stored rows: every page is verified, and files that lack a column give null. No JVM is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscriptions that DuckDB reads, over the store of an earlier version, in every form. Does not start a JVM."""
+"""Subscriptions that DuckDB reads, over the store of an earlier version, in every form. No JVM is started."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_follower_that_is_killed_gets_each_time_once_and_whole(lake: Lake, nam
         if batch is None:
             subscription.close()
             break
-        if rng.random() < 0.3:  # killed before it has kept the batch
+        if rng.random() < 0.3:  # killed before it has stored the batch
             continue
         assert batch.progress.after == token
         times = []

@@ -1,4 +1,4 @@
-"""Every type of DuckDB: a query returns its exact values, or is refused by the type's name. Does not start a JVM."""
+"""Every type of DuckDB: a query returns its exact values, or is refused by the type's name. No JVM is started."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_json_has_the_digits_that_python_has_not() -> None:
 
 @pytest.mark.parametrize("kind", ["float", "double"])
 def test_a_zero_plus_zero_has_no_sign(kind: str) -> None:
-    """The guide about reading at a time relies on it; an optimizer could take the addition away."""
+    """docs/guides/reading-at-a-time.md relies on this; an optimizer could remove the addition."""
     values = f"(values ('-0.0'::{kind}), (0), (-1)) v(x)"
     found = _answer(f"select signbit(x) as before, signbit(x + 0.0) as after from {values}").to_pylist()
     assert [(row["before"], row["after"]) for row in found] == [(True, False), (False, False), (True, True)]

@@ -1,4 +1,4 @@
-"""Large files that DuckDB reads itself: the same rows as through Arrow, and no damaged page. Does not start a JVM."""
+"""Large files that DuckDB reads itself: it reads the same rows as Arrow, and no damaged page. No JVM is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages: nothing from elsewhere, nothing that runs, nothing that is too large, and the worst first."""
+"""The pages of the report load nothing, run nothing, stay small, and show the worst first."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def whole(tmp_path: Path) -> Facts:
 def test_a_page_loads_nothing_and_runs_nothing_whatever_the_data_holds(tmp_path: Path) -> None:
     facts = whole(tmp_path)
     write_report(tmp_path / "docs", facts, [NAME])
-    write_report(tmp_path / "docs", facts, [NAME])  # the second one has a history to draw
+    write_report(tmp_path / "docs", facts, [NAME])  # the second report has a history to draw
     text = (tmp_path / "docs" / "collections" / f"{NAME}.html").read_text(encoding="utf-8")
     page = check_harmless(text)
-    assert text.count("<svg") == 4  # the tide twice: for wide windows, and for phones
+    assert text.count("<svg") == 4  # the tide is drawn twice: for wide windows, and for phones
     ids = re.findall(r' id="([^"]*)"', text)
     assert ids and len(ids) == len(set(ids))
     assert set(re.findall(r"url\(#([^)]*)\)", text)) <= set(ids)

@@ -1,4 +1,4 @@
-"""Retention removes old rows of append-only collections by recorded retractions, and leaves every proof valid."""
+"""`keep_rows` removes old rows of append-only collections by recorded retractions, and leaves every proof valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random histories of collections whose rows are kept for a while: at every readable time, they equal the model."""
+"""Random histories of collections with `keep_rows`: at every readable time, the contents equal those of a model."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ class History:
         return +found
 
     def enter(self, departure: Departure, upper: int) -> None:
-        """Enter the removals: all old rows of the contents just before upper, except those stated at that very time."""
+        """Enter the removals: the old rows of the contents just before upper.
+
+        Rows that are stated again at the time of the removal stay.
+        """
         assert departure.time >= upper
         kept = self.stated.get(departure.time, Counter())
         leaving = {

@@ -1,4 +1,4 @@
-"""Expectations in the settings: an invalid one is refused at load, by file and line, without the library."""
+"""Expectations in the settings: an invalid one is refused when the settings load, with file and line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query of a session with fixed plans is planned once."""
+"""In a session with fixed plans, a query is planned only once."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_the_jars_for_s3_are_locked_and_none_of_them_hides_one_of_sparks_own() -
 def check_refused(done: subprocess.CompletedProcess[str], folder: Path) -> None:
     """Check that a process ended with an error that names the jar."""
     assert done.returncode != 0, done.stdout
-    errors = done.stdout + done.stderr  # spark-submit sends both to standard output
+    errors = done.stdout + done.stderr  # spark-submit sends both streams of a job to standard output
     assert f"{TAMPERED.coordinate} has sha256" in errors
     assert f"({folder / TAMPERED.file_name}). hint: " in errors
 

@@ -1,4 +1,4 @@
-"""A JVM that Tidelake starts has the throughput collector, and forgets queries that have finished."""
+"""A JVM that Tidelake starts uses the throughput collector, and a session forgets queries that have finished."""
 
 from __future__ import annotations
 

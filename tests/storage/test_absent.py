@@ -1,4 +1,4 @@
-"""Absent blobs are found with few requests, whatever else is in the folder."""
+"""A few requests show which blobs are absent, whatever else is in the folder."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def test_live_files_are_found_without_listing_all_dead_ones(crowded: tuple[Count
     store, live = crowded
     before = Counter(store.requests)
     assert blobs.absent(store.root / "t", live) == []
-    # One begins at the first tick, one at the newest ticks, which also shows the earlier merge, and one at the newest.
+    # One listing begins at the first tick, one at the newest ticks, and one at the newest merges. The earlier merge is
+    # on the second page.
     assert store.since(before) == {"list": 3}
     before = Counter(store.requests)
     assert blobs.absent(store.root / "t", live[1:7]) == []

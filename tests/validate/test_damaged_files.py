@@ -1,4 +1,4 @@
-"""A collection with damaged files is read-only and reported until they are restored; validations look for them."""
+"""A collection with damaged files is read-only and reported until the files are restored; validations verify files."""
 
 from __future__ import annotations
 

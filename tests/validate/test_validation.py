@@ -1,4 +1,7 @@
-"""Errors that a recount detects, and conditions that it must not report; the small tables keep few files."""
+"""What a recount must report as damage, and what it must not.
+
+Also: the small tables stay in a few files, and a fenced writer cannot commit.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, stores: Stores) -> Lake:
-    # without verification: the name of a file and the day would decide what is found first
+    # Files are not verified; otherwise the name of a file and the date would determine which error is found first.
     lake = Lake(stores.hold(tmp_path_factory.mktemp("sealed")), spark, verify_every_days=0)
     lake.send(updates((1, 1, 1), (2, 2, 5)), progress([0], [3], {1: 1, 2: 1}))
     lake.run()
