@@ -43,7 +43,7 @@ class Readable:
         return at
 
     def range(self, after: int | None, through: int | None) -> int:
-        """Return the last time of a range of changes; for a `through` of None, the last time that can be read.
+        """Return the last time of a range of changes; if `through` is None, the last time that can be read.
 
         Raises:
             SinceError, UpperError: one of the times cannot be read.
@@ -63,7 +63,7 @@ class Readable:
         return end
 
     def start(self, as_of: int | None, takes_snapshot: bool, waits: bool, until: int | None) -> int:
-        """Return the time at which a subscription begins; for an `as_of` of None, the last time that can be read.
+        """Return the time at which a subscription begins; if `as_of` is None, the last time that can be read.
 
         Args:
             as_of: the time of the snapshot, or the last time before the changes.

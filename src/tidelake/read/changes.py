@@ -65,7 +65,7 @@ class _Reads:
         live = [file for file in self.table.files() if file.reach[0] <= through and file.reach[1] > after]
         self.files.update(live)
         rows = read_files(self.spark, self.table.path, live, self.collection.updates_schema())
-        # Compare only if needed: Spark compiles each comparison with a new number again.
+        # Compare only if needed: Spark compiles the comparison again for each new number.
         if any(file.reach[1] > through for file in live):
             rows = rows.where(F.col(TIME) <= through)
         if any(file.reach[0] <= after for file in live):
@@ -108,8 +108,8 @@ def changes(
         UnknownColumn, PredicateRefused: as for `snapshot`.
 
     Cost: if diffs are summed, the files with rows in the range. Otherwise also the files with earlier rows: one scan
-    with a semi-join by the keys in the range, and one exchange of the rows of these keys. A barrier in the range costs
-    an exchange of all rows.
+    with a semi-join by the keys in the range, and one exchange of the rows of these keys. A barrier in the range, such
+    as a truncate, costs an exchange of all rows.
     """
     table = table if table is not None else OpenTable(collection.paths.updates)
     times = readable(collection, table)

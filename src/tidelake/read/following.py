@@ -2,7 +2,7 @@
 
 Unchanged rows are neither compared nor sorted. Every task holds the keys that changed (or the rows, if there is no
 key); a scan of the columns that identify a row finds the files with rows to replace. These files are copied without
-such rows, and the new rows are added.
+those rows, and the new rows are added.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Followed:
     """Since and upper of the collection when the changes were read."""
     replaced: Sequence[PublishedFile]
     rows_changed: int
-    """Number of rows added or removed; with a key, number of keys whose row was added, removed or stated."""
+    """Number of rows added or removed; with a key, number of keys whose row was added, removed or stated again."""
     expected_rows: int | None
     """Number of rows to write; None if it is unknown until they are written."""
     contents_added: int
@@ -229,7 +229,7 @@ def check_columns(published: StructType, columns: StructType, shape: Shape) -> N
 
 
 def _joined(rows: DataFrame, net: _Net, extent: Extent, is_few: bool, how: str) -> DataFrame:
-    """Return the rows that changed (`left_semi`), or the others (`left_anti`)."""
+    """Return the rows that changed (`left_semi`), or those that did not (`left_anti`)."""
     on = net.matching.on
     changed = net.rows.select(*(f"`{name}`" for name in on))
     required = [name for name in on if name in extent.without_nulls]

@@ -245,7 +245,8 @@ class TracedStream:
             statement: `lower`, `upper`, `count_times` and `count_values`, as in a row of `progress/`.
 
         Returns:
-            The counts by time. A sealed time that is not listed has a count of 0, if 0 contradicts what was published.
+            The counts by time. A sealed time that the statement does not list is included, with the count 0, only if 0
+            contradicts what was published.
 
         Cost: the proofs of the sealed times that the statement covers.
         """
