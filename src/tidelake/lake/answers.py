@@ -72,7 +72,9 @@ class Answers(StoredCollection):
     # --- its state ---------------------------------------------------------------------------------------------------
 
     def status(self) -> CollectionStatus | None:
-        """Return its state and what it is waiting for; None if it was never ingested. Looks up the ends of its topics.
+        """Return the collection's state, and what it is waiting for; None if it was never ingested.
+
+        The ends of its topics are looked up.
 
         Raises:
             TidelakeError: the store cannot be read, or is damaged.
