@@ -141,7 +141,7 @@ def start_session(
         else:
             # The JVM's own class loader can use the class archive, and no jar is copied at each start.
             chosen |= {"spark.driver.extraClassPath": os.pathsep.join(jars)}
-            # Only here: executors on other machines could not reach a driver that listens on this address.
+            # Only with a local master: executors on other machines could not reach a driver at this address.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             builder = builder.master(master or "local[*]")
             chosen |= _LOCAL
@@ -159,7 +159,7 @@ def start_session(
     verify([*jars_in_use(), *_local_paths(sent)], verified=verified)
     _cache_lookups(jvm)
     for name, value in _AVRO_LIMITS.items():
-        # If spark-submit started this JVM, the options were not given; Avro reads them when it is first used.
+        # A JVM that spark-submit started did not get these options. Avro reads them later, when it is first used.
         jvm.java.lang.System.setProperty(name, value)
     return session
 
