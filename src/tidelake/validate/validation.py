@@ -133,7 +133,7 @@ def validate(
     verify_every_days: int = 0,
     again_from: int | None = None,
 ) -> ValidateReport:
-    """Recount the times sealed since the last validation that agreed; if `full`, all that compaction has not changed.
+    """Recount the times sealed since the last validation that agreed; if `full`, all that compaction left as they were.
 
     After damage, every validation is full: a later range that agrees must not hide the damage.
 
