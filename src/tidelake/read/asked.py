@@ -15,7 +15,7 @@ from tidelake.store.holds import check_time
 
 @dataclass(frozen=True)
 class Readable:
-    """The times that can be read at a version of a table: [since, upper), or every time from `since` if closed."""
+    """The readable times of a version of a table: [since, upper) or, if closed, every time at or after `since`."""
 
     collection: Collection
     times_since: tuple[int, ...]

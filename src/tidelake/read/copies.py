@@ -44,10 +44,10 @@ class Shaped:
         """Out: the data's columns and, in the shape `diff`, `_diff`."""
 
     def total(self, collection: Collection, as_of: int) -> int:
-        """Return the sum of `_diff`; to be called once the rows are written.
+        """Return the sum of `_diff`. Call this once the rows are written.
 
         Raises:
-            BagRefused: a row cannot be repeated as often as it occurs; the rows that were written are not the contents.
+            BagRefused: a row cannot be repeated as often as it occurs; what was written is not the contents.
         """
         sums = self._observed.values()
         if self._shape == "bag":

@@ -127,7 +127,7 @@ def _explain_proof(collection: Collection, found: Explanation) -> None:
         found.facts += facts_about(collection, time)
         table = OpenTable(collection.paths.updates, may_be_stale=True)
         found.facts += [
-            f"found in a table of its connector: {error.fact}"
+            f"according to a table of the same connector, {error.fact}"
             for error in cut_transactions(collection, table, time)
             if error.time == time
         ]

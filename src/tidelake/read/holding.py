@@ -204,7 +204,7 @@ def acquire(
 
 
 def take_over(store: Store, name: str, text: str) -> ReadCapability:
-    """Take over a capability by its token; can be repeated until the first call with the new token."""
+    """Take over a capability by its token. This can be repeated until the first call with the new token."""
     token = Token.parse(text)
     fresh = token.passed_on
     entry = _change_held(store, name, token, lambda entry: holds.take_over(entry, token, fresh, _now_ms()))

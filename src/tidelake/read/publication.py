@@ -24,7 +24,7 @@ class PublishedContents:
     shown: Published | None
     """The state that the table shows; None until the collection is first published to it."""
     problem: str | None = None
-    """Why the table cannot be read, or no longer shows the contents; None if it does."""
+    """Why the table cannot be read, or no longer shows the contents; None if nothing is wrong with it."""
     changed_by: str | None = None
     """The other engine that has changed its rows since the contents were published, or None."""
 

@@ -99,8 +99,8 @@ def _contradicted(status: StatusFacts) -> Iterator[Verdict]:
         if time in status.decided_counts:
             state, remedy = f"time {time} is decided, and the next seal applies the decision", "the next seal"
         else:
-            state = f"time {time} is decided, and the next seal counts the rest"
-            remedy = "the next seal, or a count of the rest"
+            state = f"time {time} is decided, and the next seal counts the remaining updates"
+            remedy = "the next seal, or a decision about the count"
         yield Verdict(DECIDED, state, remedy, state, FINE)
 
 
