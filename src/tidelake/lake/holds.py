@@ -74,7 +74,7 @@ class Holds(StoredCollection):
         deleted only when its last hold has ended. No other call accepts this token then.
 
         Returns:
-            Whether the capability was one of a collection that has been dropped.
+            Whether the collection of the capability has been dropped.
 
         Raises:
             ArgumentRefused: it is not a token.
