@@ -116,8 +116,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.SnapshotRepeated: Entry(
         "The connector lost its offsets, or somebody asked for a snapshot, and the table has no primary key.",
-        "If the connector lost nothing before the snapshot, continue without it, with the count 0. Otherwise read the "
-        "topic into a new collection. Better: give the table a primary key.",
+        "If the connector lost no change before the snapshot, continue without the snapshot: decide on the count 0. "
+        "Otherwise read the topic into a new collection. Better: give the table a primary key.",
         (_STATUS, "tidelake resolve count NAME --time LSN --count 0 --reason …"),
     ),
     errors.TransactionWentBack: Entry(
@@ -154,13 +154,13 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.RepeatedOffset: Entry(
         "A file was copied within the topic, or two processes write to one partition.",
-        "Remove the copy, or give the other message an offset of its own. Nothing after it was read.",
+        "Remove the copied file, or give one of the two messages another offset. Nothing after that offset was read.",
         (_STATUS,),
     ),
     errors.TopicUnreachable: Entry(
         "The brokers are down, a firewall or DNS prevents the connection, or the settings or credentials are wrong.",
         "Nothing is lost: the next run continues from here. Check the brokers, then `bootstrap_servers`, the "
-        "certificates and the password. It is urgent only if retention may delete unread messages.",
+        "certificates and the password. This is urgent only if retention may delete unread messages.",
         (_STATUS,),
     ),
     errors.TopicUnwritable: Entry(
@@ -281,7 +281,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.NoView: Entry(
         "Plain SQL over the stored rows would be wrong or would leave keys out, for example because there are keys in "
         "error or unavailable values.",
-        "Read the published table, or let Tidelake read.",
+        "Read the published table, or read the contents with Tidelake.",
         ("tidelake path NAME", "tidelake read NAME"),
     ),
     errors.NotPublished: Entry(
@@ -416,7 +416,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake topic --help",),
     ),
     errors.CommitRefused: Entry(
-        "A program prepared a commit that would break a rule of the store. It is a bug in Tidelake, or in code that "
+        "A program prepared a commit that would break a rule of the store. This is a bug in Tidelake, or in code that "
         "uses its store directly.",
         "Nothing was written, and the store is fine. Report the error, with the log.",
     ),
