@@ -147,7 +147,7 @@ def draw_marks(upper: Sequence[tuple[int, int]], since: Sequence[tuple[int, int]
         _chart(rows)
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
-            x=altair.X("at:T", title="when it was sealed (UTC)", scale=altair.Scale(type="utc"), axis=_clock_axis()),
+            x=altair.X("at:T", title="wall-clock time (UTC)", scale=altair.Scale(type="utc"), axis=_clock_axis()),
             y=altair.Y(
                 f"time:{kind}",
                 title="time of the source",
