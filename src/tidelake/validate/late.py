@@ -192,7 +192,7 @@ class _Comparison:
         else:
             listed = self.spark.createDataFrame(pa.table({TIME: pa.array(times, pa.int64())}))
             stored = stored.join(F.broadcast(listed), TIME, "left_semi")
-        # If copies are not cancelled, they must not be added up.
+        # Copies that seal has not cancelled must not be added up.
         effect = F.sum(F.col(DIFF).cast("decimal(38,0)")) if self.form.cancels_copies else F.max(DIFF)
         if self.collection.entry.counts_positions and self.form.cancels_copies:
             # Several events of a transaction may add, or remove, an equal row; a late one is a copy of any of them.
@@ -203,7 +203,7 @@ class _Comparison:
             effect.cast("decimal(38,0)").alias("_published")
         )
         if envelope_terms(self.collection.entry.envelope).only_adds:
-            return published.where(F.col("_published") > 0)  # rows that retention removed were not stated
+            return published.where(F.col("_published") > 0)  # no statement removed the rows that retention removed
         return published
 
     # --- write -----------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ class ValidateReport:
     below_zero: int | None = None
     """Rows whose accumulated diff is negative; None if they were not counted."""
     below_zero_first: list[str] = field(default_factory=list)
-    """The lowest of these rows, each with its data as JSON and its sum."""
+    """The rows with the lowest sums, each with its data as JSON and its sum."""
     proofs_problem: DamagedTable | None = None
     """Why nothing can be compared: a proof or a binding is missing or contradicts the others, or files are damaged."""
     files_verified: int = 0
@@ -193,7 +193,7 @@ def validate(
         report.proofs_problem = error
         report.mismatches.append(error.fact)
     except (PySparkException, Py4JJavaError) as error:
-        # A table that cannot be read is damaged: note it, and raise the error unchanged.
+        # A table that cannot be read is damaged: note the damage, and raise the error unchanged.
         if not collection.paths.updates.is_local and (refused := blobs.spark_error(error)) is not None:
             raise refused from error
         report.mismatches.append(f"the table cannot be read at version {table.version}: {engine_fact(error)}")
