@@ -123,7 +123,7 @@ def _life(entry: Entry) -> Iterator[Event]:
 
 
 def _decisions(collection: Collection, changes: EntryLog) -> Iterator[Event]:
-    """Yield the decisions in force, and those that were withdrawn, as far as the log shows."""
+    """Yield the decisions in force, and those that were withdrawn, if the log still shows it."""
     for decision in (*collection.entry.decisions, *changes.withdrawn):
         kind, about = described(decision)
         facts = {"decision": kind, "about": about, "reason": decision.reason}

@@ -37,7 +37,7 @@ class ReadCapability:
 
     The lease ends if no call has been made for its duration, by the clock of the store; any call renews it. A call
     raises a `CapabilityError` if the capability has ended, or was taken over by the bearer of its token. Use a
-    capability in one thread only, and clone it for others. As a context manager, it is dropped on exit.
+    capability in one thread only, and clone it for other threads. As a context manager, it is dropped on exit.
     """
 
     def __init__(self, paths: CollectionPaths, entry: Entry, token: Token) -> None:

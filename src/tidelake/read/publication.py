@@ -1,4 +1,4 @@
-"""The published table of a collection, its state, and its number of rows; read without a JVM."""
+"""The published table of a collection, its state, and its number of rows. Needs no JVM."""
 
 from __future__ import annotations
 

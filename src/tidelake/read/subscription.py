@@ -69,7 +69,7 @@ class Batch(NamedTuple, Generic[T]):
 
     updates: T
     """The requested columns, `_time` and `_diff`, consolidated as in `changes`, and in the order of `_time`. The
-    snapshot's updates have the time of its contents. They can be evaluated until the next batch is requested."""
+    snapshot's updates have the time of its contents. Updates can be evaluated until the next batch is requested."""
     progress: Progress
 
 

@@ -1,7 +1,9 @@
 """Times at which the tables of a database do not show one moment: between an abandoned snapshot and the next one.
 
 A snapshot of a table is complete once its last row is read. If the connector is killed before it has reached all
-tables, those that it had reached show the abandoned snapshot until the next one, and the others do not. Needs no JVM.
+tables, those that it had reached show the abandoned snapshot until the next one, and the other tables do not.
+
+Needs no JVM.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class TracedRecord:
             place: the topic's name in the tables, a partition and an offset before the next one to read.
 
         Raises:
-            DamagedTable: a binding is missing or contradicts the others.
+            DamagedTable: a binding is missing or contradicts other bindings.
         """
         self.collection, self.table, self.place = collection, table, place
         topic, partition, offset = place
