@@ -346,7 +346,7 @@ class Lake(OpenedStore):
     def upgrade(self) -> list[str]:
         """Upgrade the whole store to the newest format; return the names of its collections.
 
-        Every job does so for the collections that it writes to. Earlier releases refuse the store from then on.
+        Every job upgrades the collections that it writes to. Earlier releases refuse the store from then on.
 
         Cost: a few commits for each collection of a store that was created before the newest format.
         """
