@@ -182,7 +182,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.PublishedTopicRecreated: Entry(
         "The topic was deleted and created again, truncated, or restored from an older copy; or a folder was replaced.",
-        "Nothing was written. Publish to a new topic, or give up the old publication and start over in the empty one.",
+        "Nothing was written. Publish to a new topic, or give up the old publication and start over in the empty "
+        "topic.",
         ("tidelake publish NAME --to TOPIC --stop", "tidelake publish NAME --to TOPIC"),
     ),
     errors.PublishedTopicNotEmpty: Entry(
@@ -193,17 +194,17 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.PublishedTopicContradicts: Entry(
         "The store was restored from an older copy and has read its sources differently since, or the messages of the "
         "topic were changed.",
-        "Readers of the topic stop at the time that the error names. Publish to a new topic, and give up the old one.",
+        "Readers of the topic stop at the time that the error names. Publish to a new topic, and give up this one.",
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
     ),
     errors.PublishedTopicBehind: Entry(
         "The handles were restored from an older copy, which does not have the topic's hold.",
-        "What the topic lacks can no longer be read. Publish to a new topic, and give up the old one.",
+        "The updates that the topic lacks can no longer be read. Publish to a new topic, and give up this one.",
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
     ),
     errors.PublishedTopicColumns: Entry(
         "The collection got a column, but messages in bare Avro do not say with which schema they were written.",
-        "What was stated before the column was added stays true. Publish to a new topic, and give up the old one.",
+        "Messages from before the column was added remain correct. Publish to a new topic, and give up this one.",
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
     ),
     errors.RegistryUnreachable: Entry(
