@@ -53,7 +53,7 @@ def write_report(data_docs: ReportPlace, facts: Facts, names: Sequence[str]) -> 
     Args:
         data_docs: the folder of the reports, on a disk or in an object store; it is created.
         facts: what the page shows.
-        names: the names of all collections of the lake. All others are removed from the page of the lake.
+        names: the names of all collections of the lake. All other collections are removed from its page.
 
     Returns:
         The page of the collection.

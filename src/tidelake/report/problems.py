@@ -109,7 +109,7 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
         found.append(_waiting(status, name, missing))
     level = LEVELS[status.verdict.severity]
     if all(ORDER[problem.level] > ORDER[level] for problem in found):
-        # What the state says beyond these, such as an upper that does not move.
+        # The status has another problem, such as an upper that does not move.
         found.append(Problem(level, f"{_sentence(status.sentence)}.", (f"tidelake explain {name}",)))
     return sorted((problem for problem in found if problem.level != "calm"), key=lambda found: ORDER[found.level])
 
