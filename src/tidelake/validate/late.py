@@ -56,7 +56,7 @@ class LateReport:
     settled: int = 0
     """Statements that have no effect because of a decision."""
     untold: int = 0
-    """Unverifiable statements: compaction has since merged their times with others."""
+    """Unverifiable statements: compaction has since merged their times with other times."""
 
 
 def compare_late(spark: SparkSession, collection: Collection) -> LateReport:
@@ -68,8 +68,8 @@ def compare_late(spark: SparkSession, collection: Collection) -> LateReport:
         time.
 
     Raises:
-        Conflict: every attempt failed, because a merge had replaced its runs or others committed first; nothing was
-            compared.
+        Conflict: every attempt failed, because a merge had replaced its runs or other processes committed first;
+            nothing was compared.
         Fenced: the epoch was raised in the meantime.
     """
 

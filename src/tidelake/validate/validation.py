@@ -96,7 +96,7 @@ class ValidateReport:
     below_zero_first: list[str] = field(default_factory=list)
     """The rows with the lowest sums, each with its data as JSON and its sum."""
     proofs_problem: DamagedTable | None = None
-    """Why nothing can be compared: a proof or a binding is missing or contradicts the others, or files are damaged."""
+    """Why nothing can be compared: a proof or a binding is missing or contradicts another one, or files are damaged."""
     files_verified: int = 0
     """Number of files of which every byte was verified."""
     bytes_verified: int = 0
