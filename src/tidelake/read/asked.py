@@ -57,7 +57,7 @@ class Readable:
             self._check(time)
         if after is not None and after > end and through is None:  # in a closed stream, later times can be read
             rule = f"but the stream is closed, and nothing changes after {end}"
-            raise ArgumentRefused("after", after, rule, f"give at most {end}, or name `through`, too")
+            raise ArgumentRefused("after", after, rule, f"give at most {end}, or give `through` as well")
         if after is not None and after > end:
             raise ArgumentRefused("after", after, f"but must not be later than `through`, {end}", "swap the two times")
         return end

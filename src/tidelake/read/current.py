@@ -96,7 +96,7 @@ class Wanted:
     rebuild: bool = False
     """Whether to write all rows, even if nothing has changed."""
     bag: bool = False
-    """Whether rows are repeated, instead of having `_diff`; only if the collection has no key."""
+    """Whether rows are repeated instead of having `_diff`; makes no difference if the collection has a key."""
     skip_errors: bool = False
     """Whether keys in error are left out; if not, they stop the publication."""
     refused: TidelakeError | None = None
@@ -104,7 +104,7 @@ class Wanted:
 
 
 CONTENTS_AT_UPPER = Wanted()
-"""The contents at the last sealed time, published alone, writing only the changes."""
+"""The default: the contents at the last sealed time are published alone, and only changes are written."""
 
 
 def update_current(spark: SparkSession, collection: Collection, wanted: Wanted = CONTENTS_AT_UPPER) -> CurrentReport:

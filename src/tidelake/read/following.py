@@ -65,7 +65,7 @@ class Followed:
     contents_added: int
     """The increase in the number of rows of the contents."""
     rows: DataFrame | None
-    """The columns of the table; None if no row is written."""
+    """The rows to write, with the columns of the table; None if there are none."""
     shaped: Shaped | None = None
     """Refuses multiplicities that a bag cannot have, once the rows are written."""
 
@@ -217,7 +217,7 @@ def check_columns(published: StructType, columns: StructType, shape: Shape) -> N
     """Check that a published table has the columns of the contents in this shape.
 
     Raises:
-        CannotFollow: the table has other columns.
+        CannotFollow: the table has different columns.
     """
     wanted = {field.name: field.dataType.simpleString() for field in columns}
     if shape == "diff":
