@@ -96,8 +96,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.EventBlocked: Entry(
         "The connector ran without `provide.transaction.metadata=true` for a while, so it is unknown which transaction "
         "the event belongs to.",
-        "Correct the connector. To continue without the event, accept its offset as a gap: it goes to the quarantine, "
-        "and the collection lacks its change. If there are many such events, read the topic into a new collection.",
+        "Correct the connector's settings. To continue without the event, accept its offset as a gap: the event goes "
+        "to the quarantine, and the collection lacks its change. If there are many such events, read the topic into a "
+        "new collection.",
         (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:OFFSET --reason …"),
     ),
     errors.SnapshotBySignal: Entry(
@@ -328,7 +329,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake explain NAME"),
     ),
     errors.SnapshotTorn: Entry(
-        "The connector was killed between two tables of a snapshot. It then took another one.",
+        "The connector was killed between two tables of a snapshot, and later took another snapshot.",
         "Read at or after the time of the next snapshot, which the error names.",
         ("tidelake times NAME", "tidelake at NAME OTHER"),
     ),
