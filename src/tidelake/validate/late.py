@@ -87,7 +87,7 @@ def _not_compared(late: OpenTable) -> list[RunFile]:
 
 
 class _Comparison:
-    """One attempt, from one state of both tables."""
+    """One attempt to compare, from one state of `late/` and of `updates/`."""
 
     def __init__(self, spark: SparkSession, collection: Collection) -> None:
         self.spark, self.collection, self.path = spark, collection, collection.paths.late
