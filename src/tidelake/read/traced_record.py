@@ -27,7 +27,7 @@ class TracedRecord:
         Args:
             collection: the collection.
             table: its updates table.
-            place: the topic's name in the tables, a partition and an offset before the next one to read.
+            place: the topic's name in the tables, a partition, and an offset that has been read.
 
         Raises:
             DamagedTable: a binding is missing or contradicts other bindings.

@@ -129,7 +129,7 @@ class TracedStream:
             return self._missing([stored for stored, _ in rows])
         detail = f"time {time} is not sealed yet"
         if same > 1:
-            detail += f"; the table has {same} copies, and seal counts one"
+            detail += f"; the table has the statement {same} times, and seal counts it once"
         others = sorted({stored for stored, _ in rows} - {diff})
         if others:
             detail += f"; the same update is stated with diff {', '.join(map(str, others))} as well"
