@@ -40,7 +40,7 @@ def times_to_publish(
         those that the job publishes. If there is no common time, because one has forgotten times that another has not
         sealed yet, a warning says so, and each is published separately. If no time can be chosen for another reason,
         such as tables torn between two snapshots, the result is the error, which stops this timeline only. For a
-        collection that cannot be read, it is the error as well: even if the collection can be read again a moment
+        collection that cannot be read, the result is the error, too: even if the collection can be read again a moment
         later, it must not be published at a time of its own.
 
     Cost: for each collection of a shared timeline, the log and the handles.

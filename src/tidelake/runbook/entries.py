@@ -520,7 +520,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.StoreUnreadable: Entry(
         "A volume is not mounted, permissions have changed, or the disk is failing.",
-        "Repair the disk, the mount or the permissions. Nothing was written.",
+        "Repair the disk, or correct the mount or the permissions. Nothing was written.",
         (_STATUS, _VERIFY),
     ),
     errors.StoreUnwritable: Entry(
