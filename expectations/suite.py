@@ -192,8 +192,8 @@ _RULES = (
     ),
     Rule(
         "no_key_is_in_error",
-        "the newest record of every key could be decoded; a later value or delete clears the error, and until then "
-        "reads fail, or skip the key",
+        "the newest record of every key could be decoded; a later value or delete clears the error, and until then, "
+        "reads fail or skip the key",
         _at_most("keys_in_error", _zero),
     ),
     Rule(

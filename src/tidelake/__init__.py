@@ -34,7 +34,7 @@ def open_lake(file: str | Path | None = None, *, skip_invalid: bool = False, rea
         skip_invalid: leave out collections whose block is invalid; `status` gives their errors, and `collection` raises
             them.
         read_only: write nothing to the store, whatever is called: every call that would write raises `LakeReadOnly`.
-            Such a lake needs no permission to write, and may be a copy.
+            This needs no permission to write, and also works on a copy of a store.
 
     Raises:
         ConfigurationError: the file is missing or invalid; the error names the field or line.

@@ -190,7 +190,7 @@ def test_late_facts_have_the_verdict_of_the_next_validation(
 
     lake.send(updates((4, 9, 1)))
     lake.ingest()
-    assert "the table has 2 copies, and seal counts one" in fate_of(lake, 21).statements[0].detail
+    assert "the table has the statement 2 times, and seal counts it once" in fate_of(lake, 21).statements[0].detail
 
 
 @pytest.mark.spark

@@ -146,7 +146,11 @@ def test_a_thousand_collections_are_one_small_page_sorted_by_urgency(tmp_path: P
     levels = ["alarm"] * 3 + ["warning"] * 10 + ["calm"] * 987
     Random(16).shuffle(levels)
     names = [f"collection_{number:04}" for number in range(1000)]
-    problem = {"alarm": EVIL * 50, "warning": "24 messages could not be used, and no decision says why.", "calm": ""}
+    problem = {
+        "alarm": EVIL * 50,
+        "warning": "24 messages could not be used, and no decision explains this.",
+        "calm": "",
+    }
     rows = [summary(name, level, problem=problem[level]) for name, level in zip(names, levels, strict=True)]
     (tmp_path / "lake.json").write_text(json.dumps({"collections": rows}), encoding="utf-8")
     write_lake_page(tmp_path, [*names, "new"])

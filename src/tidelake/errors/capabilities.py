@@ -11,14 +11,14 @@ class CapabilityError(TidelakeError):
     capability_id: str
     detail: str
     fact = "capability {capability_id!r}: {detail}"
-    hint = "acquire a new capability; its since may be later than the one that was lost"
+    hint = "acquire a new capability; its since may be later than that of the lost one"
 
 
 class CapabilityExpired(CapabilityError):
     """The lease of a capability has ended: its id is never valid again, and the times that it held may be forgotten."""
 
     hint = (
-        "acquire a new capability, whose since may be later than the one that was lost; a longer lease, or a call "
+        "acquire a new capability, whose since may be later than that of the lost one; a longer lease, or a call "
         "within each lease, keeps it alive"
     )
 

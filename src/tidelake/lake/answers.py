@@ -72,7 +72,9 @@ class Answers(StoredCollection):
     # --- its state ---------------------------------------------------------------------------------------------------
 
     def status(self) -> CollectionStatus | None:
-        """Return its state and what it is waiting for; None if it was never ingested. Looks up the ends of its topics.
+        """Return the collection's state, and what it is waiting for; None if it was never ingested.
+
+        The ends of its topics are looked up.
 
         Raises:
             TidelakeError: the store cannot be read, or is damaged.
@@ -96,7 +98,7 @@ class Answers(StoredCollection):
             return explain(self._stored(), time)
 
     def quarantine(self) -> list[dict[str, Any]]:
-        """Return the messages that could not be used: unexplained messages first, then the others, both by place.
+        """Return the messages that could not be used: first the unexplained, then the explained ones, both by place.
 
         Each has `topic`, `partition`, `offset`, `timestamp_ms`, `reason`, `detail`, `times` (those that are known to
         wait for it), `key` and `value` as bytes, and `explained`: why it no longer needs attention, or None.

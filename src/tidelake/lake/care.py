@@ -105,13 +105,15 @@ class Care(StoredCollection):
         return found
 
     def repair(self, accept_newest_entry: bool = False) -> list[Damage]:
-        """Restore damaged log entries from acknowledged copies, and copies from entries; return what was restored.
+        """Restore damaged log entries from their markers, and markers from entries; return what was restored.
+
+        The marker of an entry is a copy, which was made when the entry was acknowledged.
 
         Damaged bytes are set aside. What `verify` still finds afterwards cannot be restored in this way.
 
         Args:
             accept_newest_entry: whether a log that has lost all of its markers is marked again. Its newest entry is
-                taken as it is: nothing proves that it is undamaged, or that no later commit is lost.
+                taken as it is: nothing proves that it is undamaged, or that no later commit was lost.
         """
         with engine_errors():
             store, left = self._catalog.store, Verification()

@@ -40,7 +40,7 @@ class Holds(StoredCollection):
     def capability(self, token: str) -> ReadCapability:
         """Take over the capability of this token, which another holder has passed on.
 
-        From now on, that holder's calls are refused. The first call with the new token uses this one up. If the new
+        From now on, that holder's calls are refused. The first call with the new token invalidates this one. If the new
         token is lost before that, for example because this process is killed, repeat this call: only the token that it
         returned last is valid.
 
@@ -70,11 +70,11 @@ class Holds(StoredCollection):
     def release(self, token: str) -> bool:
         """Drop the capability of this token; any token that `capability` would still accept works.
 
-        The token of a dropped collection works, too, even if another collection has its name by now: its files go only
-        when its last hold has ended. No other call accepts this token then.
+        The token of a dropped collection works, too, even if another collection has its name by now: its files are
+        deleted only when its last hold has ended. No other call accepts this token then.
 
         Returns:
-            Whether the capability was one of a collection that has been dropped.
+            Whether the collection of the capability has been dropped.
 
         Raises:
             ArgumentRefused: it is not a token.

@@ -89,8 +89,8 @@ class Lake(OpenedStore):
             wait_s: how long to wait, in seconds, if a collection does not have the time yet.
 
         Returns:
-            A moment: `time`, `snapshot(spark, name)`, and `facts`, which say why the time was chosen. It stays at the
-            versions that the tables had.
+            A moment: `time`, `snapshot(spark, name)`, and `facts`, which say why the time was chosen. Its reads use the
+            versions that the tables had when it was chosen.
 
         Raises:
             ArgumentRefused: an argument is out of its range.
@@ -276,7 +276,7 @@ class Lake(OpenedStore):
             other: its new name.
 
         Raises:
-            ArgumentRefused: a collection cannot have this name in the settings, or it already has it.
+            ArgumentRefused: the new name is not valid in the settings, or the collection already has it.
             UnknownCollection, CollectionRenamed: the store has no such collection, or it now has another name.
             NameTaken: another collection has the new name.
 
@@ -334,7 +334,7 @@ class Lake(OpenedStore):
 
         store = self.catalog.store
         if not dry_run:
-            blobs.check_writable(store.root)  # otherwise, each thing that cannot be written would be an item
+            blobs.check_writable(store.root)  # otherwise, each failed deletion would become an item
         with engine_errors():
             return collect_garbage(store, self._names, dry_run)
 
@@ -346,7 +346,7 @@ class Lake(OpenedStore):
     def upgrade(self) -> list[str]:
         """Upgrade the whole store to the newest format; return the names of its collections.
 
-        Every job does so for the collections that it writes to. Earlier releases refuse the store from then on.
+        Every job upgrades the collections that it writes to. Earlier releases refuse the store from then on.
 
         Cost: a few commits for each collection of a store that was created before the newest format.
         """

@@ -72,7 +72,7 @@ class Reads(StoredCollection):
             UnknownColumn, PredicateRefused: a column does not exist, or the condition is not accepted.
             EngineRefused: the envelope is from another package; use `snapshot`.
 
-        Cost: the files with rows at or before the time, when the rows are read; only the columns that are needed.
+        Cost: once the rows are read, the files with rows at or before the time; only the needed columns of these files.
         """
         from tidelake.query.contents import contents
 
@@ -312,7 +312,7 @@ class Reads(StoredCollection):
             LakeReadOnly: the lake is read-only, and there is a `capability`.
             SinceError: `as_of` is not at or after `since`.
             UpperError: nothing is sealed yet, so there is no last time to begin after.
-            EngineRefused: without a session, the envelope is from another package.
+            EngineRefused: there is no session, and the envelope is from another package.
 
         Cost: a commit to the collection's handles; for each batch, another one and what `changes` or `updates` costs.
         If its files have more than `rows_max` rows, their column `_time` is read first, without Spark. With a key, each

@@ -37,7 +37,7 @@ class RecordBatch:
     """The columns of `topic.RAW_SCHEMA`, and topic string."""
     topics: Sequence[Topic]
     ends: Mapping[Place, int]
-    """By topic and partition, the next offset after the tick."""
+    """By topic and partition, the first offset that the tick has not read."""
 
     @property
     def table_schema(self) -> pa.Schema:
@@ -101,7 +101,7 @@ class Envelope(Protocol):
 
 
 PLUGINS: dict[str, Envelope] = {}
-"""The envelopes in use, by name. `look_up` loads the others on first use."""
+"""The envelopes in use, by name. `look_up` loads all others on first use."""
 
 
 def register_envelope(envelope: Envelope) -> None:

@@ -25,7 +25,7 @@ class Counts:
     bytes_stored: int = 0
     values_in_error: int = 0
     """Reclocking with a key: values that could not be decoded; each leaves its key in error until a later record
-    for that key."""
+    for that key arrives."""
     reasons: dict[str, int] = field(default_factory=dict)
     """Quarantined messages by reason."""
 

@@ -15,7 +15,7 @@ from tidelake.store.holds import check_time
 
 @dataclass(frozen=True)
 class Readable:
-    """The times that can be read at a version of a table: [since, upper), or every time from `since` if closed."""
+    """The readable times of a version of a table: [since, upper) or, if closed, every time at or after `since`."""
 
     collection: Collection
     times_since: tuple[int, ...]
@@ -43,7 +43,7 @@ class Readable:
         return at
 
     def range(self, after: int | None, through: int | None) -> int:
-        """Return the last time of a range of changes; for a `through` of None, the last time that can be read.
+        """Return the last time of a range of changes; if `through` is None, the last time that can be read.
 
         Raises:
             SinceError, UpperError: one of the times cannot be read.
@@ -57,13 +57,13 @@ class Readable:
             self._check(time)
         if after is not None and after > end and through is None:  # in a closed stream, later times can be read
             rule = f"but the stream is closed, and nothing changes after {end}"
-            raise ArgumentRefused("after", after, rule, f"give at most {end}, or name `through`, too")
+            raise ArgumentRefused("after", after, rule, f"give at most {end}, or give `through` as well")
         if after is not None and after > end:
             raise ArgumentRefused("after", after, f"but must not be later than `through`, {end}", "swap the two times")
         return end
 
     def start(self, as_of: int | None, takes_snapshot: bool, waits: bool, until: int | None) -> int:
-        """Return the time at which a subscription begins; for an `as_of` of None, the last time that can be read.
+        """Return the time at which a subscription begins; if `as_of` is None, the last time that can be read.
 
         Args:
             as_of: the time of the snapshot, or the last time before the changes.

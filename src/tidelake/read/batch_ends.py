@@ -50,17 +50,17 @@ def last_time_within(table: Location, files: Sequence[RunFile], after: int, last
 
 
 class _EarliestTimes:
-    """The first `rows_max + 1` times in a range, which decide how many of them a batch can have."""
+    """The times of the first `rows_max + 1` rows in a range; they determine how many times a batch can have."""
 
     def __init__(self, after: int, last: int, rows_max: int) -> None:
         self._after, self._last, self.rows_max = after, last, rows_max
         self._times: Times = np.zeros(0, np.int64)
         self._added: list[Times] = []
         self.bound = last + 1
-        """Times at or after this one decide nothing."""
+        """Times at or after this one make no difference."""
 
     def may_need(self, first: int, last: int) -> bool:
-        """Return whether rows whose times are in these bounds may decide where the batch ends."""
+        """Return whether rows whose times are in these bounds may affect where the batch ends."""
         return first < self.bound and last > self._after
 
     def add(self, times: Times) -> None:
@@ -87,7 +87,7 @@ class _EarliestTimes:
 
 
 def _add_times(earliest: _EarliestTimes, table: Location, file: RunFile) -> None:
-    """Add the times of a file's rows; row groups that decide nothing are not read."""
+    """Add the times of a file's rows; row groups that make no difference are not read."""
     if file.time_min is not None and file.time_min == file.time_max:
         earliest.add(np.full(min(file.rows, earliest.rows_max + 1), file.time_min, np.int64))
         return
@@ -104,9 +104,10 @@ def _add_times(earliest: _EarliestTimes, table: Location, file: RunFile) -> None
 
 
 def whole_times(files: Sequence[RunFile], after: int, last: int, rows_max: int) -> int:
-    """Return a time at which files end, at most `last`, so that the files in the batch have at most `rows_max` rows.
+    """Return the last time of a batch: `last`, or an earlier time at which a file ends. No file is opened.
 
-    The batch may have more rows than that: it is cut only where files end. In return, no file is opened.
+    The time is the greatest one up to which the files have at most `rows_max` rows. If even the files up to the first
+    such end have more rows, the batch has more, because it is cut only where files end.
 
     Args:
         files: the live files; their first and last times are known.

@@ -53,7 +53,7 @@ class Changes:
 
 @dataclass
 class _Reads:
-    """The changes to read from one version of a table."""
+    """The version of a table from which changes are read, and the files that were needed."""
 
     spark: SparkSession
     collection: Collection
@@ -65,7 +65,7 @@ class _Reads:
         live = [file for file in self.table.files() if file.reach[0] <= through and file.reach[1] > after]
         self.files.update(live)
         rows = read_files(self.spark, self.table.path, live, self.collection.updates_schema())
-        # Compare only if needed: Spark compiles each comparison with a new number again.
+        # Compare only if needed: Spark compiles the comparison again for each new number.
         if any(file.reach[1] > through for file in live):
             rows = rows.where(F.col(TIME) <= through)
         if any(file.reach[0] <= after for file in live):
@@ -108,8 +108,8 @@ def changes(
         UnknownColumn, PredicateRefused: as for `snapshot`.
 
     Cost: if diffs are summed, the files with rows in the range. Otherwise also the files with earlier rows: one scan
-    with a semi-join by the keys in the range, and one exchange of the rows of these keys. A barrier in the range costs
-    an exchange of all rows.
+    with a semi-join by the keys in the range, and one exchange of the rows of these keys. A barrier in the range, such
+    as a truncate, costs an exchange of all rows.
     """
     table = table if table is not None else OpenTable(collection.paths.updates)
     times = readable(collection, table)
@@ -177,7 +177,7 @@ def _updates(reads: _Reads, form: Form, after: int, through: int, skip_errors: b
 
 
 def _refuse(collection: Collection, states: DataFrame) -> None:
-    """Raise for the first time at which keys are in error, if there is one."""
+    """If keys are in error, raise `KeysInError` with the earliest time at which they are."""
     failed = states.where(F.col(ERROR).isNotNull())
     first = failed.agg(F.min(TIME)).collect()[0][0]
     if first is not None:
@@ -187,7 +187,7 @@ def _refuse(collection: Collection, states: DataFrame) -> None:
 def _consolidated(
     updates: tuple[DataFrame, bool], names: Sequence[str], selected: Sequence[str], where: str | None
 ) -> DataFrame:
-    """Filter updates, select columns, and add up the diffs of rows equal in these columns at the same time."""
+    """Filter updates, select columns, and add up the diffs of rows that are equal in these columns and their time."""
     rows, is_consolidated = updates
     kept = (rows if where is None else rows.where(where)).select(*(f"`{name}`" for name in selected), TIME, DIFF)
     return kept if is_consolidated and set(names) <= set(selected) else add_up(kept, [*selected, TIME])

@@ -19,7 +19,7 @@ from tidelake.store.layout import DIFF
 
 @dataclass(frozen=True)
 class Comparison:
-    """The difference of two collections AS OF a time."""
+    """The difference between two collections AS OF a time."""
 
     as_of: int
     columns: tuple[str, ...]
@@ -40,7 +40,7 @@ class Counts:
     """Rows of the first collection: a row that occurs three times counts three times."""
     second: int
     only_first: int
-    """Surplus rows of the first collection: a row with three copies there and one in the second counts twice."""
+    """Surplus rows of the first collection: a row that occurs three times there and once in the second counts twice."""
     only_second: int
 
     @property
@@ -50,7 +50,7 @@ class Counts:
 
 
 def common_time(one: Collection, other: Collection) -> int:
-    """Return the latest time that both collections have; a closed one also has every time after its last one."""
+    """Return the latest time that both collections have; a closed collection also has every later time."""
     ends = []
     for collection in (one, other):
         _, upper, closed = collection.readable_range(OpenTable(collection.paths.updates))

@@ -1,4 +1,4 @@
-"""Rows of the contents as a published table stores them: with a key, with `_diff`, or, for bags, repeated."""
+"""Rows of the contents as a published table stores them: one for each key, with `_diff`, or, in a bag, repeated."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tidelake.store.entry import Collection
 from tidelake.store.layout import DIFF
 
 Shape = Literal["key", "diff", "bag"]
-"""How a table shows multiplicities: each key has one row, `_diff` states them, or rows are repeated."""
+"""How a table shows multiplicities: each key has one row, `_diff` states the multiplicity, or rows are repeated."""
 COPIES_MAX = 100_000
 """Maximum number of times that a bag repeats one row."""
 
 
 def shape_of(collection: Collection, bag: bool) -> Shape:
-    """Return the shape of a collection's published table; a collection with a key has no copies to repeat."""
+    """Return the shape of a collection's published table; if the collection has a key, no row needs to be repeated."""
     if collection.entry.key:
         return "key"
     return "bag" if bag else "diff"
@@ -44,10 +44,10 @@ class Shaped:
         """Out: the data's columns and, in the shape `diff`, `_diff`."""
 
     def total(self, collection: Collection, as_of: int) -> int:
-        """Return the sum of `_diff`; to be called once the rows are written.
+        """Return the sum of `_diff`. Call this once the rows are written.
 
         Raises:
-            BagRefused: a row cannot be repeated as often as it occurs; the rows that were written are not the contents.
+            BagRefused: a row cannot be repeated as often as it occurs; what was written is not the contents.
         """
         sums = self._observed.values()
         if self._shape == "bag":

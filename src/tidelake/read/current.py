@@ -57,9 +57,9 @@ class CurrentReport:
     as_of: int | None
     """The time AS OF which the contents were published; None while nothing is sealed."""
     rows: int
-    """Number of rows of the table: distinct rows of the contents, or all of them if it is a bag."""
+    """Number of rows of the table: the distinct rows of the contents, or all rows if the table is a bag."""
     how: Literal["unchanged", "followed", "rebuilt"] = "unchanged"
-    """Whether this run changed nothing, applied the changes, or wrote all rows."""
+    """Whether this call changed nothing, applied the changes, or wrote all rows."""
     contents_rows: int = 0
     """Number of rows of the contents; it differs from `rows` if `_diff` states that a row occurs more than once."""
     path: str | None = None
@@ -67,7 +67,7 @@ class CurrentReport:
     reason: str | None = None
     """Why the table was rebuilt; None if it was not."""
     rows_changed: int = 0
-    """Rows added or removed; with a key, the keys that have a new statement, even of the same row; 0 if rebuilt."""
+    """Rows added or removed; with a key, keys with a new statement, even if it states the same row; 0 if rebuilt."""
     files_rewritten: int = 0
     """Files of the table that were replaced."""
     rows_rewritten: int = 0
@@ -77,7 +77,7 @@ class CurrentReport:
 
     @property
     def published(self) -> bool:
-        """Whether this run made a commit."""
+        """Whether this call made a commit."""
         return self.how != "unchanged"
 
     def as_json(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Wanted:
     rebuild: bool = False
     """Whether to write all rows, even if nothing has changed."""
     bag: bool = False
-    """Whether rows are repeated, instead of having `_diff`; only if the collection has no key."""
+    """Whether rows are repeated instead of having `_diff`; makes no difference if the collection has a key."""
     skip_errors: bool = False
     """Whether keys in error are left out; if not, they stop the publication."""
     refused: TidelakeError | None = None
@@ -104,7 +104,7 @@ class Wanted:
 
 
 CONTENTS_AT_UPPER = Wanted()
-"""The contents at the last sealed time, published alone, writing only the changes."""
+"""The default: the contents at the last sealed time are published alone, and only changes are written."""
 
 
 def update_current(spark: SparkSession, collection: Collection, wanted: Wanted = CONTENTS_AT_UPPER) -> CurrentReport:
@@ -158,7 +158,7 @@ class _Written:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """One publication; each run starts from fresh state."""
+    """One attempt to publish, from fresh state."""
 
     spark: SparkSession
     collection: Collection
@@ -257,11 +257,11 @@ class _Attempt:
         return bool(self.table.value(CLOSED)) and shown.upper == self.table.value(UPPER)
 
     def _is_up_to_date(self, shown: Published) -> bool:
-        if shown.as_of > self.as_of:  # it was published alone, and never goes back
+        if shown.as_of > self.as_of:  # the table was published alone, and never goes back
             return True
-        if shown.skip_errors != self.wanted.skip_errors:  # the table states this
+        if shown.skip_errors != self.wanted.skip_errors:  # the table states whether keys in error were left out
             return False
-        if self.wanted.together:  # all tables of the group name the same time, and at least each other
+        if self.wanted.together:  # the tables of a group show the same time, and name at least each other
             return shown.as_of == self.as_of and set(shown.together) >= set(self.wanted.together)
         return shown.as_of >= min(self.as_of, self._unchanged_since())
 

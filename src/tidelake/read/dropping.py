@@ -36,7 +36,7 @@ class Dropping:
 
 
 def read_dropping(store: Store, name: str) -> Dropping:
-    """Read what the store holds of a collection or, if none has this name, of the last dropped one that had it.
+    """Read what the store holds of the collection with this name, or else of the last dropped one that had it.
 
     Raises:
         UnknownCollection: the store has no such collection.

@@ -127,7 +127,7 @@ def _explain_proof(collection: Collection, found: Explanation) -> None:
         found.facts += facts_about(collection, time)
         table = OpenTable(collection.paths.updates, may_be_stale=True)
         found.facts += [
-            f"found in a table of its connector: {error.fact}"
+            f"according to a table of the same connector, {error.fact}"
             for error in cut_transactions(collection, table, time)
             if error.time == time
         ]
@@ -212,7 +212,7 @@ def _explain_open(
         found.state = "not announced"
         here = "" if found.counted is None else f"; {counted(found.counted, 'update')} stored"
         found.facts.append(f"no progress statement that was read covers it{here}")
-        if collection.entry.counts_positions:  # an event may be waiting: `status` reads the topic
+        if collection.entry.counts_positions:  # an event may be waiting in the topic, which only `status` reads
             found.next_steps.append(f"tidelake status {collection.name}")
     elif provable is None or found.time < provable:
         found.state = "complete"
@@ -261,7 +261,7 @@ def _statements_about(collection: Collection, time: int) -> list[dict[str, Any]]
 
 
 def _add_statements(found: Explanation, of_transactions: bool) -> None:
-    """Add the statements about the time; one about transactions may cover all ENDs that a tick has read."""
+    """Add the statements about the time; a statement about transactions may cover all ENDs that a tick has read."""
     for statement in found.statements[:_SHOWN_MAX]:
         end = "the end" if statement["upper"] is None else statement["upper"]
         is_sum = of_transactions and statement["upper"] != statement["lower"] + 1

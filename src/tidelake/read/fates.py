@@ -37,8 +37,8 @@ class StatementFate:
     """As JSON, in the form that `tidelake resolve discard` accepts."""
     fate: str
     """`stored` (its time is not sealed yet), `published`, `merged` (published at a time that compaction has since
-    merged with others), `copy` (of another statement of the same message), `late` (its time was sealed before it was
-    read), `discarded` (by decision), or `missing` (the table does not have it)."""
+    merged with other times), `copy` (of another statement of the same message), `late` (its time was sealed before it
+    was read), `discarded` (by decision), or `missing` (the table does not have it)."""
     detail: str
     """The rest of the answer, in words."""
     needs: str | None = None

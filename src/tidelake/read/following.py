@@ -2,7 +2,7 @@
 
 Unchanged rows are neither compared nor sorted. Every task holds the keys that changed (or the rows, if there is no
 key); a scan of the columns that identify a row finds the files with rows to replace. These files are copied without
-such rows, and the new rows are added.
+those rows, and the new rows are added.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class Followed:
     """Since and upper of the collection when the changes were read."""
     replaced: Sequence[PublishedFile]
     rows_changed: int
-    """Number of rows added or removed; with a key, number of keys whose row was added, removed or stated."""
+    """Number of rows added or removed; with a key, number of keys whose row was added, removed or stated again."""
     expected_rows: int | None
     """Number of rows to write; None if it is unknown until they are written."""
     contents_added: int
     """The increase in the number of rows of the contents."""
     rows: DataFrame | None
-    """The columns of the table; None if no row is written."""
+    """The rows to write, with the columns of the table; None if there are none."""
     shaped: Shaped | None = None
     """Refuses multiplicities that a bag cannot have, once the rows are written."""
 
@@ -217,7 +217,7 @@ def check_columns(published: StructType, columns: StructType, shape: Shape) -> N
     """Check that a published table has the columns of the contents in this shape.
 
     Raises:
-        CannotFollow: the table has other columns.
+        CannotFollow: the table has different columns.
     """
     wanted = {field.name: field.dataType.simpleString() for field in columns}
     if shape == "diff":
@@ -229,7 +229,7 @@ def check_columns(published: StructType, columns: StructType, shape: Shape) -> N
 
 
 def _joined(rows: DataFrame, net: _Net, extent: Extent, is_few: bool, how: str) -> DataFrame:
-    """Return the rows that changed (`left_semi`), or the others (`left_anti`)."""
+    """Return the rows that changed (`left_semi`), or those that did not (`left_anti`)."""
     on = net.matching.on
     changed = net.rows.select(*(f"`{name}`" for name in on))
     required = [name for name in on if name in extent.without_nulls]

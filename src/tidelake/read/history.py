@@ -2,8 +2,8 @@
 
 The small tables keep some events for good: seals of times with updates, validations, contradictions, full compactions,
 the ticks of reclocked collections, recorded retention, and the decisions in force; the handles keep renamings and the
-drop. All others are known only as long as the logs have their entries, for some hours: ticks of CDCv2 streams, seals of
-times without updates, merges, moves of `since`, withdrawn decisions, fences, new columns and formats.
+drop. Other events are known only while the logs still have their entries, for a few hours: ticks of CDCv2 streams,
+seals of times without updates, merges, moves of `since`, withdrawn decisions, fences, new columns and formats.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _life(entry: Entry) -> Iterator[Event]:
 
 
 def _decisions(collection: Collection, changes: EntryLog) -> Iterator[Event]:
-    """Yield the decisions in force, and those that were withdrawn, as far as the log shows."""
+    """Yield the decisions in force, and those that were withdrawn, if the log still shows it."""
     for decision in (*collection.entry.decisions, *changes.withdrawn):
         kind, about = described(decision)
         facts = {"decision": kind, "about": about, "reason": decision.reason}

@@ -33,11 +33,11 @@ from tidelake.store.table_log import newest_version
 
 
 class ReadCapability:
-    """The right to read a collection at every time at or after `since`, until it is dropped or its lease ends.
+    """The right to read a collection at every time at or after `since`, until this right is dropped or its lease ends.
 
     The lease ends if no call has been made for its duration, by the clock of the store; any call renews it. A call
     raises a `CapabilityError` if the capability has ended, or was taken over by the bearer of its token. Use a
-    capability in one thread only, and clone it for others. As a context manager, it is dropped on exit.
+    capability in one thread only, and clone it for other threads. As a context manager, it is dropped on exit.
     """
 
     def __init__(self, paths: CollectionPaths, entry: Entry, token: Token) -> None:
@@ -178,7 +178,7 @@ def acquire(
         id: the id of the collection; another collection of this name is refused. None accepts any.
     """
     lease_ms, unbound = _milliseconds(lease), Token.new("")
-    opened: list[OpenTable] = []  # opened once, even if other changes of the handles come first
+    opened: list[OpenTable] = []  # opened once, even if another change of the handles comes first and `add` is repeated
 
     def add(entry: Entry) -> Entry:
         if id is not None and entry.id != id:  # the name was bound to another collection in the meantime
@@ -204,7 +204,7 @@ def acquire(
 
 
 def take_over(store: Store, name: str, text: str) -> ReadCapability:
-    """Take over a capability by its token; can be repeated until the first call with the new token."""
+    """Take over a capability by its token. This can be repeated until the first call with the new token."""
     token = Token.parse(text)
     fresh = token.passed_on
     entry = _change_held(store, name, token, lambda entry: holds.take_over(entry, token, fresh, _now_ms()))

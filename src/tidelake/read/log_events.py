@@ -133,13 +133,13 @@ def read_entry_log(collection: Collection) -> EntryLog:
     """
     log = EntryLog()
     _read_commits(collection.paths.store.catalog, collection, log)
-    if newest_version(collection.paths.handles) >= 0:  # there are no handles while the catalog has rows
+    if newest_version(collection.paths.handles) >= 0:  # a store whose catalog is not divided yet has no handles
         _read_commits(collection.paths.handles, collection, log)
     return log
 
 
 def _read_commits(path: Location, collection: Collection, log: EntryLog) -> None:
-    OpenTable(path)  # verifies the newest entries
+    OpenTable(path)  # opening the table verifies its newest entries
     commits = list(kept_entries(path))[::-1]
     version, oldest = commits[0]
     if version:

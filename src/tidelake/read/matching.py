@@ -57,8 +57,8 @@ class Matching(Protocol):
 
         Args:
             net: the net changes: at most one row for each value of `on`.
-            scanned: the rows of the table that they touch.
-            touched: their number.
+            scanned: the rows of the table that these changes touch.
+            touched: the number of these rows.
             sums: the values of `totals`, and the number of net changes as `changed`.
 
         Raises:

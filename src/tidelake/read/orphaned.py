@@ -1,4 +1,4 @@
-"""The collections of a store that the settings do not name; read without a JVM."""
+"""The collections of a store that the settings do not name. Needs no JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published table of a collection, its state, and its number of rows; read without a JVM."""
+"""The published table of a collection, its state, and its number of rows. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PublishedContents:
     shown: Published | None
     """The state that the table shows; None until the collection is first published to it."""
     problem: str | None = None
-    """Why the table cannot be read, or no longer shows the contents; None if it does."""
+    """Why the table cannot be read, or no longer shows the contents; None if nothing is wrong with it."""
     changed_by: str | None = None
     """The other engine that has changed its rows since the contents were published, or None."""
 

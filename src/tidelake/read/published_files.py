@@ -63,7 +63,7 @@ class PublishedTable:
         """Load the version of the table for which rows are staged.
 
         Raises:
-            CannotFollow: a file is missing, has another size or has no statistics, or the numbers of rows disagree.
+            CannotFollow: a file is missing, has a different size or has no statistics, or the numbers of rows disagree.
             LostRace: another process has published in the meantime.
 
         Cost: the log is read, and the table's files are listed.

@@ -16,7 +16,7 @@ _CELLS_MAX = 3
 
 
 def same_cells(record_schema: dict[str, Any], data: Sequence[Mapping[str, Any]]) -> pc.Expression | None:
-    """Return a filter that passes every stored row with any of these data, and few others; None if it would pass all.
+    """Return a filter that passes all stored rows with any of these data, and few other rows; None if it passes all.
 
     Only the first integers and strings are compared, because these are stored exactly as they were stated.
 

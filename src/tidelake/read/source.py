@@ -28,7 +28,7 @@ class Selection:
 class Source(Protocol[T_co]):
     """Reads the updates of a collection with one engine.
 
-    The methods raise what `snapshot` and `changes` raise. What they return has the requested columns, `_time` and
+    The methods raise what `snapshot` and `changes` raise. Their results have the requested columns, `_time` and
     `_diff`, and can be evaluated only until the next call.
     """
 

@@ -33,4 +33,4 @@ class SparkSource:
         return found.orderBy(TIME) if in_order else found
 
     def release(self) -> None:
-        """Frames hold nothing."""
+        """Do nothing: a lazy DataFrame holds no resources."""

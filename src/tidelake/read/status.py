@@ -1,4 +1,4 @@
-"""The state of a collection according to its small tables, for people and for reports; read without a JVM."""
+"""The state of a collection according to its small tables, for people and for reports. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def read_status(
     contradictions = [
         note | {"decided": note["time"] in decided} for note in proofs.blocked if not closed and note["time"] >= upper
     ]
-    # Ingest, seal and compaction check first that the files exist, in every store.
+    # In an object store, this is left to ingest, seal and compaction, which check first that the files exist.
     damaged = proofs.damaged or (_missing(paths.updates, files) if paths.updates.is_local else None)
     is_held_back = damaged or not all(noted["decided"] for noted in contradictions)
     may_wait = counts_waiting and (pending or statements) and not is_held_back

@@ -31,7 +31,7 @@ class StoredTopic:
 def retired_topics(table: OpenTable, topics: Iterable[str]) -> dict[str, dict[int, int]]:
     """Return, by name, the next offsets of the topics that were once read but are no longer in the settings.
 
-    A name under which a topic was accepted again, such as `orders#1`, counts as the topic's.
+    A name under which a topic was accepted again, such as `orders#1`, is one of the topic's names.
 
     Args:
         table: the updates table.

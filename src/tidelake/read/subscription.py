@@ -47,7 +47,7 @@ ROWS_MAX = 1_000_000
 POLL_S = 1.0
 WAIT_S_MAX = 366 * 86_400.0
 _ENDED = (CapabilityExpired, CapabilityUnknown)
-"""The errors of a hold that expired. If many others ended after it, the entry no longer says that it expired."""
+"""The errors of a hold that expired. If many other holds ended after it, the entry no longer says that it expired."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Batch(NamedTuple, Generic[T]):
     """The updates of one or more complete times, and the progress after them."""
 
     updates: T
-    """The requested columns, `_time` and `_diff`, consolidated as by `changes`, and in the order of `_time`. The
-    snapshot's updates have the time of its contents. They can be evaluated until the next batch is requested."""
+    """The requested columns, `_time` and `_diff`, consolidated as in `changes`, and in the order of `_time`. The
+    snapshot's updates have the time of its contents. Updates can be evaluated until the next batch is requested."""
     progress: Progress
 
 
@@ -169,7 +169,7 @@ class Subscription(Generic[T]):
             left_s = end_s - clock.monotonic()
             if self.is_complete:
                 break
-            self.renew()  # also if the caller waits itself
+            self.renew()  # also if `wait_s` is 0, because the caller does the waiting
             if left_s <= 0:
                 break
             self._closed.wait(min(self._bounds.poll_s, left_s))
@@ -193,7 +193,7 @@ class Subscription(Generic[T]):
             CapabilityError: the capability that the caller gave has ended, or its token was used by another holder. If
                 the subscription's own hold has ended, the next batch finds out whether anything was forgotten.
 
-        Cost: a look at the clock; three times in the duration of a lease, a commit to the collection's handles.
+        Cost: a look at the clock and, about three times in the duration of a lease, a commit to the handles.
         """
         if self._capability is None or self._closed.is_set() or clock.monotonic() < self._due_s:
             return
@@ -264,7 +264,7 @@ class Subscription(Generic[T]):
 
     def _changes(self, through: int, closed: bool) -> Batch[T]:
         after, collection = self._through, self._collection()
-        # One version for both reads: without a hold, a merge may move the rows of this batch to a later time.
+        # Both reads use one version: without a hold, a merge between them may move rows of this batch to a later time.
         table = OpenTable(collection.paths.updates)
 
         def is_empty() -> bool:
@@ -285,7 +285,7 @@ class Subscription(Generic[T]):
         return Batch(updates, Progress(after, through, closed, is_empty()))
 
     def _collection(self) -> Collection:
-        """Return the collection as it is now; its earlier name may now belong to another one.
+        """Return the collection as it is now; its earlier name may now belong to another collection.
 
         Raises:
             CollectionDropped: it was dropped.
@@ -324,7 +324,7 @@ class Subscription(Generic[T]):
         self._hold_at(OpenTable(self._collection().paths.updates).seq)
 
     def _hold_again(self, seq: int, ended: ReadCapability, error: CapabilityError) -> None:
-        """Acquire a new hold after the lease has ended; that is as good as the old one if nothing was forgotten."""
+        """Acquire a new hold after the lease has ended; it is as good as the old one if nothing was forgotten."""
         try:
             held = self._collection()
             self._capability = acquire(
@@ -364,7 +364,7 @@ def subscribe(
     collection = catalog.find(name)
     if capability is not None:
         capability.check_collection(collection)
-        blobs.check_writable(collection.paths.handles)  # the capability itself is of a lake that may write
+        blobs.check_writable(collection.paths.handles)  # the capability itself comes from a lake that may write
         if as_of is not None and as_of < capability.since:
             rule = f"but must not be before the since of the capability, {capability.since}"
             raise ArgumentRefused("as_of", as_of, rule, "leave it out: the capability says where to continue")

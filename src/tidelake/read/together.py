@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidelake.settings.lake import Settings
 
 Chosen = tuple[int, tuple[str, ...]]
-"""A time, and the names of the collections that a run publishes together at it."""
+"""A time, and the names of the collections that are published together at this time."""
 
 
 def times_to_publish(
@@ -26,21 +26,22 @@ def times_to_publish(
 ) -> dict[str, Chosen | TidelakeError]:
     """Choose a time for each collection that shares its timeline, and name the collections published at that time.
 
-    Collections that share a timeline are all collections of the settings that name the same one, and the tables of one
-    database. Those that have sealed nothing yet are left out, and the others do not wait for those that cannot be read.
-    Reclocked collections that name no timeline share none here, because an idle one would hold all others back.
+    Collections share a timeline if the settings name the same one for them, or if they are tables of one database.
+    Collections that have sealed nothing yet are left out, and no collection waits for one that cannot be read.
+    Reclocked collections that name no timeline share none here, because an idle collection would hold back the rest.
 
     Args:
         settings: the settings, or a selection of their collections.
         catalog: the catalog of the store.
-        is_published: whether this run publishes a collection.
+        is_published: whether the job publishes a collection.
 
     Returns:
         For each collection that is to be published at a common time: the greatest time that all have, and the names of
-        those that this run publishes. If there is no common time, because one has forgotten times that another has not
+        those that the job publishes. If there is no common time, because one has forgotten times that another has not
         sealed yet, a warning says so, and each is published separately. If no time can be chosen for another reason,
-        such as tables torn between two snapshots, the error: it stops this timeline only. For a collection that cannot
-        be read, the error: if it can be read again a moment later, it must not be published at a time of its own.
+        such as tables torn between two snapshots, the result is the error, which stops this timeline only. For a
+        collection that cannot be read, the result is the error, too: even if the collection can be read again a moment
+        later, it must not be published at a time of its own.
 
     Cost: for each collection of a shared timeline, the log and the handles.
     """

@@ -1,7 +1,9 @@
 """Times at which the tables of a database do not show one moment: between an abandoned snapshot and the next one.
 
 A snapshot of a table is complete once its last row is read. If the connector is killed before it has reached all
-tables, those that it had reached show the abandoned snapshot until the next one, and the others do not. Needs no JVM.
+tables, those that it had reached show the abandoned snapshot until the next one, and the other tables do not.
+
+Needs no JVM.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def check_not_torn(tables: Mapping[str, tuple[Collection, OpenTable]], time: int
     lacking = [name for name, (_, times) in known.items() if last not in times]
     if last is None or not following or not lacking:
         return
-    # If a transaction was committed in between, the connector had finished: the other tables were empty.
+    # A transaction in between shows that the connector had finished; the tables without the snapshot were empty.
     collection = known[lacking[0]][0]
     if all(found.is_snapshot for found in read_transactions(collection, last, min(following))):
         raise SnapshotTorn(time, last, min(following), lacking[0])

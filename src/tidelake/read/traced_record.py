@@ -27,10 +27,10 @@ class TracedRecord:
         Args:
             collection: the collection.
             table: its updates table.
-            place: the topic's name in the tables, a partition and an offset before the next one to read.
+            place: the topic's name in the tables, a partition, and an offset that has been read.
 
         Raises:
-            DamagedTable: a binding is missing or contradicts the others.
+            DamagedTable: a binding is missing or contradicts other bindings.
         """
         self.collection, self.table, self.place = collection, table, place
         topic, partition, offset = place

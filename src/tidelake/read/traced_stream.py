@@ -129,7 +129,7 @@ class TracedStream:
             return self._missing([stored for stored, _ in rows])
         detail = f"time {time} is not sealed yet"
         if same > 1:
-            detail += f"; the table has {same} copies, and seal counts one"
+            detail += f"; the table has the statement {same} times, and seal counts it once"
         others = sorted({stored for stored, _ in rows} - {diff})
         if others:
             detail += f"; the same update is stated with diff {', '.join(map(str, others))} as well"
@@ -245,7 +245,8 @@ class TracedStream:
             statement: `lower`, `upper`, `count_times` and `count_values`, as in a row of `progress/`.
 
         Returns:
-            The counts by time. A sealed time that is not listed has a count of 0, if 0 contradicts what was published.
+            The counts by time. A sealed time that the statement does not list is included, with the count 0, only if 0
+            contradicts what was published.
 
         Cost: the proofs of the sealed times that the statement covers.
         """

@@ -49,7 +49,7 @@ def verdict_of(status: StatusFacts) -> Verdict:
     """Return the first of the most severe verdicts on a collection."""
     verdicts = list(_verdicts(status))
     worst = max(verdicts, key=lambda verdict: _RANK[verdict.severity])
-    # `in_order` is last. If it is the worst, it warns of something that the words of an earlier verdict do not mention.
+    # `in_order` is last. If it is the worst, it warns of something that no earlier verdict mentions.
     return verdicts[0]._replace(severity=worst.severity) if worst is verdicts[-1] else worst
 
 
@@ -77,7 +77,7 @@ def _verdicts(status: StatusFacts) -> Iterator[Verdict]:
     if status.keys_in_error:
         state = f"{counted(status.keys_in_error, 'key')} in error"
         remedy = "a later good value, or a delete, for each key in error"
-        sentence = f"{state}: reads refuse them until a later good value, or a delete, arrives"
+        sentence = f"{state}: reads without --skip-errors fail until a later good value, or a delete, arrives"
         yield Verdict(KEYS_IN_ERROR, state, remedy, sentence, PROBLEM)
     if status.times_ahead_s:
         remedy = f"the clock: {status.times_ahead_s} s until it reaches the last time"
@@ -99,8 +99,8 @@ def _contradicted(status: StatusFacts) -> Iterator[Verdict]:
         if time in status.decided_counts:
             state, remedy = f"time {time} is decided, and the next seal applies the decision", "the next seal"
         else:
-            state = f"time {time} is decided, and the next seal counts the rest"
-            remedy = "the next seal, or a count of the rest"
+            state = f"time {time} is decided, and the next seal counts the remaining updates"
+            remedy = "the next seal, or a decision about the count"
         yield Verdict(DECIDED, state, remedy, state, FINE)
 
 

@@ -49,8 +49,8 @@ def view_sql(collection: Collection, dialect: Dialect) -> str:
     """Return a statement that creates a view of the contents AS OF the last sealed time.
 
     The view shows this time for good: it reads the files of the version that was current when the statement was made.
-    DuckDB's view names these files, which stay for a day after they are merged. Spark's names the version, and Delta
-    reads its files from the log, which forgets a version once it is six hours old and two checkpoints follow it.
+    DuckDB's view names these files, which stay for a day after they are merged. Spark's view names the version, and
+    Delta finds its files in the log, which forgets a version once it is six hours old and two checkpoints follow it.
 
     Raises:
         UpperError: nothing is sealed yet.
@@ -79,7 +79,7 @@ def view_sql(collection: Collection, dialect: Dialect) -> str:
     return (
         f"-- Contents of the Tidelake collection '{_one_line(collection.name)}' AS OF time {as_of} (upper is "
         f"{upper_text}).\n"
-        f"-- The view reads the files of version {table.version} of updates/, and no time that is not sealed, so it\n"
+        f"-- The view reads the files of version {table.version} of updates/, and only the times up to {as_of}, so it\n"
         f"-- shows this time for good. {ends}: print the view again.\n"
         f"CREATE OR REPLACE {kind} {name} AS\n{body};"
     )

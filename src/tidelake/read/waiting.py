@@ -25,7 +25,7 @@ from tidelake.store.state import CLOSED, UPPER
 ROWS_COUNTED_MAX = 1_000_000
 """If more rows than this are unsealed, they are not counted: a status has to be quick."""
 NESTED_ROWS_COUNTED_MAX = 100_000
-"""The same, if a column has lists or structs."""
+"""The same limit, for a collection in which a column has lists or structs."""
 _TIMES_MAX = 20
 
 
@@ -39,7 +39,7 @@ class WaitingTime:
     counted: int
     """The number of distinct updates that are stored."""
     is_decided: bool = False
-    """Whether a decision sets the number."""
+    """Whether `announced` is the number that a decision sets."""
 
     @property
     def missing(self) -> int:

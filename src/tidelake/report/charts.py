@@ -35,7 +35,7 @@ _SIZE = re.compile(r'^(<svg\b[^>]*?) width="[\d.]+" height="[\d.]+"')
 
 
 def draw_tide(tide: Tide, since: int | None, upper: int | None, is_clock: bool, width: int = NARROW) -> str:
-    """Draw the tide picture. Each bar holds consecutive times: what was counted below upper, what is stored beyond it.
+    """Draw the tide picture. Each bar holds consecutive times: updates counted below upper, or rows stored beyond it.
 
     Announced updates are an outline around each bar. Returns an empty string if there is nothing to draw.
 
@@ -147,7 +147,7 @@ def draw_marks(upper: Sequence[tuple[int, int]], since: Sequence[tuple[int, int]
         _chart(rows)
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
-            x=altair.X("at:T", title="when it was sealed (UTC)", scale=altair.Scale(type="utc"), axis=_clock_axis()),
+            x=altair.X("at:T", title="wall-clock time (UTC)", scale=altair.Scale(type="utc"), axis=_clock_axis()),
             y=altair.Y(
                 f"time:{kind}",
                 title="time of the source",

@@ -1,4 +1,4 @@
-"""The files of a report, on a disk or in an object store, which others may be reading or writing."""
+"""The files of a report, on a disk or in an object store, which other processes may be using."""
 
 from __future__ import annotations
 

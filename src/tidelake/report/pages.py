@@ -53,7 +53,7 @@ def write_report(data_docs: ReportPlace, facts: Facts, names: Sequence[str]) -> 
     Args:
         data_docs: the folder of the reports, on a disk or in an object store; it is created.
         facts: what the page shows.
-        names: the names of all collections of the lake. All others are removed from the page of the lake.
+        names: the names of all collections of the lake. All other collections are removed from its page.
 
     Returns:
         The page of the collection.
@@ -72,7 +72,7 @@ def write_report(data_docs: ReportPlace, facts: Facts, names: Sequence[str]) -> 
 
 
 def write_lake_page(data_docs: ReportPlace, names: Sequence[str], summary: dict[str, Any] | None = None) -> None:
-    """Write the page of the lake from the known summaries, replacing that of one collection.
+    """Write the page of the lake from the known summaries, one of which may be replaced.
 
     Processes may write at the same time: no summary is lost, and the page shows all of them.
     """
@@ -160,7 +160,7 @@ def _lake_verdict(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _with_history(data_docs: Location, facts: Facts) -> list[dict[str, Any]]:
-    """Add a row to the history and return it; a history that cannot be used does not stop the report."""
+    """Add a row to the history, and return the newest rows; a history that cannot be used does not stop the report."""
     try:
         append_history(data_docs, shown_values(row_of(facts)))
         return read_history(data_docs, facts.name)

@@ -89,7 +89,7 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
         found.append(
             Problem(
                 "warning",
-                f"{counted(unexplained, 'message')} could not be used, and no decision says why.",
+                f"{counted(unexplained, 'message')} could not be used, and no decision explains this.",
                 (
                     f"tidelake quarantine {name}",
                     f"tidelake resolve quarantine {name} --offsets {place} {_REASON}",
@@ -109,7 +109,7 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
         found.append(_waiting(status, name, missing))
     level = LEVELS[status.verdict.severity]
     if all(ORDER[problem.level] > ORDER[level] for problem in found):
-        # What the state says beyond these, such as an upper that does not move.
+        # The status has another problem, such as an upper that does not move.
         found.append(Problem(level, f"{_sentence(status.sentence)}.", (f"tidelake explain {name}",)))
     return sorted((problem for problem in found if problem.level != "calm"), key=lambda found: ORDER[found.level])
 
@@ -117,10 +117,10 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
 def _waiting(status: CollectionStatus, name: str, missing: WaitingTime) -> Problem:
     """Report the first time whose updates are missing.
 
-    If its topic was read to the end, the source must send the rest, or an operator must decide.
+    If the topic was read to its end, the source must send the rest, or an operator must decide on the count.
     """
     is_read = status.lag_messages == 0
-    where = ", and the topic is read to its end" if is_read else ""
+    where = ", and the topic has been read to its end" if is_read else ""
     time = f"--time {missing.time}"
     return Problem(
         "alarm" if is_read or status.upper_age_s >= status.stalled_after_s else "warning",
@@ -146,8 +146,8 @@ def _contradictions(status: CollectionStatus, name: str) -> list[Problem]:
             found.append(Problem("warning", text, (f"tidelake seal {name}",)))
         else:
             text = (
-                f"At time {time}, a statement is discarded by decision. If the number of the others "
-                "is not the announced one, decide on the count."
+                f"At time {time}, a statement is discarded by decision. If the number of remaining "
+                "updates differs from the announced count, decide on the count."
             )
             found.append(Problem("warning", text, (f"tidelake seal {name}", count)))
     return found + _more(len(status.contradictions), "contradiction")

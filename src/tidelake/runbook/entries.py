@@ -39,7 +39,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.ConflictingDiff: Entry(
         "Two writers of the stream disagree, or one was restarted from an inconsistent state.",
         "Ask the owner of the source which diff is right. Discard the other statement, then decide on the count if "
-        "fewer updates remain than were announced. Earlier times are still sealed.",
+        "fewer updates remain than were announced. Earlier times can still be sealed.",
         (_STATUS, _DISCARD, _COUNT),
     ),
     errors.ConflictingCount: Entry(
@@ -49,7 +49,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, _COUNT),
     ),
     errors.OverCount: Entry(
-        "The source sent an update that it did not announce, or announced too few.",
+        "The source sent an update that it did not announce, or announced too few updates.",
         "Ask the owner of the source. Decide on the greater count, or discard the surplus update.",
         (_STATUS, _COUNT, _DISCARD),
     ),
@@ -59,9 +59,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "some of what PostgreSQL publishes, such as a table or truncates, and the transaction began with such a "
         "change.",
         "Let the connector take a new snapshot of all its tables: changes to any of them may be missing. Then accept "
-        "the events that were sent, with the announced count. The snapshot corrects tables with a key; read others "
-        "into new collections. If the connector leaves something out, write `captures_publication: false`, or let it "
-        "create a publication with `publication.autocreate.mode=filtered`.",
+        "the events that were sent: decide on the announced count. The snapshot corrects tables with a key; read "
+        "tables without a key into new collections. If the connector leaves something out, write "
+        "`captures_publication: false`, or let it create a publication with `publication.autocreate.mode=filtered`.",
         (_STATUS, "tidelake explain NAME --time T", _COUNT),
     ),
     errors.EnvelopeBreach: Entry(
@@ -96,15 +96,16 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.EventBlocked: Entry(
         "The connector ran without `provide.transaction.metadata=true` for a while, so it is unknown which transaction "
         "the event belongs to.",
-        "Correct the connector. To continue without the event, accept its offset as a gap: it goes to the quarantine, "
-        "and the collection lacks its change. If there are many such events, read the topic into a new collection.",
+        "Correct the connector's settings. To continue without the event, accept its offset as a gap: the event goes "
+        "to the quarantine, and the collection lacks its change. If there are many such events, read the topic into a "
+        "new collection.",
         (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:OFFSET --reason …"),
     ),
     errors.SnapshotBySignal: Entry(
         "A signal asked for a snapshot, incremental or blocking. Its rows contain changes of transactions that come "
         "later in the topic, so no time has exactly these contents.",
-        "Continue without the rows: the range of offsets leaves out all events without a transaction. If the table "
-        "needs a snapshot, stop the connector, delete its offsets, and resume it: that snapshot is exact.",
+        "Continue without the rows: a decision leaves out all events without a transaction in a range of offsets. If "
+        "the table needs a snapshot, stop the connector, delete its offsets, and resume it: that snapshot is exact.",
         (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:FROM-TO --reason …"),
     ),
     errors.SnapshotUnfinished: Entry(
@@ -116,8 +117,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.SnapshotRepeated: Entry(
         "The connector lost its offsets, or somebody asked for a snapshot, and the table has no primary key.",
-        "If the connector lost nothing before the snapshot, continue without it, with the count 0. Otherwise read the "
-        "topic into a new collection. Better: give the table a primary key.",
+        "If the connector lost no change before the snapshot, continue without the snapshot: decide on the count 0. "
+        "Otherwise read the topic into a new collection. Better: give the table a primary key.",
         (_STATUS, "tidelake resolve count NAME --time LSN --count 0 --reason …"),
     ),
     errors.TransactionWentBack: Entry(
@@ -154,35 +155,36 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.RepeatedOffset: Entry(
         "A file was copied within the topic, or two processes write to one partition.",
-        "Remove the copy, or give the other message an offset of its own. Nothing after it was read.",
+        "Remove the copied file, or give one of the two messages another offset. Nothing after that offset was read.",
         (_STATUS,),
     ),
     errors.TopicUnreachable: Entry(
         "The brokers are down, a firewall or DNS prevents the connection, or the settings or credentials are wrong.",
         "Nothing is lost: the next run continues from here. Check the brokers, then `bootstrap_servers`, the "
-        "certificates and the password. It is urgent only if retention may delete unread messages.",
+        "certificates and the password. This is urgent only if retention may delete unread messages.",
         (_STATUS,),
     ),
     errors.TopicUnwritable: Entry(
         "The brokers are down, the topic does not allow writing, or the messages are too large for it.",
-        "Records that were accepted stay. Correct the cause, and play the recording into a new topic.",
+        "Records that were accepted stay in the topic. Correct the cause, and play the recording into a new topic.",
         ("tidelake topic --help",),
     ),
     errors.PublishedTopicForeign: Entry(
         "Another producer was pointed at the topic, or a collection of this or another lake is published to it, too.",
         "Nothing more is written to the topic, and the hold of the collection stays where it is. Find the other "
-        "writer, and publish to a topic that nobody else may write to. Then give up the old one.",
+        "writer, and publish to a topic that nobody else may write to. Then give up the old publication.",
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
     ),
     errors.PublishedTopicCut: Entry(
         "Retention deleted messages before the next run read them back, or a file of the topic was removed.",
         "Give the topic a retention that suits its readers. Readers that had read everything before the gap can "
-        "continue: state the times in the gap again. New readers need a new topic.",
+        "continue if its times are stated again, which --accept-cut does. New readers need a new topic.",
         ("tidelake publish NAME --to TOPIC --accept-cut", "tidelake publish NAME --to NEW_TOPIC"),
     ),
     errors.PublishedTopicRecreated: Entry(
         "The topic was deleted and created again, truncated, or restored from an older copy; or a folder was replaced.",
-        "Nothing was written. Publish to a new topic, or give up the old publication and start over in the empty one.",
+        "Nothing was written. Publish to a new topic, or give up the old publication and start over in the empty "
+        "topic.",
         ("tidelake publish NAME --to TOPIC --stop", "tidelake publish NAME --to TOPIC"),
     ),
     errors.PublishedTopicNotEmpty: Entry(
@@ -193,17 +195,17 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.PublishedTopicContradicts: Entry(
         "The store was restored from an older copy and has read its sources differently since, or the messages of the "
         "topic were changed.",
-        "Readers of the topic stop at the time that the error names. Publish to a new topic, and give up the old one.",
+        "Readers of the topic stop at the time that the error names. Publish to a new topic, and give up this one.",
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
     ),
     errors.PublishedTopicBehind: Entry(
         "The handles were restored from an older copy, which does not have the topic's hold.",
-        "What the topic lacks can no longer be read. Publish to a new topic, and give up the old one.",
+        "The updates that the topic lacks can no longer be read. Publish to a new topic, and give up this one.",
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
     ),
     errors.PublishedTopicColumns: Entry(
         "The collection got a column, but messages in bare Avro do not say with which schema they were written.",
-        "What was stated before the column was added stays true. Publish to a new topic, and give up the old one.",
+        "Messages from before the column was added remain correct. Publish to a new topic, and give up this one.",
         (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
     ),
     errors.RegistryUnreachable: Entry(
@@ -272,7 +274,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake trace TOPIC PARTITION OFFSET",),
     ),
     errors.BagRefused: Entry(
-        "The source has removed a row more often than it added it, or has added one too many times.",
+        "The source has removed a row more often than it added it, or has added a row more often than a table can "
+        "repeat it.",
         "The published table still shows the earlier contents. Leave `bag` out of the settings and publish again, or "
         "have the source correct the row.",
         ("tidelake read NAME", "tidelake current NAME"),
@@ -280,7 +283,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.NoView: Entry(
         "Plain SQL over the stored rows would be wrong or would leave keys out, for example because there are keys in "
         "error or unavailable values.",
-        "Read the published table, or let Tidelake read.",
+        "Read the published table, or read the contents with Tidelake.",
         ("tidelake path NAME", "tidelake read NAME"),
     ),
     errors.NotPublished: Entry(
@@ -300,9 +303,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.QueryRefused: Entry(
         "The query is not valid SQL, reads a table that is not a collection, or calls a function whose value depends "
-        "on more than the rows, such as on the clock.",
+        "on more than the rows, for example on the clock.",
         "Correct the query: a SELECT over collections of the lake. Tidelake's guide about reading at a time says what "
-        "it may contain.",
+        "a query may contain.",
         ("tidelake sql QUERY",),
     ),
     errors.EngineRefused: Entry(
@@ -326,18 +329,19 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake explain NAME"),
     ),
     errors.SnapshotTorn: Entry(
-        "The connector was killed between two tables of a snapshot. It then took another one.",
+        "The connector was killed between two tables of a snapshot, and later took another snapshot.",
         "Read at or after the time of the next snapshot, which the error names.",
         ("tidelake times NAME", "tidelake at NAME OTHER"),
     ),
     errors.CollectionForgot: Entry(
-        "The retention rule `keep` of one collection forgets earlier than that of the others.",
+        "The retention rule `keep` of one collection keeps less history than the rules of the others.",
         "Read at a later time. To keep more history from now on, raise `keep`, or hold the time.",
         (_STATUS, "tidelake hold NAME"),
     ),
     errors.LakeReadOnly: Entry(
         "A program calls something that writes, such as `acquire` or `fence`, on a lake opened with `read_only=True`.",
-        "If the change is wanted, open the lake without `read_only`, on its own store: changes to a copy are lost.",
+        "If the change is wanted, open the lake without `read_only`. If this store is a copy, open the original "
+        "instead, because changes to a copy are lost.",
         (_STATUS,),
     ),
     errors.UpperError: Entry(
@@ -395,7 +399,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.DecisionRefused: Entry(
         "The decision does not apply: the time is sealed, or nothing is wrong with it.",
-        "See what is waiting for a decision, and decide about that. Nothing was stored.",
+        "Find out what is waiting for a decision, and decide about that. Nothing was stored.",
         (_STATUS, "tidelake resolve --help"),
     ),
     errors.StatementRefused: Entry(
@@ -414,20 +418,20 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake topic --help",),
     ),
     errors.CommitRefused: Entry(
-        "A program prepared a commit that would break a rule of the store. It is a bug in Tidelake, or in code that "
+        "A program prepared a commit that would break a rule of the store. This is a bug in Tidelake, or in code that "
         "uses its store directly.",
         "Nothing was written, and the store is fine. Report the error, with the log.",
     ),
-    # A right is gone.
+    # A capability has ended.
     errors.CapabilityError: Entry(
         "The capability was dropped, its lease expired, or another holder has taken it.",
-        "Acquire a new capability; its since may be later than the one that was lost.",
+        "Acquire a new capability; its since may be later than that of the lost one.",
         (_STATUS,),
     ),
     errors.CapabilityExpired: Entry(
         "The holder was stopped, or made no call for longer than its lease, so a compaction ended the lease.",
-        "Acquire a new capability; its since may be later than the one that was lost. Take a longer lease, or make a "
-        "call more often.",
+        "Acquire a new capability; its since may be later than that of the lost one. Take a longer lease, or make "
+        "calls more often.",
         ("tidelake holds NAME", "tidelake hold NAME --lease 4h"),
     ),
     errors.CapabilityDropped: Entry(
@@ -481,10 +485,10 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.Indeterminate: Entry(
         "The disk or the network failed during a commit, and the table could not be read afterwards.",
-        "Correct the disk or the network, then run the step again: it resumes from the committed state.",
+        "Repair the disk or the network, then run the step again: it resumes from the committed state.",
         (_STATUS, _VERIFY),
     ),
-    # A person should look.
+    # A person has to look into it.
     errors.DamagedTable: Entry(
         "Something else wrote to the store, a file was lost, or the disk returns wrong bytes.",
         "Act immediately, and run nothing that writes. Find out what is damaged, and repair what can be repaired. "
@@ -509,19 +513,20 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.DamagedLog: Entry(
         "A file of a table's log was changed, lost or swapped after it was acknowledged.",
-        "Run nothing that writes. Repair restores entries from their acknowledged copies. If a log has lost all of "
-        "these copies, repair recreates them only with --accept-newest-entry, which gives up any later commit.",
+        "Run nothing that writes. Repair restores entries from the copies that were made when they were "
+        "acknowledged. If a log has lost all of these copies, repair recreates them only with --accept-newest-entry, "
+        "which gives up any later commit.",
         (_VERIFY, _REPAIR, _RESTORE),
     ),
     errors.StoreUnreadable: Entry(
         "A volume is not mounted, permissions have changed, or the disk is failing.",
-        "Correct the disk, the mount or the permissions. Nothing was written.",
+        "Repair the disk, or correct the mount or the permissions. Nothing was written.",
         (_STATUS, _VERIFY),
     ),
     errors.StoreUnwritable: Entry(
         "This user may not write to the store's folder, its file system is mounted read-only, or its disk is full.",
-        "Correct the permissions or the mount, or make room, and repeat the command. Commands that only read need no "
-        "right to write; `tidelake subscribe` needs `--no-hold` for that.",
+        "Correct the permissions or the mount, or free up space, and try again. Commands that only read need no "
+        "permission to write; `tidelake subscribe` then needs `--no-hold`.",
         (_STATUS, _DOCTOR),
     ),
     errors.StoreUnreachable: Entry(
@@ -542,9 +547,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, _DOCTOR),
     ),
     errors.StoreAccessDenied: Entry(
-        "A policy lacks the named right, the credentials have expired or are missing, or the clock of this machine is "
-        "wrong.",
-        "Grant the right, renew the credentials, or correct the clock; then run the job again. Jobs need to read, "
+        "A policy does not grant the named permission, the credentials have expired or are missing, or the clock of "
+        "this machine is wrong.",
+        "Grant the permission, renew the credentials, or correct the clock; then run the job again. Jobs need to read, "
         "write, list and delete below the URI of the store; `tidelake status` and reads need to read and list.",
         (_DOCTOR, "date --utc"),
     ),
@@ -561,7 +566,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.SparkLacksStore: Entry(
         "The session was started for lakes on a disk, or by spark-submit without the jars for S3.",
         "End this process. In a new one, start a session with these jars before any lake is opened: such a session "
-        "serves lakes on disks and in S3. Nothing was written.",
+        "works with lakes on disks and in S3. Nothing was written.",
     ),
     errors.ClockAhead: Entry(
         "The clock of the machine that runs ingest is wrong, or a topic with old timestamps is read rarely.",
@@ -570,15 +575,15 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.StepFailed: Entry(
         "Spark, its JVM or the disk failed, often because memory or disk space ran out.",
-        "Nothing was committed by the step. Read the log, then run the step again; it continues from the last commit.",
+        "The step committed nothing. Read the log, then run the step again; it continues from the last commit.",
         ("df -h", "tail -n 100 .logs/spark.log", _STATUS),
     ),
     errors.TookTooLong: Entry(
         "A large backlog, a slow disk or network, or something that hangs: a broker, a file system, a library.",
-        "Committed work is kept. Look at the log for the last thing that happened; run the collection alone to see "
-        "whether it progresses, and raise `collection_limit_s` if it only needs more time; without that setting, "
-        "`--linger` allows five minutes. If the thread that works on the collection is still alive, this process "
-        "begins nothing more on it.",
+        "Committed work is kept. See in the log what happened last, and run the collection alone to see whether it "
+        "progresses. If it only needs more time, raise `collection_limit_s`; without this setting, `--linger` allows "
+        "five minutes for each collection. As long as the thread that works on the collection is alive, this process "
+        "begins no other work on it.",
         ("tail -n 100 .logs/spark.log", "tidelake run orders", _STATUS),
     ),
     errors.BlockingCheckFailed: Entry(

@@ -22,7 +22,7 @@ from tidelake.errors import (
 from tidelake.runbook.entries import ENTRIES
 
 EXIT_ONE = (CommitError, CapabilityError, DamagedTable, StoreUnreadable, StepFailed, ClockAhead)
-"""After these errors, which the caller did not cause, the command line exits with 1; after all others, with 2."""
+"""After these errors, which the caller did not cause, the command line exits with 1; after all other errors, with 2."""
 _WIDTH = 78
 _IN_A_COLLECTION = "1 from a job, which continues with the other collections"
 

@@ -17,7 +17,7 @@ from tidelake.spark.jars import jars_folder, java_command, locked_jars
 
 _NAME = "classes-{}.jsa"
 _SILENT = "-Xlog:cds=off,cds+dynamic=off,class+path=off"
-"""Without these options, the JVM would report a mismatch in the output of a command."""
+"""With these options, the JVM does not report a mismatch in the output of a command."""
 
 
 def archives(folder: Path | None = None) -> list[Path]:

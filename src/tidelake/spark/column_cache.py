@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from pyspark import SparkContext
 
 _ENTRIES_MAX = 1_000
-"""Enough for hundreds of collections. The least recently used are evicted: any tick may bring new schemas."""
+"""Enough for hundreds of collections. The least recently used columns are evicted: any tick may bring new schemas."""
 _Arguments = ParamSpec("_Arguments")
 _Columns = TypeVar("_Columns")
 

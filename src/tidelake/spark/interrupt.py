@@ -77,7 +77,7 @@ def interruptible() -> Iterator[None]:
 
 
 def on_interrupt(text: str) -> None:
-    """Set what an interrupted command prints, if its next run does not resume by itself."""
+    """Set what the command prints if it is interrupted; for commands that do not resume by themselves."""
     _State.line = f"interrupted: {text}\n"
 
 

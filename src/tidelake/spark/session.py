@@ -23,7 +23,7 @@ from tidelake.spark.interrupt import keep_handler
 from tidelake.spark.jars import resolve, resolve_sets, verify
 
 VERIFIED_READS = {
-    # A flipped bit in a page is an error, not a different value.
+    # With this setting, a flipped bit in a page is an error, not a different value.
     "parquet.page.verify-checksum.enabled": "true",
     # Nothing verifies page indexes and dictionaries before they are used to skip pages: a flipped bit would lose rows.
     "parquet.filter.columnindex.enabled": "false",
@@ -54,7 +54,7 @@ _EXACT = {
     "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    # PySpark would send the JVM the Python call site of each call: three of the four round trips for a small plan.
+    # If this were on, PySpark would send the JVM the call site of each call: 3 of the 4 round trips for a small plan.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Each task may have enough open writers that Spark need not sort rows by the columns that partition files.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
@@ -65,8 +65,8 @@ _EXACT = {
 }
 _LOCAL = {
     "spark.ui.enabled": "false",
-    # Without the UI, nobody looks at what has finished. Spark would keep the plans of the last thousand queries, which
-    # in a run that lingers take 100 MB.
+    # Without the UI, nobody looks at what has finished. By default, Spark keeps the plans of the last thousand queries,
+    # which take 100 MB in a process that lingers.
     "spark.sql.ui.retainedExecutions": "20",
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "50",
@@ -126,7 +126,7 @@ def start_session(
         verified |= verify(jars_in_use())
     builder = SparkSession.builder.appName(app_name)
     chosen = _EXACT | {"spark.executor.extraJavaOptions": _JAVA_OPTIONS}
-    # Each thread of `jobs.parallel` has a pool of its own; without threads, this is the same as the default.
+    # Each thread of `jobs.parallel` has its own pool; with a single thread, this setting makes no difference.
     chosen |= {"spark.scheduler.mode": "FAIR"}
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         chosen |= {"spark.executor.extraJavaOptions": f"{_submitted_executor_options()} {_JAVA_OPTIONS}".strip()}
@@ -141,7 +141,7 @@ def start_session(
         else:
             # The JVM's own class loader can use the class archive, and no jar is copied at each start.
             chosen |= {"spark.driver.extraClassPath": os.pathsep.join(jars)}
-            # Only here: executors on other machines could not reach a driver that listens on this address.
+            # Only with a local master: executors on other machines could not reach a driver at this address.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             builder = builder.master(master or "local[*]")
             chosen |= _LOCAL
@@ -159,7 +159,7 @@ def start_session(
     verify([*jars_in_use(), *_local_paths(sent)], verified=verified)
     _cache_lookups(jvm)
     for name, value in _AVRO_LIMITS.items():
-        # If spark-submit started this JVM, the options were not given; Avro reads them when it is first used.
+        # A JVM that spark-submit started did not get these options. Avro reads them later, when it is first used.
         jvm.java.lang.System.setProperty(name, value)
     return session
 

@@ -66,7 +66,7 @@ def write_textfile(file: Path, samples: Iterable[Sample]) -> None:
     """Write samples to a file that a collector reads. The collector sees the previous file or this one, never a part.
 
     Raises:
-        OSError: the file cannot be written; the previous one stays.
+        OSError: the file cannot be written; the previous file is kept.
     """
     text = exposition(samples)
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)

@@ -13,7 +13,8 @@ _SUCCEEDED = Metric("step_succeeded", "1 if the last run of the step on the coll
 _ENDED = Metric("step_end_timestamp_seconds", "When the step last ended, in Unix time.", _LABELS)
 _SECONDS = Metric("step_duration_seconds", "How long the last run of the step took.", _LABELS)
 _COUNTS = {
-    name: Metric(f"step_{name}", f"{text[:-1]} in the last run of the step.", _LABELS) for name, text in TEXTS.items()
+    name: Metric(f"step_{name}", f"In the last run of the step: {text[0].lower()}{text[1:]}", _LABELS)
+    for name, text in TEXTS.items()
 }
 METRICS = (_SUCCEEDED, _ENDED, _SECONDS, *_COUNTS.values())
 """All metrics of steps."""

@@ -1,6 +1,7 @@
 """Reports a step on a collection to monitoring: how long it took, what it counted, and whether it failed.
 
-`observed` marks the function of a step. Without a listener, a step costs one more read of its table's log.
+`observed` marks the function of a step. Even without a listener, a step first opens its table, for the context of its
+log lines.
 """
 
 from __future__ import annotations
@@ -73,12 +74,12 @@ TEXTS: dict[str, str] = {
     "quarantined_messages": "Messages that were quarantined.",
     "progress_statements": "Progress statements that were read.",
     "gaps": "Gaps in topics at which ingest stopped.",
-    "bytes": "Bytes of data files that were written, or verified.",
-    "times": "Times that were sealed, or recounted.",
+    "bytes": "Bytes of data files that were written or verified.",
+    "times": "Times that were sealed or recounted.",
     "decided_times": "Times that were sealed by decision.",
     "contradictions": "Contradictions that keep times unsealed.",
     "waiting_rows": "Rows that could not be sealed.",
-    "files_opened": "Data files that were opened, or verified.",
+    "files_opened": "Data files that were opened or verified.",
     "mismatches": "Differences between a recount and what was proven.",
     "late_contradictions": "Late statements that contradict what was published.",
     "merges": "Merges of runs.",
@@ -101,7 +102,7 @@ class StepOutcome:
     counts: Mapping[str, int] = field(default_factory=dict)
     """Numbers by name, as in `COUNTS`; empty if the step failed before it had a report."""
     error: str | None = None
-    """The name of the error's class if the step failed. Its text may contain data, so it is only in the log."""
+    """The name of the error's class if the step failed. The error's text may contain data, so it is only in the log."""
 
 
 class Listener(Protocol):

@@ -56,7 +56,7 @@ class LateReport:
     settled: int = 0
     """Statements that have no effect because of a decision."""
     untold: int = 0
-    """Unverifiable statements: compaction has since merged their times with others."""
+    """Unverifiable statements: compaction has since merged their times with other times."""
 
 
 def compare_late(spark: SparkSession, collection: Collection) -> LateReport:
@@ -68,8 +68,8 @@ def compare_late(spark: SparkSession, collection: Collection) -> LateReport:
         time.
 
     Raises:
-        Conflict: every attempt failed, because a merge had replaced its runs or others committed first; nothing was
-            compared.
+        Conflict: every attempt failed, because a merge had replaced its runs or other processes committed first;
+            nothing was compared.
         Fenced: the epoch was raised in the meantime.
     """
 
@@ -87,7 +87,7 @@ def _not_compared(late: OpenTable) -> list[RunFile]:
 
 
 class _Comparison:
-    """One attempt, from one state of both tables."""
+    """One attempt to compare, from one state of `late/` and of `updates/`."""
 
     def __init__(self, spark: SparkSession, collection: Collection) -> None:
         self.spark, self.collection, self.path = spark, collection, collection.paths.late
@@ -192,7 +192,7 @@ class _Comparison:
         else:
             listed = self.spark.createDataFrame(pa.table({TIME: pa.array(times, pa.int64())}))
             stored = stored.join(F.broadcast(listed), TIME, "left_semi")
-        # If copies are not cancelled, they must not be added up.
+        # Copies that seal has not cancelled must not be added up.
         effect = F.sum(F.col(DIFF).cast("decimal(38,0)")) if self.form.cancels_copies else F.max(DIFF)
         if self.collection.entry.counts_positions and self.form.cancels_copies:
             # Several events of a transaction may add, or remove, an equal row; a late one is a copy of any of them.
@@ -203,7 +203,7 @@ class _Comparison:
             effect.cast("decimal(38,0)").alias("_published")
         )
         if envelope_terms(self.collection.entry.envelope).only_adds:
-            return published.where(F.col("_published") > 0)  # rows that retention removed were not stated
+            return published.where(F.col("_published") > 0)  # no statement removed the rows that retention removed
         return published
 
     # --- write -----------------------------------------------------------------------------------------------------

@@ -116,13 +116,13 @@ def _recount_diffs(sealed: DataFrame, collection: Collection, form: Form) -> lis
 
 
 def _doubled(rows_by_key: DataFrame) -> dict[int, int]:
-    """Count by time the keys that are left with more than one row."""
+    """Count, for each time, the keys that are left with more than one row."""
     by_time = rows_by_key.where(F.col("_rows") > 1).groupBy(TIME).agg(F.count(F.lit(1)).alias("doubled"))
     return {row[TIME]: row["doubled"] for row in by_time.toArrow().to_pylist()}
 
 
 def _recount_keyed(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
-    """Count by time the distinct data that was stated, and the keys that have two values."""
+    """Count, for each time, the distinct data that was stated, and the keys that have two values."""
     data = [field.name for field in data_fields(collection.entry.record_schema)]
     key = [f"`{name}`" for name in collection.entry.key]
     fields = data_fields(collection.entry.record_schema)
@@ -168,7 +168,7 @@ def _left(collection: Collection, effect: Column, recounted: Column) -> list[Col
 
 
 def _left_of(counts: Mapping[str, Any]) -> dict[str, int]:
-    """Return the number of rows removed, their part of `recounted`, and the least effect of the others."""
+    """Return the number of rows removed, their part of `recounted`, and the least effect of the remaining rows."""
     return {name: int(counts[name] or 0) for name in ("left", "left_recounted", "added_min") if name in counts}
 
 

@@ -94,9 +94,9 @@ class ValidateReport:
     below_zero: int | None = None
     """Rows whose accumulated diff is negative; None if they were not counted."""
     below_zero_first: list[str] = field(default_factory=list)
-    """The lowest of these rows, each with its data as JSON and its sum."""
+    """The rows with the lowest sums, each with its data as JSON and its sum."""
     proofs_problem: DamagedTable | None = None
-    """Why nothing can be compared: a proof or a binding is missing or contradicts the others, or files are damaged."""
+    """Why nothing can be compared: a proof or a binding is missing or contradicts another one, or files are damaged."""
     files_verified: int = 0
     """Number of files of which every byte was verified."""
     bytes_verified: int = 0
@@ -133,7 +133,7 @@ def validate(
     verify_every_days: int = 0,
     again_from: int | None = None,
 ) -> ValidateReport:
-    """Recount the times sealed since the last validation that agreed; if `full`, all that compaction has not changed.
+    """Recount the times sealed since the last validation that agreed; if `full`, all that compaction left as they were.
 
     After damage, every validation is full: a later range that agrees must not hide the damage.
 
@@ -193,7 +193,7 @@ def validate(
         report.proofs_problem = error
         report.mismatches.append(error.fact)
     except (PySparkException, Py4JJavaError) as error:
-        # A table that cannot be read is damaged: note it, and raise the error unchanged.
+        # A table that cannot be read is damaged: note the damage, and raise the error unchanged.
         if not collection.paths.updates.is_local and (refused := blobs.spark_error(error)) is not None:
             raise refused from error
         report.mismatches.append(f"the table cannot be read at version {table.version}: {engine_fact(error)}")
