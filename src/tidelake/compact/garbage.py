@@ -51,7 +51,7 @@ KINDS: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Item:
-    """Something that is no longer needed, or may not be: whether it is deleted, and why."""
+    """Something that may no longer be needed: whether it is deleted, and why."""
 
     kind: Kind
     name: str
