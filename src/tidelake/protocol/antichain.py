@@ -55,7 +55,11 @@ class Antichain:
         >>> Antichain.of(5).less_equal(5), Antichain.of(5).less_equal(4)
         (True, False)
         """
-        return any(less_equal(element, time) for element in self.elements)
+        # A loop takes half as long as `any` with a generator, and a statement calls this twice for each of its times.
+        for element in self.elements:  # noqa: SIM110
+            if less_equal(element, time):
+                return True
+        return False
 
     def less_than(self, time: Time) -> bool:
         """Return whether `time` is after this frontier: some element is before `time`.
