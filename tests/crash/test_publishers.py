@@ -36,7 +36,7 @@ ROUNDS = 4
 
 
 def order_of(lake: Lake, name: str, stop: str | None, passing: int, **terms: Any) -> dict[str, Any]:
-    """The order of a victim that publishes, and dies at a failpoint."""
+    """An order for a victim: publish and, if `stop` is given, die at that failpoint."""
     order: dict[str, Any] = {"config": str(lake.file), "said": str(lake.root / f"{name}.said")}
     order["steps"] = [f"publish:{json.dumps(terms)}"]
     return order if stop is None else order | {"stop": stop, "passing": passing}

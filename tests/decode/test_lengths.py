@@ -195,7 +195,7 @@ def test_bytes_that_no_encoder_writes_are_longer_than_their_statements(spark: Sp
 
 
 def test_a_number_that_was_truncated_without_a_change_of_length_is_doubtful(spark: SparkSession) -> None:
-    value = ONE[:2] + b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x03" + ONE[3:]  # more than 2^63, read as -2^63
+    value = ONE[:2] + b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x03" + ONE[3:]  # more than 2^63, read as 2^62
     assert measured(spark, Decoder(NO_DATA), [value]) == {0: (0, True)}
 
 

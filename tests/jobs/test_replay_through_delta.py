@@ -199,7 +199,7 @@ def test_a_file_of_product_times_is_refused_and_does_not_stop_the_others(
     arguments = ["replay", "--engine", "delta", "--store", str(store), str(pairs), str(good)]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 1
-    assert f"{pairs}, line 2: a time is a product of 2 integers" in done.stderr
+    assert f"{pairs}, line 2: a time is a list of 2 integers" in done.stderr
     assert "hint: replay this file with --engine memory" in done.stderr
     assert f"stream_2 is {good}" in done.stderr
     assert done.stdout == CliRunner().invoke(app, ["replay", str(good)]).stdout

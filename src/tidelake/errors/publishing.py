@@ -69,7 +69,7 @@ class PublishedTopicContradicts(PublishedTopicError):
     """The topic disagrees with the collection, or contradicts itself."""
 
     contradiction: str
-    fact = "'{topic}', to which '{collection}' is published, contradicts it: {contradiction}"
+    fact = "topic '{topic}' contradicts collection '{collection}', which is published to it: {contradiction}"
     hint = "publish to a new topic; a store that was restored from an older copy may have read its sources differently"
 
 

@@ -1,6 +1,6 @@
-"""Finds the keys in error, whose newest record could not be decoded, without a JVM.
+"""Finds, without a JVM, the keys in error: those whose newest record could not be decoded.
 
-`positioned.keys_in_error` finds them with Spark, for reads at any time.
+`positioned.keys_in_error` finds them with Spark, AS OF any time.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def first_line_with_a_time(lines: Sequence[bytes], file_name: str) -> int:
             continue
         if message.width is not None:
             raise GeneratorRefused(
-                f"{file_name}, line {number}: a time is a product of {message.width} integers, but the times of a "
+                f"{file_name}, line {number}: a time is a list of {message.width} integers, but the times of a "
                 "table are plain integers",
                 "replay this file with --engine memory",
             )

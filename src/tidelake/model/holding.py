@@ -283,7 +283,7 @@ class MemoryHold:
         self.collection.renew(self.token)
 
     def downgrade(self, to: int) -> None:
-        """Give up the history before a time at or after `since`.
+        """Give up the history before `to`, which must be at or after `since`.
 
         Raises:
             ArgumentRefused, FrontierRegression, CapabilityError: as for `ReadCapability.downgrade`.

@@ -17,7 +17,7 @@ INT64_MAX = 2**63 - 1
 
 
 def width_of(time: Time) -> int | None:
-    """Return the width of a time; None for an integer, which differs from a product of width 1.
+    """Return the width of a time; None for an integer, which differs from a list of one integer.
 
     >>> width_of(7), width_of((7,)), width_of((7, 0))
     (None, 1, 2)

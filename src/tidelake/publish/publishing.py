@@ -52,7 +52,7 @@ ROWS_MAX = 2_000_000
 
 @dataclass(frozen=True)
 class Terms:
-    """A publisher's options. Another start, encoding or `skip_errors` than the first publisher's is refused."""
+    """A publisher's options. A start, encoding or `skip_errors` that differs from the first publisher's is refused."""
 
     published_from: int | None = None
     """The time of the initial contents; by default `since`, so that all readable times are published."""
@@ -302,8 +302,8 @@ class _Publisher:
         upper = table.value(UPPER) or 0
         frontier = max(frontier for frontier in evidence.by_shard.values())
         if not table.value(CLOSED) and frontier > max(upper, self.published.published_from + 1):
-            until = "that the stream is closed" if frontier > INT64_MAX else f"every time before {frontier}"
-            problem = f"it states {until}, but only times before {upper} are sealed"
+            until = "that the stream is closed" if frontier > INT64_MAX else f"all times before {frontier}"
+            problem = f"the topic states {until}, but the collection has sealed only the times before {upper}"
             raise PublishedTopicContradicts(self.name, self.published.topic, problem)
 
     @property
@@ -337,10 +337,10 @@ class _Publisher:
         return column_names(self.version.record_schema)
 
     def claim(self, until: int) -> None:
-        """Commit that times before `until` may be stated; if the collection has new columns, first add a version.
+        """Record that times before `until` may be stated; if the collection has new columns, first add a version.
 
-        Every column that has a value at a time before `until` is in the entry, which is read after `until`. So if the
-        last version has all columns of this entry, or gets them here, no version leaves out a value.
+        `until` was read before the entry is, so the entry has every column with a value at a time before `until`. If
+        the last version has all columns of this entry, or gets them here, no version leaves out a value.
 
         Raises:
             PublishedTopicColumns: the topic cannot state the new columns.

@@ -1,4 +1,4 @@
-"""Rows of the contents as a published table stores them: one for each key, with `_diff`, or, in a bag, repeated."""
+"""The contents as a published table stores them: a row for each key, rows with `_diff`, or, in a bag, repeated rows."""
 
 from __future__ import annotations
 

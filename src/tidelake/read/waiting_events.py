@@ -32,12 +32,13 @@ class WaitingEvent:
     @property
     def sentence(self) -> str:
         """Why the event is waiting."""
-        age = "" if self.age_s is None else f", for {duration(self.age_s)}"
+        waits = "" if self.age_s is None else f"; it has been waiting for {duration(self.age_s)}"
         place = f"topic '{self.topic}', partition {self.partition}, offset {self.offset}"
         if self.is_by_signal:
-            return f"{place}: the event is a row of a snapshot that a signal asked for{age}"
+            return f"{place}: the event is a row of a snapshot that a signal asked for{waits}"
         if self.transaction is None:
-            return f"{place}: the event belongs to no transaction{age}"
+            return f"{place}: the event belongs to no transaction{waits}"
+        age = "" if self.age_s is None else f", for {duration(self.age_s)}"
         return f"{place}: the event is waiting for the END of transaction {self.transaction}{age}"
 
     def as_json(self) -> dict[str, Any]:
@@ -46,7 +47,9 @@ class WaitingEvent:
 
 
 def waiting_events(settings: CollectionSettings | None, table: OpenTable, topic: Topic) -> list[WaitingEvent]:
-    """Return the first unread event of each partition of a table's topic, if ingest has read the topic before.
+    """Return the first unread message of each partition of a table's topic, if it is an event that ingest waits with.
+
+    Such an event is a change, a truncate, or a row of a snapshot that a signal asked for.
 
     Args:
         settings: the collection's settings; if None, events in Avro are not read.

@@ -92,7 +92,7 @@ class Process(Holder):
 
         def do() -> dict[str, Any]:
             while True:
-                with suppress(Conflict):  # with a merge or a sweep, as only this process moves upper
+                with suppress(Conflict):  # only with a merge or a sweep: no other process moves upper
                     self.lake.append(*((row, at, diff) for (row, at), diff in updates.items()), upper=upper)
                     return {"upper": upper}
 
@@ -120,7 +120,7 @@ class Process(Holder):
         """Delete the files that nobody needs, as if everything were old enough."""
         self.call("sweep", {}, lambda: {"folders": sweep_unpinned(self.paths)})
 
-    # --- reads of stored updates, each under a capability that still lives when the read ends
+    # --- reads; those under a capability say whether it still lives at their end
 
     def observe(self) -> None:
         def do() -> dict[str, Any]:
