@@ -64,7 +64,7 @@ def summed_contents(events: Iterable[Event], as_of: int) -> dict[Row, int]:
 def newest_updates(updates: dict[tuple[Row, int], int], key: KeyOf) -> dict[Hashable, tuple[Row, int, int]]:
     """Return, by key, the update `(row, time, diff)` that determines its value.
 
-    It is the newest update; if several are at that time, it is one that adds a row.
+    It is the newest update; if several are at that time, one that adds a row wins.
     """
     newest: dict[Hashable, tuple[Row, int, int]] = {}
     for (row, time), diff in updates.items():
@@ -160,9 +160,9 @@ class EventCollection:
 
         Without a key, times advance to `since`, and equal rows are summed. With a key, times never change, and updates
         at or before `since` are thinned out: of those at times that no other run spans, only the newest of each key
-        stays. Updates at times that another run spans all stay, because an update in that run may cancel them. A
-        removed row is dropped only if no other run holds anything at or before `since`. Unsealed events stay as they
-        are.
+        stays. If another run spans the time of an update, the update stays, because an update in that run may cancel
+        it. A removed row is dropped only if no other run holds anything at or before `since`. Unsealed events stay as
+        they are.
         """
         self.since = max(self.since, since)
         through = min(self.since, self.upper - 1)

@@ -42,7 +42,7 @@ class _Lease:
 
 
 class HeldCollection:
-    """Updates between `since` and `upper`, and the capabilities that keep `since` from moving.
+    """Updates, and the capabilities that keep `since` from moving.
 
     Args:
         id: the collection's id, which is in each of its tokens.
@@ -94,7 +94,8 @@ class HeldCollection:
     def last(self) -> int:
         """The last sealed time, or -1.
 
-        If the stream is closed, it is the last time that has an update or was sealed before, whichever is later.
+        If the stream is closed, it is the last time that has an update or was sealed before the closing, whichever is
+        later.
         """
         return self._last if self._sums.is_closed else self.upper[0] - 1
 
@@ -148,7 +149,7 @@ class HeldCollection:
     def capability(self, token: str) -> MemoryHold:
         """Take a capability over by its token; raises a `CapabilityError` if that is not possible.
 
-        The first call with the new token uses this one up.
+        The capability has a new token then. The first call with that token invalidates this one.
         """
         held = self._find(token, for_bearer=True).taken_over(self._secret(), by=token.split(".")[2])
         self._renewed(held)

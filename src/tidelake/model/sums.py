@@ -1,7 +1,7 @@
-"""An in-memory collection whose diffs are summed, the model for every stored collection.
+"""An in-memory collection whose diffs are summed, the model for stored collections of this kind.
 
-It holds a part of a time-varying collection: the updates between two frontiers, `since` and `upper`. At every time at
-or after `since` and not at or after `upper`, a read returns the same contents as from the full history.
+It holds a part of a time-varying collection, and has two frontiers. At every time at or after `since` and not at or
+after `upper`, a read returns the same contents as from the full history.
 """
 
 from __future__ import annotations
