@@ -1,4 +1,4 @@
-"""The protocol of envelopes, which say what a statement means, and their registry."""
+"""The protocol and the registry of envelopes, which say what a statement means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protocol of framings, which detect completeness and copies, and their registry."""
+"""The protocol and the registry of framings, which detect completeness and copies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Framing(Protocol):
     def tick(
         self, spark: SparkSession, collection: Collection, settings: CollectionSettings, topics: Sequence[Topic]
     ) -> Tick:
-        """Make a tick of ingest from fresh state."""
+        """Make a tick of ingest; nothing is read yet."""
 
     def proofs(self, collection: Collection, lower: int) -> Mapping[int, Mapping[str, Any]]:
         """Return the proof of each sealed time at or after `lower`: announced, counted, copies and decision."""
@@ -39,7 +39,7 @@ class Framing(Protocol):
             A row for each time, with `time`, `recounted`, `diff_min`, `diff_sum` and, if keys can have two values,
             `doubled`.
 
-        Cost: one exchange of the rows.
+        Cost: one exchange of the rows, or two if keys may be left with two rows.
         """
 
 
