@@ -80,7 +80,7 @@ def write_departures(
     upper: int,
     time: int,
 ) -> Written:
-    """Write the run that removes, at `time`, the rows that are too old from the contents just before `upper`.
+    """Write the run that removes, at `time`, those rows of the contents just before `upper` that are too old.
 
     A row that is also stated at `time` stays until the next pass. So at each time, the diffs of a row add up to a
     positive number if it was stated, and to a negative number if it was removed; a recount can tell the two apart even
