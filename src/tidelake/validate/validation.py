@@ -322,7 +322,8 @@ def _compare_hashes(
         full: whether the validation is full.
         first: the first time that no compaction has changed.
 
-    Cost: nothing unless full; then one scan of the table, and either a second scan or two reads of the contents.
+    Cost: if full, one scan of the table, and either a second scan or two reads of the contents; otherwise nothing, or
+        one scan if the contents hash of the last validation cannot be continued.
     """
     different: list[str] = []
     if full:
@@ -399,7 +400,10 @@ def _try_beyond_upper(spark: SparkSession, collection: Collection, report: Valid
 
 
 def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) -> None:
-    """Note whether the range agreed; a range that has not grown is noted again only if that adds a hash."""
+    """Note whether the range agreed.
+
+    A range that has not grown is noted again only if that adds a hash, or if damage was found now or the last time.
+    """
     noted = proofs.validations and (proofs.validated_upper, proofs.validated_closed) == (report.upper, report.closed)
     hashes = [note for note in proofs.hashes if (note.upper, note.closed) == (report.upper, report.closed)]
     adds_times = report.times_hash is not None and all(note.times is None for note in hashes)
