@@ -87,7 +87,8 @@ class Answers(StoredCollection):
         """Explain a time: who proved it and how, or what it is waiting for. Does not start a JVM.
 
         Args:
-            time: the time; None means the first time that is not sealed, or the last one if every time is.
+            time: the time; None means the first time that is not sealed or, if the stream is closed or the collection
+                reclocked, the last sealed time.
 
         Raises:
             DamagedTable: a table that the answer depends on is damaged.
