@@ -584,12 +584,12 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "progresses. If it only needs more time, raise `collection_limit_s`; without this setting, `--linger` allows "
         "five minutes for each collection. As long as the thread that works on the collection is alive, this process "
         "begins no other work on it.",
-        ("tail -n 100 .logs/spark.log", "tidelake run orders", _STATUS),
+        ("tail -n 100 .logs/spark.log", "tidelake run NAME", _STATUS),
     ),
     errors.BlockingCheckFailed: Entry(
         "The contents do not meet an expectation with `blocking: true`, or rows below `upper` differ from the proofs.",
         "Look at the check in the report. Correct the data at its source, or the expectation, and validate again.",
-        ("tidelake validate orders --full", _STATUS),
+        ("tidelake validate NAME --full", _STATUS),
     ),
 }
 """Every error that can be raised, with its entry."""
