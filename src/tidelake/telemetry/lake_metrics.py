@@ -42,7 +42,7 @@ _NUMBERS: tuple[tuple[Metric, Callable[[CollectionStatus], float | None]], ...] 
     (Metric("closed", "1 if the stream is closed: every time is sealed."), lambda status: int(status.closed)),
     (Metric("stored_rows", "Stored statements, not rows of the contents."), lambda status: status.rows),
     (Metric("stored_bytes", "Bytes of the files with statements."), lambda status: status.bytes),
-    (Metric("stored_runs", "Runs: sets of files written by one tick or one compaction."), lambda status: status.runs),
+    (Metric("stored_runs", "Runs: the files that one tick, seal or merge wrote."), lambda status: status.runs),
     (Metric("pending_rows", "Stored statements at or after upper, copies included."), lambda status: status.pending),
     (
         Metric("pending_announcements", "Progress statements that are not fully sealed."),
@@ -53,7 +53,7 @@ _NUMBERS: tuple[tuple[Metric, Callable[[CollectionStatus], float | None]], ...] 
         lambda status: int(is_waiting(status)),
     ),
     (
-        Metric("missing_updates", "Announced updates that have not arrived, at the first time that is not sealed."),
+        Metric("missing_updates", "Announced updates that have not arrived, at the first incomplete time."),
         lambda status: _missing(status),
     ),
     (Metric("lag_messages", "Unread messages; absent if a topic cannot be read."), lambda status: status.lag_messages),
@@ -64,7 +64,7 @@ _NUMBERS: tuple[tuple[Metric, Callable[[CollectionStatus], float | None]], ...] 
         lambda status: len(_contradicted(status, decided=False)),
     ),
     (
-        Metric("late_contradictions_undecided", "Late facts that contradict what was published, without a decision."),
+        Metric("late_contradictions_undecided", "Undecided late facts that contradict what was published."),
         lambda status: status.late_undecided,
     ),
     (
@@ -90,13 +90,13 @@ METRICS = (
 
 
 def _missing(status: CollectionStatus) -> int:
-    """Return the number of announced updates that are missing at the first time that is not sealed."""
+    """Return the number of announced updates that are missing at the first incomplete time."""
     first = None if status.waiting is None else status.waiting.first_missing
     return 0 if first is None else first.missing
 
 
 def is_waiting(status: CollectionStatus) -> bool:
-    """Return whether something at or after upper is waiting for a statement or an announcement."""
+    """Return whether statements or announcements are waiting at or after upper."""
     return not status.closed and (status.pending > 0 or status.statements_pending > 0)
 
 
@@ -107,7 +107,7 @@ def lake_samples(lake: Lake, now_s: float) -> Iterator[Sample]:
         lake: the lake; the ends of its topics are looked up.
         now_s: the Unix time at which the status is read.
 
-    Cost: that of `Lake.status`. At most 80 samples for each collection.
+    Cost: that of `Lake.status`. At most 82 samples for each collection.
     """
     statuses = lake.status()
     yield Sample(_INFO, (__version__,), 1)

@@ -78,7 +78,7 @@ TEXTS: dict[str, str] = {
     "times": "Times that were sealed or recounted.",
     "decided_times": "Times that were sealed by decision.",
     "contradictions": "Contradictions that keep times unsealed.",
-    "waiting_rows": "Rows that could not be sealed.",
+    "waiting_rows": "Rows at or after upper that the seal counted.",
     "files_opened": "Data files that were opened or verified.",
     "mismatches": "Differences between a recount and what was proven.",
     "late_contradictions": "Late statements that contradict what was published.",
