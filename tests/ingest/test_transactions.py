@@ -231,7 +231,7 @@ def test_counts_that_are_not_met_name_the_transaction_and_the_missing_events(lak
     assert (sealed.upper, sealed.waiting_for) == (50, [(50, 3, 2)])
     facts = " ".join(explain(lake.collection).facts)
     assert "of the 3 events of transaction 7 in this table, those with the numbers 2 (data_collection_order)" in facts
-    assert "filters or reroutes them" in facts
+    assert "filtered out or rerouted" in facts
     decide(lake, Count(time=50, count=2, reason="the filter is on purpose"))
     assert (lake.run().upper, lake.pairs()) == (51, [(1, 10), (3, 30)])
 

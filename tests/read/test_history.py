@@ -85,7 +85,7 @@ def test_each_event_is_shown_once_with_its_numbers_and_the_newest_last(busy: Lak
     assert contradiction.what.startswith(
         "time 6: over_count: time 6 has more distinct updates than announced: 2 instead of 1"
     )
-    assert whats(busy, "late") == ["1 late update contradicts what was published, starting at time 1"]
+    assert whats(busy, "late") == ["1 late update contradicts what was published at time 1"]
     assert whats(busy, "decision") == [
         "count, time 6: 2 updates: both are right",
         "quarantine, prices:0:2: a test",

@@ -114,7 +114,7 @@ def update_current(spark: SparkSession, collection: Collection, wanted: Wanted =
     The table has the data's columns and, unless the collection has a key or is a bag, `_diff`, which says how many
     times a row occurs.
     One commit changes the table's rows, name and comments. If another process publishes first, the attempt is
-    repeated from fresh state.
+    repeated, beginning with the table as that process left it.
 
     Raises:
         DamagedTable: the last validation found that something below upper differs from what was proven.
@@ -158,7 +158,7 @@ class _Written:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """One attempt to publish, from fresh state."""
+    """An attempt to publish; it can be repeated, and reads the published table anew each time."""
 
     spark: SparkSession
     collection: Collection

@@ -45,7 +45,7 @@ class KeyChanges:
     set: int
     """Keys that have a row only at the last time."""
     changed: int
-    """Keys that have different rows at both times."""
+    """Keys whose rows at the two times differ."""
     deleted: int
     """Keys that have a row only at the first time."""
 

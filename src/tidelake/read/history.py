@@ -2,8 +2,9 @@
 
 The small tables keep some events for good: seals of times with updates, validations, contradictions, full compactions,
 the ticks of reclocked collections, recorded retention, and the decisions in force; the handles keep renamings and the
-drop. Other events are known only while the logs still have their entries, for a few hours: ticks of CDCv2 streams,
-seals of times without updates, merges, moves of `since`, withdrawn decisions, fences, new columns and formats.
+drop. Other events are known only while the logs still have their entries, for a few hours: the ticks of other
+collections, seals of times without updates, merges, moves of `since`, withdrawn decisions, fences, new columns and
+formats.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def _life(entry: Entry) -> Iterator[Event]:
 
 
 def _decisions(collection: Collection, changes: EntryLog) -> Iterator[Event]:
-    """Yield the decisions in force, and those that were withdrawn, if the log still shows it."""
+    """Yield the decisions in force, and the withdrawn ones that the log still shows."""
     for decision in (*collection.entry.decisions, *changes.withdrawn):
         kind, about = described(decision)
         facts = {"decision": kind, "about": about, "reason": decision.reason}
@@ -153,7 +154,7 @@ def _described(binding: Binding) -> str:
 
 
 def _seals(collection: Collection, log: TableLog) -> Iterator[Event]:
-    """Yield the seals of a CDCv2 stream.
+    """Yield the seals of a collection that is not reclocked.
 
     The log has every seal after its oldest entry. Later proofs that match none of these seals belong to seals that
     were never committed.

@@ -47,7 +47,7 @@ class TableLog:
     """Upper as of the oldest entry; None if that is unknown."""
     seals: list[CommittedSeal] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    """The ticks of a CDCv2 stream, and the merges."""
+    """The ticks, unless the collection is reclocked, and the merges."""
 
 
 def read_table_log(collection: Collection) -> TableLog:

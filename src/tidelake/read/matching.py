@@ -117,7 +117,7 @@ class ByKey(ByNewest):
     def replacement(self, net: DataFrame, scanned: DataFrame, touched: int, sums: Mapping[str, Any]) -> Replacement:
         """Return the newest row of each key, if the table has the rows that these keys had."""
         if touched != sums["was"]:
-            raise CannotFollow(f"it has {touched} of the {sums['was']} rows whose keys have changed")
+            raise CannotFollow(f"it has {counted(touched, 'row')} for the changed keys instead of {sums['was']:,}")
         return super().replacement(net, scanned, touched, sums)
 
 

@@ -228,15 +228,15 @@ def _facts(
     members: Sequence[Member], asked: int | Literal["latest"], time: int, not_before: int | None
 ) -> tuple[str, ...]:
     facts = []
-    names = ", ".join(member.name for member in members)
+    names, have = ", ".join(member.name for member in members), "have" if len(members) > 1 else "has"
     if asked == "latest":
         first = min(members, key=lambda member: member.last)
         limit = "every stream is closed" if first.closed else f"upper of {first.name} is {first.upper}"
-        facts.append(f"the latest time that {names} have: {limit}")
+        facts.append(f"the latest time that {names} {have}: {limit}")
         if not_before is not None:
             facts.append(f"not before {not_before}, which this session has read")
     else:
-        facts.append(f"the requested time; {names} have it")
+        facts.append(f"the requested time; {names} {have} it")
     if any(member.collection.entry.mints_times for member in members):
         facts.append(AS_READ)
     elif len(members) > 1:

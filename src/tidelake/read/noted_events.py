@@ -135,6 +135,5 @@ def _late_events(evidence: list[dict[str, Any]]) -> Iterator[Event]:
         facts, first = sum(note["counted"] for note in notes), min(note[TIME] for note in notes)
         what = counted(facts, "late count" if kind == LATE_COUNT else "late update")
         verb = "contradicts" if facts == 1 else "contradict"
-        yield Event(
-            at_ms, LATE, f"{what} {verb} what was published, starting at time {first}", {"facts": facts, "time": first}
-        )
+        at = "at time" if facts == 1 else "at or after time"
+        yield Event(at_ms, LATE, f"{what} {verb} what was published {at} {first}", {"facts": facts, "time": first})

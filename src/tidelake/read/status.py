@@ -207,7 +207,7 @@ def age_of_upper_s(collection: Collection, closed: bool, lag_messages: int | Non
 def _waiting_transactions(
     collection: Collection, table: OpenTable, topics: Sequence[Topic], settings: CollectionSettings | None
 ) -> list[dict[str, Any]]:
-    """Return the events waiting for an END. If the topic cannot be read, another field of the status says so."""
+    """Return the events that make ingest wait. If the topic cannot be read, another field of the status says so."""
     if not topics or not collection.entry.counts_positions:
         return []
     try:

@@ -64,7 +64,7 @@ class StatusFacts:
     publication: dict[str, Any] | None = None
     """Its published table, and the state that the table shows; None if the contents were never published."""
     waiting_transactions: list[dict[str, Any]] = field(default_factory=list)
-    """Transactions: the first unread event of each partition, which is waiting for an END; see `WaitingEvent`."""
+    """Transactions: the first unread event of each partition, if it makes ingest wait; see `WaitingEvent`."""
     asserted_times: list[int] = field(default_factory=list)
     """Transactions: the times of snapshots, which are asserted, but not proven, to be complete."""
     held: str | None = None

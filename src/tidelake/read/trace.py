@@ -1,8 +1,8 @@
 """Finds out what became of one message of a topic in a collection that reads it, without a JVM.
 
 The small tables answer first: the offsets in the commit, the quarantine, the late statements, the pending progress
-statements, the bindings and the decisions. Only the statements of a CDCv2 message have to be decoded, which
-requires the message itself: if the topic no longer has it, they remain unknown.
+statements, the bindings and the decisions. A CDCv2 message, or a message of a collection with transactions, also has to
+be decoded, which requires the message itself: if the topic no longer has it, what it states remains unknown.
 """
 
 from __future__ import annotations

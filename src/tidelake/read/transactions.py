@@ -41,8 +41,8 @@ def missing_events(collection: Collection, table: OpenTable, files: Sequence[Run
     named = ", ".join(map(str, missing[:_NAMED_MAX])) + (", …" if len(missing) > _NAMED_MAX else "")
     return (
         f"of the {counted(ends[0].events, 'event')} of transaction {ends[0].id} in this table, those with the numbers "
-        f"{named} (data_collection_order) are not stored; if the table's topic was read to its end, something between "
-        "the database and the topic filters or reroutes them"
+        f"{named} (data_collection_order) are not stored; if the table's topic was read to its end, they are filtered "
+        "out or rerouted somewhere between the database and the topic"
     )
 
 

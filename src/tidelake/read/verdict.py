@@ -108,7 +108,7 @@ def _late(status: StatusFacts) -> Iterator[Verdict]:
     if status.late_undecided:
         facts = counted(status.late_undecided, "late fact")
         first = f": {status.late_evidence[0]}" if status.late_evidence else ""
-        sentence = f"contradicted by {facts}; the published contents do not change{first}"
+        sentence = f"contradicted by {facts}{first}; the published contents do not change"
         remedy = f"a decision about {facts}"
         yield Verdict(LATE_CONTRADICTION, "contradicted by late facts", remedy, sentence, PROBLEM)
     if status.late_problem:
@@ -129,7 +129,8 @@ def _incomplete(status: StatusFacts) -> Iterator[Verdict]:
     elif (first := waiting.first_missing) is not None:
         state = f"waiting at time {first.time}"
         counts = str(first).partition(": ")[2]
-        sentence = f"{state}: {counts}, for {duration(status.upper_age_s)}{_unexplained(status)}{_unread(status)}"
+        waits = f"it has been waiting for {duration(status.upper_age_s)}"
+        sentence = f"{state}: {counts}; {waits}{_unexplained(status)}{_unread(status)}"
         has_arrived = status.lag_messages == 0
         remedy = f"{counted(first.missing, 'update')} at time {first.time}, or a decision about the count"
         severity = PROBLEM if has_arrived or stands else WARNING
@@ -137,7 +138,7 @@ def _incomplete(status: StatusFacts) -> Iterator[Verdict]:
 
 
 def _waiting_for_ends(status: StatusFacts) -> Iterator[Verdict]:
-    """Yield a verdict if events are waiting for the END of their transaction, which usually comes within a second."""
+    """Yield a verdict if events make ingest wait. Usually they need only an END, which comes within a second."""
     if not status.waiting_transactions:
         return
     first = max(status.waiting_transactions, key=lambda event: event["age_s"] or 0)

@@ -1,4 +1,4 @@
-"""The events of transactions that ingest cannot read yet: the first unread event of each partition. Needs no JVM."""
+"""The events that make ingest wait: the first unread event of each partition of a table's topic. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class WaitingEvent:
 
 
 def waiting_events(settings: CollectionSettings | None, table: OpenTable, topic: Topic) -> list[WaitingEvent]:
-    """Return the first unread message of each partition of a table's topic, if it is an event that ingest waits with.
+    """Return the first unread message of each partition of a table's topic, if it is an event that makes ingest wait.
 
     Such an event is a change, a truncate, or a row of a snapshot that a signal asked for.
 
