@@ -22,7 +22,7 @@ def fence(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Make running processes unable to commit, and say which writer may start again. Does not start a JVM."""
+    """Make running processes unable to commit, and choose which writer may start again. Does not start a JVM."""
     if (writer is None) == (not anyone):
         raise OptionRefused("it is not clear whom to let in", "give --writer NAME or --anyone")
     epoch = open_lake(config).collection(name).fence(writer)

@@ -66,7 +66,7 @@ def drop(
     if not apply:
         say(f"{name}: {contents}; drop it: tidelake drop {name} --apply")
     else:
-        say(f"{name}: dropped ({contents}); `tidelake gc` deletes its tables a day after the last hold ends")
+        say(f"{name}: dropped ({contents}); `tidelake gc` deletes its tables a day after `drop` or `gc` finds no hold")
     for held in found.held_by:
         say(f"held by {held}")
     if name in lake.settings.names:
@@ -80,8 +80,8 @@ def gc(
 ) -> None:
     """Delete what is no longer needed, and show why the rest stays. Does not start a JVM.
 
-    Dead runs and the tables of dropped collections are deleted a day after this command or a compaction first noted
-    them.
+    Dead runs are deleted a day after this command or a compaction has found them for the second time; the tables of a
+    dropped collection, a day after `tidelake drop` or this command finds no hold on it.
     """
     lake = open_lake(config, skip_invalid=True, read_only=dry_run)
     garbage = lake.gc(dry_run)

@@ -36,7 +36,7 @@ EngineOption = Annotated[
     Literal["duckdb", "spark"] | None,
     typer.Option(
         help="The engine: `duckdb` starts at once, `spark` reads tables of any size. By default DuckDB, unless the "
-        "files are too large for this machine.",
+        "collection has more than 8 GiB of files, or an envelope from another package.",
     ),
 ]
 RowsOption = Annotated[

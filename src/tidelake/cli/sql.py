@@ -63,7 +63,9 @@ def sql(
     explain: Annotated[bool, typer.Option("--explain", help="Also say why this time was chosen.")] = False,
     engine: Annotated[
         Literal["duckdb", "spark"],
-        typer.Option(help="The engine, which defines the dialect: `duckdb` starts at once, `spark` takes any size."),
+        typer.Option(
+            help="The engine, which defines the dialect: `duckdb` starts at once, `spark` reads tables of any size."
+        ),
     ] = "duckdb",
     limit: RowsOption = None,
     skip_errors: SkipErrorsOption = False,

@@ -42,7 +42,7 @@ class StepFailed(TidelakeError):
     """What failed: the name of the engine's exception class, or a short phrase."""
     detail: str
     fact = "{step} of '{collection}' failed: {kind}: {detail}"
-    hint = "the failed step committed nothing; the full error is in the log"
+    hint = "all earlier commits are kept; the full error is in the log"
 
 
 class TookTooLong(StepFailed):

@@ -23,7 +23,7 @@ class TopicGap(SourceError):
     partition: int
     from_offset: int
     to_offset: int
-    """The first offset that exists again; equal to `from_offset` if the topic shrank."""
+    """The first offset that exists again; if the topic ends before what was read, the next offset to read."""
     why: str
     fact = "topic '{topic}', partition {partition}: offsets {from_offset} to {to_offset} are missing: {why}"
     hint = (

@@ -88,7 +88,7 @@ class Form(Protocol):
 
         Args:
             rows: the rows of the range, and how to read earlier ones.
-            with_errors: whether to include every key that may be in error at or after the last time before the range.
+            with_errors: whether to include every key that may be in error at `rows.after` or later.
         """
         raise AssertionError("the contents of this form have no key")
 

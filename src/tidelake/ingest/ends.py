@@ -27,7 +27,8 @@ from tidelake.topic.topic import OffsetRange, Topic
 
 _MALFORMED = "malformed_transaction"
 _BACK_MAX = 3
-"""How many offsets before a range its first END's BEGIN may be: the markers of exactly-once producers use offsets."""
+"""How many offsets to look back from a range for the BEGIN of its first END: markers of exactly-once producers may take
+up the offsets between the two."""
 
 
 @dataclass

@@ -76,19 +76,20 @@ class TransactionRecords(ChangeRecords):
     partitions: Sequence[int] = ()
     """The partitions that the tick reads."""
     late: int = 0
-    """Number of events at sealed times, after `write`."""
+    """Set by `write`: the number of events at sealed times."""
     blocked: list[Blocked] = field(default_factory=list)
-    """In each partition, the first event that cannot be read yet, after `write`; everything after it was left out."""
+    """Set by `write`: in each partition, the first event that cannot be read yet; everything after it was left out."""
     before_rest: dict[int, int] = field(default_factory=dict)
-    """For each partition without a blocked event, a commit position before the transactions of all later events.
+    """Set by `write`: for each partition without a blocked event, a commit position before the transactions of all
+    later events.
 
-    It is known after `write`. Events come in the order of their commits; any repeated ones were read before.
+    Events come in the order of their commits; any repeated ones were read before.
     """
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
-    """The snapshots with rows in the range, by log position, after `write`."""
+    """Set by `write`: the snapshots with rows in the range, by log position."""
     cuts: list[Cut] = field(default_factory=list)
-    """The transactions at unsealed times whose first event is in the range, but whose first change was not sent; after
-    `write`.
+    """Set by `write`: the transactions at unsealed times whose first event is in the range, but whose first change was
+    not sent.
 
     Only the table of the first event shows this; the changes that were not sent may be of any table.
     """

@@ -575,7 +575,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.StepFailed: Entry(
         "Spark, its JVM or the disk failed, often because memory or disk space ran out.",
-        "The step committed nothing. Read the log, then run the step again; it continues from the last commit.",
+        "All earlier commits are kept. Read the log, then run the step again; it continues from the last commit.",
         ("df -h", "tail -n 100 .logs/spark.log", _STATUS),
     ),
     errors.TookTooLong: Entry(

@@ -45,7 +45,9 @@ class Values:
 
 
 def check_written(values: Values, writer: Record) -> None:
-    """Check that records of `writer` can be read as the known columns; further columns are ignored.
+    """Check that records of `writer` can be read as the known columns.
+
+    Further columns are ignored in change events, and refused in all other records.
 
     Raises:
         SchemaRefused: names the first column that cannot be read, or would lose data, and the reason.
@@ -164,7 +166,7 @@ def separate_writers(
     Args:
         values: the known columns.
         writers: the writers' schemas by id, oldest first.
-        evolves: whether new columns are added; if not, they are ignored, as in `check_written`.
+        evolves: whether new columns are added; if not, `check_written` ignores or refuses them.
         row_of: returns the record of the values, given a schema.
     """
     if evolves:

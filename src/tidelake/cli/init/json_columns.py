@@ -50,7 +50,7 @@ class Inferred:
         if kind == "record":
             record = self.record(path, chosen)
             if not record["fields"]:
-                self._remark(f"the field '{column}' is left out: its objects are empty")
+                self._remark(f"the field '{column}' is left out: its objects have no usable fields")
             return record if record["fields"] else None
         if kind == "array":
             items = self._kind(f"{path}_item", f"{column}[]", [item for value in chosen for item in value])

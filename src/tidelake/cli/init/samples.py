@@ -11,7 +11,7 @@ from tidelake.settings.object_store import FolderPlace
 from tidelake.topic.files import FileTopic
 
 SAMPLES_MAX = 1_000
-"""Maximum number of messages that are read, spread evenly over the partitions."""
+"""Maximum number of messages that are read, spread evenly over the partitions; in Kafka, each share is rounded up."""
 
 
 @dataclass(frozen=True)
