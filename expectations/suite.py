@@ -25,7 +25,7 @@ class Rule:
     description: str
     build: Callable[[dict[str, Any], CollectionSettings], Expectation]
     blocking: bool = False
-    """Whether a failure means damage below upper, so that nothing may be built on the collection."""
+    """Whether nothing may be built on the collection after a failure: it means damage, or the settings demand this."""
     warning: bool = False
     """Whether a failure is only a warning, which should be looked at soon."""
     is_own: bool = False

@@ -1,1 +1,1 @@
-"""Dagster's code location: assets, checks, jobs, schedules and sensors. Only this package reads the environment."""
+"""Dagster's code location: assets, checks, jobs, schedules and sensors, as the environment variables choose them."""

@@ -27,7 +27,7 @@ def mark_process(instance: DagsterInstance, run_id: str, pid: int | None = None)
 
 
 def fail_dead_runs(instance: DagsterInstance) -> list[str]:
-    """Mark every run on this host whose process is gone as failed, and return the ids of these runs."""
+    """Mark as failed every run on this host whose process is gone, and return the ids of these runs."""
     failed = []
     for run in instance.get_runs(RunsFilter(statuses=_EXECUTING)):
         if _is_dead(run):

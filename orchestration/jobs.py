@@ -1,4 +1,4 @@
-"""The jobs over all collections. Each run is one process with one Spark session."""
+"""The jobs over all collections. Each run is one process with at most one Spark session."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,8 +30,8 @@ def build_jobs(
 ) -> Definitions:
     """Build the jobs over these collections.
 
-    All of them include the collections' checks, so that damage is found before anything is built on a collection. They
-    also include the checks that show invalid settings.
+    All but the one that observes topics include the collections' checks, so that damage is found before anything is
+    built on a collection. They also include the checks that show invalid settings.
 
     Args:
         names: the names of the lake.

@@ -82,7 +82,7 @@ class _Topics:
 
 
 def build_new_offsets_sensor(names: Names, environment: Environment, settings: Settings) -> SensorDefinition:
-    """Build the sensor that observes topics and requests ticks of collections with new messages, without a JVM.
+    """Build the sensor that, without a JVM, observes topics and requests ticks of collections with new messages.
 
     Messages that a run left unread, because it failed or stopped at a gap, do not start another run: they wait for new
     messages or for the schedule, and the sensor says so. If the run was killed, they do start another.

@@ -109,7 +109,7 @@ class GenerateOptions:
     undecodable: int = _number(
         0,
         "Number of undecodable messages, of these kinds in turn: truncated, with trailing bytes, with an invalid first "
-        "byte, consisting of random bytes.",
+        "byte, consisting of random bytes, and (in Confluent framing) with an unknown schema id.",
     )
     nulls: int = _number(0, "Number of records with a null value.")
     malformed: int = _number(
@@ -122,7 +122,7 @@ class GenerateOptions:
     )
     close: bool = _choice(False, "End with a statement that closes the stream.", rule="flag")
 
-    # Source errors; their times cannot be sealed. These messages come first, so that no reordering hides them.
+    # Source errors; their times cannot be sealed. All but the breaches come first, so that no reordering hides them.
     conflicting_diff_at: tuple[int, ...] = _times("Times at which an update is sent again with another diff.")
     conflicting_count_at: tuple[int, ...] = _times("Times for which a second count is announced.")
     over_count_at: tuple[int, ...] = _times("Times with one more update than announced.")

@@ -37,7 +37,7 @@ class TopicLine:
 
     `value` is what the topic gets, or None for a null record. `is_sent` is false for a restart, which is not sent to
     the topic. `is_fact` is true if the line is a message that states something. `data` holds the data of a good message
-    as the line writes them, by time and canonical text.
+    as the line writes it, by time and canonical text.
     """
 
     number: int

@@ -165,7 +165,7 @@ class _Stream:
         self._upper, self._closed = 0, False
         self._grounds: _Grounds = {}
         self._written: dict[tuple[int, str], Any] = {}
-        """Data as the stream first wrote them, by time and canonical text: equal data can be written differently."""
+        """Data as the stream first wrote it, by time and canonical text: equal data can be written differently."""
 
     def take(self, batch: Sequence[TopicLine], file_name: str) -> Iterator[dict[str, Any]]:
         """Send some lines, of which at most one states a fact, run the jobs, and yield the outcome of each line."""

@@ -90,7 +90,7 @@ class Block(NamedTuple):
 
 
 def blocks_in(data: memoryview) -> Iterator[Block]:
-    """Yield the blocks with records of an Avro file, without reading the records.
+    """Yield those blocks of an Avro file that have records; the records themselves are not read.
 
     Raises:
         CodecError: the bytes are not an Avro file.

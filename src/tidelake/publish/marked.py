@@ -16,7 +16,7 @@ from tidelake.topic.topic import OffsetRange, Topic
 
 ID_HEADER, SHARDS_HEADER = "tidelake.published", "tidelake.shards"
 _RUNS_MAX = 50
-"""Maximum number of intervals with statements that are read one by one; if there are more, all is read as one."""
+"""Maximum number of intervals to read one by one; if there are more, everything from the first to the last is read."""
 
 
 class Marked(NamedTuple):

@@ -47,7 +47,7 @@ from tidelake.store.layout import DIFF, TIME
 from tidelake.store.state import CLOSED, UPPER
 
 ROWS_MAX = 2_000_000
-"""Maximum number of stored rows from which a range of times is stated at once; it is split if there are more."""
+"""If a range of times has more stored rows than this, it is not stated at once, but split where files end."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class PublishReport:
     statements: int = 0
     """Number of progress statements."""
     frontier: int = 0
-    """The topic states every time before this one. If the topic is closed, this is one more than the last time."""
+    """The topic states all times before this one. If the topic is closed, this is one more than the last time."""
     closed: bool = False
     cut: dict[int, int] = field(default_factory=dict)
     """By partition, the first remaining offset, if earlier ones are gone. New readers then cannot use this topic."""

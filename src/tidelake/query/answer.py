@@ -22,7 +22,7 @@ class Answer:
         schema: the columns and their types.
         name: the collection, for errors.
         where: the predicate in the query, which may fail on the data.
-        order: the column by which `reader` and `table` sort the rows, unless they are asked for another order.
+        order: the column by which `reader` and `table` sort the rows, unless `table` is asked to sort by all columns.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Answer:
     def reader(self) -> pa.RecordBatchReader:
         """Read the rows as a stream of batches; their order means nothing unless the answer has an `order`.
 
-        Until the stream starts, this raises the same errors as `table`.
+        The call raises the same errors as `table`; a failure while the stream is read raises an Arrow error.
         """
         with self._failures():
             return self.engine.reader(f"SELECT * FROM ({self.query}){self._order}").cast(self.schema)

@@ -53,7 +53,7 @@ class KeyCounts:
     set: int
     """Keys that have a row only at the last time."""
     changed: int
-    """Keys that have different rows at both times."""
+    """Keys that have a row at both times, but not the same row."""
     deleted: int
     """Keys that have a row only at the first time."""
 
@@ -99,8 +99,8 @@ def contents(
 ) -> Contents:
     """Read the contents AS OF a time; `LakeCollection.rows` says what the arguments mean and what is raised.
 
-    Cost: the footers of the files are read before this returns, and the rows when they are requested. If there may be
-    keys in error or values that were never stated, also one pass over the rows.
+    Cost: the footers of the files are read before this returns, and the rows when they are requested. If the table may
+    have keys in error, one more pass over the rows looks for them; likewise for values that were never stated.
     """
     table = table if table is not None else OpenTable(collection.paths.updates)
     times = readable(collection, table)

@@ -1,4 +1,4 @@
-"""Derives the form of a collection's table and the columns of its contents from its entry alone."""
+"""Derives the form of a collection's table, and the columns of its contents, from its entry."""
 
 from __future__ import annotations
 

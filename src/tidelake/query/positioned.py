@@ -151,7 +151,7 @@ class PositionedForm(Form):
                 f"SELECT greatest({TIME}, {after}) AS _from, max({POSITION}) AS _erased FROM ({stated}) "
                 f"WHERE {DIFF} = 0 GROUP BY 1"
             )
-            # Each barrier in the range gives each key another state, without a row.
+            # At each barrier in the range, each key gets another state, even if no row of the key has this time.
             every = f"SELECT DISTINCT {key} FROM ({rows})"
             empty = f"SELECT k.*, _from AS _state_time FROM ({every}) k, {barriers} WHERE _from > {after}"
             at_times = f"{at_times} UNION ALL BY NAME {empty}"

@@ -19,7 +19,7 @@ _PIECE = 2**62
 _REPEATED_MAX = 16
 """Maximum number of times that a value may occur in a column that tells rows apart."""
 _TRIED_MAX = 3
-"""Maximum number of columns to try; each is grouped by its values."""
+"""Maximum number of columns to try; for each, the rows are grouped by its values."""
 
 
 class SumForm(Form):
@@ -32,7 +32,7 @@ class SumForm(Form):
         self.key = ()
 
     def contents(self, reads: Reads, at: int, columns: Sequence[str], where: Where | None = None) -> str:
-        """Add up diffs. A predicate on whole rows may be applied before or after."""
+        """Add up diffs. Equal rows satisfy a predicate alike, so it may be applied before they are added up."""
         base, later = reads.divided(at)
         needed = self.needed([*columns], where)
 

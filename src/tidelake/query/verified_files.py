@@ -123,10 +123,11 @@ def may_be_read(table: Location, file: RunFile) -> bool:
 
 
 def is_readable(table: Location, file: RunFile, schema: pa.Schema) -> bool:
-    """Return whether DuckDB reads these columns of a file exactly as Arrow does.
+    """Return whether DuckDB is to read these columns of a file itself, which it does exactly as Arrow would.
 
-    It does if the file is large enough to be worth it, the log states its digest (for a larger file, that of its page
-    headers), and each column is stored with its own type, which is neither nested nor a timestamp.
+    The file has to be on this machine and large enough to be worth it, the log has to state its digest (for a larger
+    file, that of its page headers), and each column has to be stored with its own type, which is neither nested nor a
+    timestamp.
 
     Raises:
         DamagedTable: the file is not what was committed.

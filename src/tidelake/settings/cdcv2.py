@@ -25,7 +25,7 @@ class Cdcv2Settings(CollectionSettings):
 
     @classmethod
     def refuse(cls, place: Block) -> NoReturn:
-        """Refuse a settings key that only reclocked collections have."""
+        """Refuse a settings key that only other framings have."""
         problem = "is not allowed for CDCv2 messages, which are Avro and self-contained"
         if place.field.endswith(".evolution"):
             problem = "is not allowed for CDCv2 messages: the data identifies a statement, so the columns are fixed"

@@ -29,7 +29,7 @@ KEYS = (
 PLACES = ("store", "topics", "data_docs")
 """Keys whose values name folders."""
 STORE_KEYS = ("s3", *PLACES, "untested_stores")
-"""Keys that are checked together: places may be in object stores, and no folder may be inside another."""
+"""Keys that are checked together: places may be in object stores, and some must not be inside others."""
 PARALLEL_MAX = 64
 INT32_MAX = 2**31 - 1
 _DEFAULT_STEM = "collections"

@@ -114,7 +114,7 @@ class ReclockSettings(CollectionSettings):
 
     @classmethod
     def refuse(cls, place: Block) -> NoReturn:
-        """Refuse a settings key that only CDCv2 collections have."""
+        """Refuse a settings key that only other framings have."""
         place.fail("is not allowed for a reclocked topic", "leave it out: the newest event of each record key wins")
 
     @classmethod

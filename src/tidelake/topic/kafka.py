@@ -157,7 +157,7 @@ class KafkaTopic:
     def _next_interval(
         self, partition: int, start: int, facts: TopicFacts, accepted_here: list[Interval]
     ) -> Interval | TopicGap:
-        """Return a partition's next readable interval, or the gap there.
+        """Return a partition's next readable interval, or the gap that stops reading.
 
         The interval begins at `start`, or at the end of an accepted gap, and may be empty.
         """

@@ -160,7 +160,8 @@ def _headers_of(headers: Any) -> list[dict[str, Any]] | None:
 
 def _header_of(header: Any) -> dict[str, Any]:
     if not isinstance(header, dict) or not isinstance(header.get("key"), str) or set(header) - _HEADER_FIELDS:
-        raise ValueError(f"the header {show(header)} lacks a text key, or has fields other than key and value")
+        fact = "lacks a text key, or has fields other than key, value and value_b64"
+        raise ValueError(f"the header {show(header)} {fact}")
     fields = {name: (value, "") for name, value in header.items() if name != "key"}
     if isinstance(header.get("value"), dict):
         raise ValueError(f"the value of the header {show(header['key'])} is not text")

@@ -27,7 +27,7 @@ _silent_log = logging.Logger("tidelake.playing", logging.CRITICAL + 1)
 
 
 def play_topic(folder: Place | ObjectStorePlace, cluster: KafkaCluster, name: str, *, renumber: bool = False) -> Copied:
-    """Play a file topic to a Kafka topic. Records that the Kafka topic already has are not sent again.
+    """Play a file topic to a Kafka topic. Unless `renumber`, records that the Kafka topic has are not sent again.
 
     Args:
         folder: the file topic.
