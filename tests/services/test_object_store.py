@@ -80,7 +80,7 @@ def table(root: Location) -> Location:
 
 @pytest.fixture
 def direct(object_store: ObjectStore) -> Location:
-    """An empty table with an upper, without the proxy; the environment says how the store is reached."""
+    """An empty table with an upper. Requests bypass the proxy: the environment says how the store is reached."""
     return made(locate(f"s3://{object_store.create_bucket()}/store") / "t")
 
 
