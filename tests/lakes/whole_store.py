@@ -148,7 +148,7 @@ def _with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _checkpoint(table: Location) -> None:
-    """Write a checkpoint as `maintain` does, without the 32 commits before it, and commit past it.
+    """Write a checkpoint, as `maintain` does after 32 commits, and commit past it.
 
     The second call also deletes the entries of the earlier release, which have no markers: two checkpoints now follow
     these entries.
