@@ -90,7 +90,7 @@ def test_ctrl_c_during_an_ingest_ends_the_process_and_loses_nothing(
 
 
 def wait_for_a_commit(lake: Lake) -> None:
-    """Wait until an ingest has committed rows."""
+    """Wait until an ingest has written a file of rows, which it is about to commit or has committed."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
         if lake.store_folder.exists() and any(lake.store_folder.glob("c/*/updates/_run=*/**/*.parquet")):

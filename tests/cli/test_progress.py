@@ -1,4 +1,4 @@
-"""Progress is shown on a terminal, on standard error, and nowhere else."""
+"""Progress is shown only on standard error, and only if that is a terminal."""
 
 from __future__ import annotations
 

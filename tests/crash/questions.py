@@ -24,7 +24,7 @@ from tidelake.store.state import partitions_value
 NOT_COMPARED = ("lag_s", "times_ahead_s", "upper_age_s", "publication")
 """Fields of a status that differ even without damage: those that depend on a clock, and the published table's path."""
 STEPS = ("decide", "ingest", "seal")
-"""The next steps of a collection: an operator acknowledges a message, and a tick reads and seals more messages."""
+"""The next steps of a collection: an operator acknowledges a message, ingest reads more, and seal moves upper."""
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ _MERGED_MAX = 6
 JOIN_MAX_S = 3600.0
 """The time limit of a race: a thousand commits by eight processes take up to half an hour in S3."""
 _ATTEMPTS_MAX = 20
-"""A merge gives up after this many attempts, because other processes are always faster. It first finds out whether
-an attempt of unknown outcome was a commit."""
+"""The number of attempts after which a merge gives up. Before that, it finds out whether an attempt of unknown outcome
+was a commit."""
 _UNANSWERED_MAX = 50
 """The number of unanswered attempts that a worker tolerates. After more, it fails: the store may be gone forever."""
 CONFLICTS, UNKNOWN, UNANSWERED = "conflicts", "unknown outcomes", "unanswered calls"

@@ -28,7 +28,7 @@ EVERYDAY_CASES, SWEEP_CASES = 15, 25
 each seed, so ten seeds make 3,000 cases."""
 GOES_ON_EVERY = 12
 READS_AGAIN_EVERY = 10
-"""Spark reads contents again in every tenth everyday case, even if nothing that the read depends on has changed."""
+"""In every tenth everyday case, files are verified again even if nothing that the read depends on has changed."""
 _NEIGHBOURS = dict(zip(COLLECTIONS, [*list(COLLECTIONS)[1:], next(iter(COLLECTIONS))], strict=True))
 _GROWING = ("status bytes", "status runs")
 """After a tick, these answers depend on how Spark distributed the rows of the tick."""
@@ -89,7 +89,8 @@ class Cases:
     def check(self, number: int, random: Random, is_deep: bool) -> None:
         """Damage a file, and ask questions.
 
-        Every fifth case asks all questions. In a sweep, every twelfth case also takes the collection's next steps.
+        Every fifth case asks all questions; the others leave out some. In a sweep, every twelfth case also takes the
+        collection's next steps.
         """
         label, asks_all = f"case-{number}", number % 5 == 0
         lake = self.whole.copy(self.folder / label, self.name, self.neighbour)
@@ -121,7 +122,7 @@ class Cases:
         return earlier
 
     def _verify(self, lake: WholeStore, done: Damaged, label: str) -> str:
-        """Check that `verify --deep` names a damaged data file, whichever engine reads it; return its outcome."""
+        """Check that `verify --deep` finds a damaged data file of the collection; return whether it found damage."""
         damages = lake.collection(self.name).verify(deep=True).damages
         is_own = done.table != CURRENT and lake.folder(self.neighbour) not in done.files[0].parents
         if is_own and done.what == "data":

@@ -74,7 +74,7 @@ class History:
             check_steps(self._said(who))
 
     def oversleep(self, steps: tuple[str, ...]) -> None:
-        """Stop a process at a failpoint, let another do the same jobs, and wake it."""
+        """Stop a process at a failpoint if it reaches one, run jobs in another process, and wake the first."""
         who, sleeper = self._start(_shared(steps), **self._stop(), signal="SIGSTOP")
         end = time.monotonic() + WAIT_MAX_S
         while not (is_stopped(sleeper) or has_ended(sleeper)):
@@ -115,7 +115,7 @@ _ACTIONS = {"run": History.run, "kill": History.kill, "race": History.race, "ove
 
 
 def check_history(root: Path, spark: SparkSession, nursery: Nursery, form: str, seed: str, actions: int) -> None:
-    """Send a generated topic while processes are killed, race and sleep; every answer is the model's."""
+    """Send a generated topic while processes are killed, race and sleep; check that every answer is the model's."""
     rng = Random(f"history {form} {seed}")
     tide = Tide(root, spark, form, rng, _SIZE)
     history = History(nursery, tide.lake, rng, _PLACES)

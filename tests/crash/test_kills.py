@@ -28,7 +28,7 @@ IN_EVERY_SWEEP = (EVERYDAY, "current.after_entry")
 
 ON_S3 = [place for place in FAILPOINTS if place not in ONLY_ON_A_DISK]
 WITH_FAULTS = 5
-"""The number of places at which processes of one seed are killed while requests fail: each takes a minute or more."""
+"""The largest number of places at which one seed kills while requests fail: each kill takes a minute or more."""
 
 
 def places_of(seed: int) -> list[str]:

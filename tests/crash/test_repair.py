@@ -1,4 +1,4 @@
-"""`tidelake repair --apply` restores files bit for bit, and names those that it cannot restore. No JVM is started."""
+"""`tidelake repair --apply` restores the files of logs, and names files that it cannot restore. No JVM is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reclocked Debezium topic of orders."""
+"""A reclocked topic of Debezium change events."""
 
 from __future__ import annotations
 

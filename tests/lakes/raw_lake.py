@@ -54,7 +54,7 @@ class RawLake(Lake):
 
     @property
     def times(self) -> list[Binding]:
-        """The bindings of all minted times."""
+        """The bindings that are valid now, oldest first."""
         return read_bindings(self.collection, self.table)
 
     def rows(self, as_of: int | None = None, **more: Any) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ the event's `source`, such as `snapshot=last`. For both kinds of records, these 
     contents [TICK] [skip]    answers with the contents now, or after the tick with number TICK (from 1); if there are
                               keys in error, answers with these keys, unless `skip` is given
     compact                   compact in full; answers with the number of rows before and after
-    unknown                   answers with the values that are null because they were never stated
+    unknown                   for change events only: answers with the values that are null because nobody stated them
 
 Change events over CDCv2, `collection debezium`, with or without `key=id`:
 

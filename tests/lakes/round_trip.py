@@ -118,7 +118,7 @@ def mangled(messages: list[Message], rng: Random) -> list[Message]:
 
 
 def other_lake(lake: Lake, root: Path, spark: SparkSession, rng: Random, key: str | None = None) -> Lake:
-    """Another lake, which has read the published messages, mangled; with `key`, as upserts."""
+    """Another lake, which has read the published messages after they were mangled: as upserts if there is a `key`."""
     published = published_of(lake)
     values = [encoded(published, message) for message in mangled(published_messages(lake), rng)]
     kind: dict[str, Any] = {"family": "plain"} if key is None else {"family": "upsert", "key": key}

@@ -1,4 +1,4 @@
-"""A lake of several collections without rows, whose frontiers are moved by hand, without a JVM."""
+"""A lake of several collections without rows. Tests move the frontiers by hand; no JVM is started."""
 
 from __future__ import annotations
 

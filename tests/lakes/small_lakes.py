@@ -1,4 +1,4 @@
-"""Small lakes, one of each form, with quarantined messages and, in one, a late row and a decision."""
+"""Small lakes, one of each form, with messages that cannot be decoded and, in one, a late row and a decision."""
 
 from __future__ import annotations
 

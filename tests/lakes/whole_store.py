@@ -1,6 +1,7 @@
 """A store of every family and framing as this release writes it: the golden store with each of its runs rewritten.
 
-Making it takes seconds and needs no JVM; jobs would take minutes. Each log has two checkpoints, and entries after them.
+Making it takes seconds and needs no JVM; jobs would take minutes. Each table's log has two checkpoints, and entries
+after them.
 """
 
 from __future__ import annotations
@@ -147,10 +148,10 @@ def _with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _checkpoint(table: Location) -> None:
-    """Write a checkpoint as `maintain` does, without the 32 commits before it, and commit past it.
+    """Write a checkpoint, as `maintain` does after 32 commits, and commit past it.
 
-    The second call also deletes the entries of the earlier release, which have no markers, because two checkpoints now
-    follow them.
+    The second call also deletes the entries of the earlier release, which have no markers: two checkpoints now follow
+    these entries.
     """
     load_table(table).create_checkpoint()
     acknowledge_newest_checkpoint(table)

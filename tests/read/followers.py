@@ -15,7 +15,7 @@ from tidelake.store.layout import CollectionPaths
 
 
 def sweep_unpinned(paths: CollectionPaths) -> int:
-    """Delete every file that neither a version nor a pin needs."""
+    """Delete every file that neither the current version nor a pin needs."""
     return sweep_early(paths.updates, pinned_seq=oldest_pin(read_handles(paths)))
 
 

@@ -1,4 +1,4 @@
-"""Where a batch of changes ends: after whole times, with at most the requested number of stored rows."""
+"""Where a batch of changes ends: after whole times. Only a single time may have more stored rows than requested."""
 
 from __future__ import annotations
 

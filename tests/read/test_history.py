@@ -41,7 +41,7 @@ def whats(lake: Lake, *kinds: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
-    """A collection whose history has every kind of event except damage."""
+    """A collection whose history has events of most kinds."""
     lake = Lake(tmp_path_factory.mktemp("busy"), spark, keep=1)
     prices = tidelake.open_lake(lake.file).collection(NAME)
     lake.send(updates((1, 1, 1), (1, 1, 1), (2, 2, 1)), progress([0], [4], {1: 1, 2: 1}), b"\x07 garbage")

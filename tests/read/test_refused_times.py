@@ -1,4 +1,4 @@
-"""Times that a read or a hold refuses: the error names what the caller gave. Does not start a JVM."""
+"""Times that a read or a hold refuses: the error names what the caller gave. No JVM is started."""
 
 from __future__ import annotations
 

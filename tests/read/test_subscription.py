@@ -95,7 +95,7 @@ def test_files_that_a_batch_reads_outlive_sweeps_until_the_next_batch(lake: Lake
 
 
 def lapse(lake: Lake) -> None:
-    """Wait until leases of a millisecond have ended, and move since past the times that they held."""
+    """Compact twice, so that leases of a millisecond end, and since moves past the times that they held."""
     for _ in range(2):
         lake.compact()
 

@@ -1,4 +1,4 @@
-"""`trace` on a real broker: gaps that retention made, offsets without a record, and a recreated topic."""
+"""`trace` on a real broker: a gap that retention made, a recreated topic, and brokers that do not answer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reads of the bank's tables, AS OF random times, while jobs run: the sum of all balances is the same in every read.
 
-A read chooses its time as `lake.at` does, and reads the pinned files without Spark, so there is time for thousands of
-reads. It evaluates the rows by the rules of `tidelake.model.positioned`.
+A read uses the versions of the tables that `lake.at` found, without Spark, so there is time for thousands of reads. It
+evaluates the rows by the rules of `tidelake.model.positioned`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A proxy in front of an object store: counts requests, and loses or changes responses, as instructed or at random."""
+"""A proxy in front of an object store that counts requests and causes faults, as instructed or at random."""
 
 from __future__ import annotations
 

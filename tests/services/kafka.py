@@ -80,7 +80,7 @@ class Broker:
 
     bootstrap_servers: str
     secure_bootstrap_servers: str
-    """The listener for TLS and SASL, as `USER` and with any of `MECHANISMS`; the certificate is self-signed."""
+    """The listener for TLS and SASL: `USER` can log in with any of `MECHANISMS`, and the certificate is self-signed."""
     certificate: Path
     """The certificate that a client has to trust, in PEM."""
     folder: Path

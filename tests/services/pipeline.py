@@ -58,7 +58,7 @@ class Pipeline:
         self.settings = load_settings(self.file)
 
     def __enter__(self) -> Self:
-        """Run the connector until it has sent the database's contents."""
+        """Start the connector, and wait until it has sent the database's contents."""
         self.source.start()
         self.source.catch_up()
         return self

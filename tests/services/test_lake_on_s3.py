@@ -1,4 +1,4 @@
-"""A lake whose store is in S3 equals the same lake on a disk. Further tests: damage, large runs and TLS.
+"""A lake whose store is in S3 equals the same lake on a disk. Further tests: damage, large runs, TLS and topics.
 
 Other suites run on both kinds of store: see `tests/lakes/places.py`.
 """

@@ -80,7 +80,7 @@ def table(root: Location) -> Location:
 
 @pytest.fixture
 def direct(object_store: ObjectStore) -> Location:
-    """An empty table with an upper, without the proxy; the environment says how the store is reached."""
+    """An empty table with an upper. Requests bypass the proxy: the environment says how the store is reached."""
     return made(locate(f"s3://{object_store.create_bucket()}/store") / "t")
 
 
@@ -249,7 +249,7 @@ def test_an_entry_stays_if_listings_leave_out_markers_because_another_process_ma
     def acknowledge(name: str) -> None:
         if name == f"commit.after_sync.{table.name}":
             on_reach(None)
-            forget_all()  # as another process would
+            forget_all()  # as in another process
             assert OpenTable(table).value("upper") == 8
             proxy.faults = [Fault("GET", lists, answer=NOTHING)]
 
@@ -489,7 +489,7 @@ def test_an_acknowledged_entry_that_disappears_is_reported_as_damage(table: Loca
     text = blobs.read(entry_path(table, 1))
     blobs.delete(entry_path(table, 1))
     assert OpenTable(table).value("upper") == 6, "this process has verified it, and its marker is there"
-    forget_all()  # as another process would
+    forget_all()  # as in another process
     with pytest.raises(DamagedLog, match="version 1 was acknowledged, but its entry is missing"):
         OpenTable(table)
     blobs.create(entry_path(table, 1), text[: len(text) // 2])

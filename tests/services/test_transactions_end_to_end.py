@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.services, pytest.mark.spark]
 _READS = 20
 """The number of reads through Spark for each seed, once its run has ended."""
 _READS_BETWEEN = 500
-"""The number of reads for each seed while its jobs run: 10,000 in 20 seeds."""
+"""The number of reads for each seed while its jobs run or between them: 10,000 in 20 seeds."""
 _OFFSET_SAVED_S, _STREAMS_S = 4.0, 2.0
 """How long the connector takes to save its last offset, and to start streaming after a restart."""
 _RUNS = 8
@@ -66,7 +66,10 @@ def miscounting_ends(marks: list[dict[str, Any]], events: list[dict[str, Any]], 
 
 
 def cut_ends(marks: list[dict[str, Any]], events: list[dict[str, Any]]) -> set[int]:
-    """Return the commit positions of the transactions whose BEGIN is before the first change that was sent."""
+    """Return the commit positions of the transactions that lack their first change.
+
+    A BEGIN has the position of the first change, but all changes that were sent have later positions.
+    """
     firsts: dict[str, int] = {}
     for event in events:
         if event["transaction"] is not None:

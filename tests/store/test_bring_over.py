@@ -46,7 +46,7 @@ CONFIGURATION = {
 
 
 class Earlier:
-    """A table as commit eb8130e opens it, checks it and commits to it."""
+    """A table that is opened, checked and committed to in the way of Git revision eb8130e, an earlier release."""
 
     def __init__(self, path: Location) -> None:
         self.path, self.table = path, DeltaTable(str(path))
@@ -294,7 +294,7 @@ def tables_of(settings: Settings, name: str) -> list[Location]:
 
 
 def others(settings: Settings) -> list[Entry]:
-    """The entries of the collections that no test opens for writing."""
+    """The entries of all collections but `raw_upsert_avro`."""
     return [entry for entry in Catalog(Store(settings.store)).entries() if entry.name != "raw_upsert_avro"]
 
 

@@ -181,7 +181,7 @@ def any_table(any_store: Path) -> Location:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write a checkpoint after every second commit; if many entries follow one, forget it however young it is."""
+    """Write a checkpoint after every second commit, and delete entries that many others follow, however young."""
     monkeypatch.setattr(commit, "_CHECKPOINT_EVERY_COMMITS", 2)
     monkeypatch.setattr(table_log, "CROWDED_S", -1.0)
 

@@ -1,4 +1,4 @@
-"""Head starts that Tidelake never writes cost requests, and nothing else. The store is in memory; no JVM is started."""
+"""A foreign or damaged head start costs requests, and nothing else. The store is in memory; no JVM is started."""
 
 from __future__ import annotations
 

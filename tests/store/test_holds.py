@@ -191,7 +191,7 @@ def test_a_process_that_was_paused_while_a_log_was_cleaned_up_lists_it_once_more
     pauses: list[int] = []
 
     def paused(*arguments: Any) -> Any:
-        """Make calls as other processes, after the log was listed and before its entries are read."""
+        """Make calls as other processes would, after the log was listed and before its entries are read."""
         if not pauses:
             pauses.append(version)
             for _ in range(100):

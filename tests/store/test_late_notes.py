@@ -28,7 +28,7 @@ TIMES = 1_000
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
-    """One collection, sealed up to `TIMES` with one update at each time."""
+    """One collection, with proofs that say that each time before `TIMES` was sealed with one update."""
     catalog = Catalog(Store(tmp_path))
     catalog.open_or_create(CollectionSpec(NAME, "cdcv2", "none", RECORD))
     prove(catalog.find(NAME), dict.fromkeys(range(TIMES), 1))

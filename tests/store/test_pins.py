@@ -1,4 +1,4 @@
-"""Pins of holds: sweeps leave the files that a pinned version has, and no others."""
+"""Pins of holds: of the runs that are no longer live, sweeps leave those that a pinned version has, and no others."""
 
 from __future__ import annotations
 

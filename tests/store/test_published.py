@@ -195,7 +195,7 @@ def test_rows_that_are_staged_for_the_next_version_stay_however_old_they_are(tab
     for path in (*staged.folder.local.rglob("*"), staged.folder.local):
         os.utime(path, (0, 0))
     for _ in range(3):
-        maintain_published(table)  # as a process that has slept since it published version 0
+        maintain_published(table)  # like a process that has slept since it published version 0
         for note in (table.local / DEAD).glob("*"):
             os.utime(note, (0, 0))
     staged.commit("prices", "as of 3", NOTE)

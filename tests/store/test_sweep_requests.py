@@ -249,7 +249,7 @@ def test_a_run_that_was_noted_before_its_commit_is_renewed_when_it_is_removed(ta
     leave_dead(table)
     confirm_dead(table)  # the run is live now
     commit_run(table, run, *(commit_run(table) for _ in range(others)))
-    long_dead(asleep, [f"{RUN}=ingest-1", *present], present, 3600.0, 0)  # as a sweep that slept
+    long_dead(asleep, [f"{RUN}=ingest-1", *present], present, 3600.0, 0)  # like a sweep that slept
     assert sweep(table, retention_s=-60.0) == 1, "only the run that nobody committed was dead for long enough"
     assert blobs.list_blobs(table / f"{RUN}={run}")
     assert sum(sweep(table, retention_s=-60.0) for _ in range(2)) == others + 1

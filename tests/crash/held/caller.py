@@ -38,7 +38,7 @@ class Holder:
     """A process, or the successor of a killed one: its records, and its calls as a holder.
 
     Args:
-        order: the folder, the seed, the number of the process, how many times it has been started, and its role.
+        order: the folder, the seed, the number of the process, how many times it was started before, and its role.
         spark: the session, if the process has one.
     """
 
@@ -173,7 +173,7 @@ def _tokens_in(records: Iterable[dict[str, Any]]) -> dict[str, str]:
     asked: dict[str, Any] = {}
     for record in records:
         asked = record.get("asked", asked)
-        if record.get("name") == "take":  # it may have been killed before it had the new token
+        if record.get("name") == "take":  # the process may have been killed before it had the new token
             tokens[asked["id"]] = asked["token"]
         answer, is_lost = record.get("answer") or {}, "Capability" in (record.get("error") or {}).get("kind", "")
         if "token" in answer:

@@ -14,7 +14,7 @@ from tests.lakes.held import HeldLake
 
 PROCESSES = 8
 _SLEEP_MAX_S = 0.8
-"""How long a process is stopped: longer than the short leases."""
+"""The longest time for which a process is stopped: longer than the short leases."""
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Run:
     Args:
         lake: the lake.
         nursery: forks the processes.
-        seed: the source of all randomness except the scheduler's.
+        seed: the source of all randomness except how the operating system schedules the processes.
         sessions: how many processes have a session; the first of them merges.
         sweeps: whether the merger also deletes files early.
     """

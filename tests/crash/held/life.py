@@ -1,7 +1,8 @@
 """The work of a process in a history: random calls.
 
-A process reads with DuckDB or, if it has a session, through Spark. The merger has a session, too. In a history with
-sweeps, it also deletes every file that neither the current version nor a pin needs, so all reads are under pins.
+A process reads stored updates itself, or uses its engine: Spark if it has a session, otherwise DuckDB. The merger has a
+session. In a history with sweeps, it also deletes every file that neither the current version nor a pin needs, so all
+reads are under pins.
 """
 
 from __future__ import annotations
@@ -292,7 +293,7 @@ def table_of(found: Any) -> pa.Table:
 
 
 def pinned(held: ReadCapability, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Read under a pin. A sweep may have deleted what the read needs only if the capability has ended."""
+    """Read under a pin. Unless the capability has ended, no sweep may have deleted what the read needs."""
     try:
         return read()
     except (DamagedTable, PySparkException, Py4JJavaError) as error:

@@ -1,4 +1,4 @@
-"""The validator accepts a correct history, and rejects any that has an answer no correct collection gives."""
+"""The validator accepts a correct history, and rejects any with an answer that no correct collection gives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.crash.held import truth
 from tests.crash.held.records import FOR_EVER, Call, calls_in
 from tests.crash.held.validator import History, HistoryBroken
 
-SEED = "shore"  # with this seed, every time that the answers are about has updates
+SEED = "shore"  # with this seed, there are updates at the times where a doctored answer must differ
 SECOND = 1_000_000_000
 
 

@@ -11,10 +11,10 @@ determines which answers were possible:
   plus the changes after them equal later contents, wherever the range is cut.
 - An error states its reason, and the reason was possible: a time before a `since`, or at or after an `upper`; or a
   capability that somebody had dropped or taken over, or that nobody had called for the length of a lease.
-- A capability that has ended stays ended, and never moves back.
+- A capability never moves back, and one that has ended stays ended.
 - Whoever takes a capability over by its token gets a new one, and all other calls with the token are refused from then
   on. The same token may take it over again until a call is made with the new one; then it is used up. Of the new
-  tokens that it gave, at most one is ever good for a call.
+  tokens that were obtained with it, at most one is ever good for a call.
 - A compaction moves `since` as far as every capability that may still live allows.
 """
 
