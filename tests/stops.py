@@ -14,7 +14,7 @@ class Killed(BaseException):
 
 
 def stop_at(place: str, work: Callable[[], object], visits: int = 1) -> None:
-    """Start work that reaches a failpoint this many times, and check that it goes no further."""
+    """Stop work when it reaches a failpoint for the `visits`-th time; fail if it never does."""
     left = visits
 
     def kill(name: str) -> None:

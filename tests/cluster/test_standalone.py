@@ -91,7 +91,7 @@ def stock() -> list[bytes]:
 
 
 def changes() -> list[bytes]:
-    """The messages of the event topic: inserts, updates and deletes of rows, a copy, and an undecodable message."""
+    """The messages of the event topic: inserts, updates, a delete, a copy, and an undecodable message."""
     values = [events(*((None, (key, 0), 1) for key in range(6)))]
     values += [events(((key, 0), (key, 7), 2 + key)) for key in range(4)] + [events(((5, 0), None, 8))]
     counts = {1: 6, **{2 + key: 1 for key in range(4)}, 8: 1}

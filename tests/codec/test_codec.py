@@ -239,7 +239,7 @@ def test_framing_errors_say_what_is_wrong(value: bytes, reason: str) -> None:
 
 
 def number(value: int) -> bytes:
-    """The bytes that Avro writes for a number, of any size, that is already zigzag-encoded."""
+    """The bytes that Avro writes for a number of any size that is already zigzag-encoded."""
     encoded = b""
     while value > 0x7F:
         encoded += bytes([value & 0x7F | 0x80])

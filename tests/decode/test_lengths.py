@@ -86,7 +86,7 @@ def measured(spark: SparkSession, decoder: Decoder, values: list[bytes]) -> dict
 
 
 def check_damaged(spark: SparkSession, seed: int) -> None:
-    """Check that messages of the right length are good and are read exactly, and that no message is too short."""
+    """Check that messages of the right length are good and are read exactly, and that none has too few bytes."""
     text = F.col("updates").cast("string").alias("updates")  # dates may be beyond Python's range
     random = Random(seed)
     resolved = resolved_schema(MANY)

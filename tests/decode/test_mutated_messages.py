@@ -290,7 +290,7 @@ def check(subject: Subject, lake: Lake, topic: dict[tuple[int, int], bytes]) -> 
 
 
 def contents_of(subject: Subject, proven: set[tuple[Any, int, int]]) -> Counter[Any]:
-    """The number of copies of each datum, from the facts that are proven."""
+    """The multiplicity of each datum, from the facts that are proven."""
     if subject.family == "upsert":
         return Counter(contents(statements_of(proven), FIRST**3).values())
     sums = Counter[Any]()

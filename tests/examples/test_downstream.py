@@ -21,7 +21,7 @@ REPORT = AssetKey("orders_by_customer")
 
 
 def publish(instance: DagsterInstance, path: Path, as_of: int) -> None:
-    """Record the metadata about the table that a run of `rebuild_current` would record."""
+    """Record about the table what a run of `rebuild_current` would record."""
     instance.report_runless_asset_event(
         AssetMaterialization(ORDERS, metadata={"dagster/uri": path.as_uri()}, tags={"dagster/data_version": str(as_of)})
     )

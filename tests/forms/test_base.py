@@ -24,7 +24,8 @@ ASKED: list[dict[str, Any]] = [{}, {"columns": ["price"]}, {"where": "price = 1"
 def send_phase(lake: Lake, rng: Random, family: str, live: dict[tuple[int, int | None], int], first: int) -> None:
     """Send random updates.
 
-    A plain collection retracts only rows that it holds; an upsert collection states one value per key and time.
+    A plain collection retracts only rows that it holds; in an upsert collection, each time has at most one
+    statement of a key.
     """
     for time in range(first, first + TIMES_PER_PHASE):
         diffs: dict[tuple[int, int | None], int] = {}

@@ -232,7 +232,7 @@ def discard(data: Mapping[str, Any], diff: int) -> str:
 
 
 def plain(collection: Collection) -> None:
-    """All types, many commits and a checkpoint, every kind of decision, a gap, late statements, retention."""
+    """All types, many commits and a checkpoint, four kinds of decisions, a gap, late statements, retention."""
     protocol, topic = Protocol(MOVEMENT), collection.topic
     collection.configure(MOVEMENT, family="plain", keep=5, messages_per_tick_max=1)
     for time in range(1, 18):

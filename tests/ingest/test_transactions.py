@@ -567,7 +567,7 @@ def test_a_snapshot_is_asserted_complete_at_its_last_row_and_a_repeated_one_beco
 def test_a_snapshot_whose_rows_come_while_a_tick_is_planned_is_complete_when_it_is_sealed(
     lake: TransactionLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The snapshot's last row is in another partition, and is read before earlier rows."""
+    """The snapshot's last row is in another partition, and ingest reads it while other rows are still unread."""
     lake.configure(messages_per_tick_max=2)
     lake.events(snapshot_row((1, 10), 30, "first"))
     rest = [(id, 10 * id) for id in range(2, 6)]
@@ -684,7 +684,7 @@ def test_an_event_without_a_source_holds_back_all_times(lake: TransactionLake) -
     lake.marks(end("7", 50, 2))
     with pytest.raises(EventBlocked, match="offset 1 belongs to no transaction"):
         lake.ingest()
-    assert lake.seal().upper == 0  # it does not state which commit it follows
+    assert lake.seal().upper == 0  # the event does not state which commit it follows
     decide(lake, AcceptGap(offsets=Offsets(EVENTS, 0, 1, 2), reason="nobody knows who wrote it"))
     assert (lake.run().upper, lake.pairs()) == (51, [(1, 10), (2, 20)])
 

@@ -75,7 +75,8 @@ def test_rows_add_up_and_only_copies_of_events_are_cancelled(lake: RowLake) -> N
         (60, 3, -1),
     ]
     check_engines(lake, range(30, 61))
-    # A killed connector repeats both transactions as late copies, although two events of the first have equal rows.
+    # A killed connector repeats one event of each transaction. Both are recognised as late copies, although another
+    # event of the first transaction has an equal row.
     first = [event("7", 2, None, (3, 30), 40), event("8", 1, (3, 30), None, 50), event("9", 1, None, (4, 40), 60)]
     lake.events(*first)
     lake.marks(end("9", 70, 1))

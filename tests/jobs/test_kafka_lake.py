@@ -62,7 +62,7 @@ def bad_input() -> list[bytes | None]:
 
 
 def outcome(lake: Lake) -> dict[str, Any]:
-    """Everything users can see of a collection, except for names and clock readings, in which two lakes differ."""
+    """Everything users can see of a collection, except what differs between two lakes: names, clock readings, sizes."""
     status = status_of(lake).as_json()
     quarantined = quarantine_rows(lake.collection)
     upper = lake.table.value("upper")

@@ -74,7 +74,7 @@ def random_interval(random: Random, limit: int, pairs: bool) -> tuple[Any, Any]:
 
 
 def chain_of_statements(random: Random, history: Any, limit: int, pairs: bool, closed: bool) -> list[Any]:
-    """Progress statements that together cover every time before `limit` or, if `closed`, every time."""
+    """Progress statements that continue one another, up to a random time or, if `closed`, to the end of the stream."""
     zero, end = ((0, 0), (limit, limit)) if pairs else (0, limit)
     steps: list[Any] = [zero]
     while steps[-1] != end and random.random() < 0.7:

@@ -40,7 +40,7 @@ def with_column(entry: Entry) -> Entry:
 
 @dataclass
 class Publisher:
-    """What one publisher has read: the entry, upper, the new schema, and the topic as of its last commit."""
+    """What one publisher knows: the topic as it last read or committed it, upper, and the schema with new columns."""
 
     known: PublishedTopic
     until: int = 0
@@ -60,7 +60,10 @@ steps = st.lists(
     min_size=10,
     max_size=60,
 )
-"""What happens, in order: a publisher does all parts of its work, or only the first ones, or only the last ones."""
+"""What happens, in order: a column is added, a time is sealed, or a publisher does parts of its work.
+
+It does all parts, or only the first ones, or only the last ones.
+"""
 
 
 @given(steps)

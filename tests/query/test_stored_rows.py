@@ -22,7 +22,7 @@ _ROWS = 30_000
 
 
 def write(root: Path, run: str, first: int) -> RunFile:
-    """Write a run whose bytes cannot be compressed, in three row groups."""
+    """Write a run in three row groups; its ids cannot be compressed."""
     folder = root / f"_run={run}"
     folder.mkdir()
     numbers = [Random(f"{first} {row}").randrange(2**62) for row in range(_ROWS)]

@@ -32,7 +32,7 @@ Row = tuple[str, int, int]
 
 
 class Bank:
-    """Three tables between which amounts move; their sum never changes. `idle` changes only at the first time."""
+    """Three tables with a constant sum: amounts move between two of them; `idle` changes only at the first time."""
 
     def __init__(self, root: Path, rng: Random) -> None:
         self.root, self.rng, self.time = root, rng, 0

@@ -63,7 +63,7 @@ def test_old_rows_of_a_stream_are_removed_by_the_seal_that_proves_the_next_times
     assert first.left is None  # only rows that were already sealed can be removed
     with clocks_at(NOW_MS):
         assert lake.run().left is None  # and only at a time that is not sealed yet
-    # a removed row is stated again, later and at the very time of its removal
+    # an old row is stated again before its removal, and another one is stated at the very time of the removal
     lake.send(events((1, OLD, 3, 1), (4, OLD, 5, 1)), progress([3], [6], {3: 1, 5: 1}))
     with clocks_at(NOW_MS):
         sealed = lake.run()

@@ -38,7 +38,7 @@ def test_the_absent_blobs_are_those_that_were_not_written(
 
 @pytest.fixture
 def crowded(monkeypatch: pytest.MonkeyPatch) -> tuple[CountedStore, list[Location]]:
-    """A table with four pages of dead runs, and the files of ten live ones: the newest ticks, and a few merges."""
+    """A table with four pages of runs, of which ten are live: the first tick, the newest ticks, and a few merges."""
     store = CountedStore(monkeypatch)
     table = store.root / "t"
     kinds = ("ingest", "merge")
@@ -53,7 +53,7 @@ def test_live_files_are_found_without_listing_all_dead_ones(crowded: tuple[Count
     before = Counter(store.requests)
     assert blobs.absent(store.root / "t", live) == []
     # One listing begins at the first tick, one at the newest ticks, and one at the newest merges. The earlier merge is
-    # on the second page.
+    # on the page with the newest ticks.
     assert store.since(before) == {"list": 3}
     before = Counter(store.requests)
     assert blobs.absent(store.root / "t", live[1:7]) == []
