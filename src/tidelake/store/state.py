@@ -20,7 +20,8 @@ HAS_ERRORS = "has_errors"
 """Positioned form: 1 since the commit that stored the first row of a key in error."""
 
 IDLE_LOWER = "idle_lower"
-"""Reclocked: upper before the latest ticks without records. From there to `idle_upper`, the contents did not change."""
+"""Reclocked: what upper was before the latest ticks without records. From there to `idle_upper`, the contents did
+not change."""
 IDLE_UPPER = "idle_upper"
 """Reclocked: the upper that the last tick without records set."""
 
