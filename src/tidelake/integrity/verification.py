@@ -1,8 +1,8 @@
 """Verifies the files of a collection against what was committed, and restores whatever can be restored.
 
-A log entry is restored from the copy in its marker, and a marker from its entry; `ingest.restoration` recreates data
-files. Nothing else is changed, and damaged bytes are set aside, never deleted. Readers verify only what they read; this
-module reads everything.
+A log entry is restored from the copy in its marker, and a marker from its entry. The lost log of a name is recreated,
+and so is the note that the name was bound; `ingest.restoration` recreates data files. Nothing else is changed, and
+damaged bytes are set aside, never deleted. Readers verify only what they read; this module reads everything.
 """
 
 from __future__ import annotations
@@ -225,9 +225,9 @@ def check_intact(collection: Collection) -> None:
     The state of `updates` may be the last one that this process has seen: `telemetry.steps` has just read it.
 
     Raises:
-        DamagedTable: names the first file.
+        DamagedFiles: names the first missing file, or says what the validation found.
 
-    Cost: the logs of `updates` and `proofs`; no file is opened.
+    Cost: the logs of `updates` and `proofs`, and that of `missing_files`; files are opened only if damage was noted.
     """
     table = OpenTable(collection.paths.updates, may_be_stale=True)
     missing = missing_files(table.path, table.files())
