@@ -113,7 +113,7 @@ def test_the_memory_of_ended_holds_and_the_number_of_live_ones_are_bounded() -> 
     assert len(entry.ended) == ENDED_MAX
     for _ in range(HOLDS_MAX):
         entry = acquire(entry, Token.new(entry.id), 0, 1, "", 0)
-    with pytest.raises(ArgumentRefused, match="holds is 1000, but 'prices' already has the maximum number of holds"):
+    with pytest.raises(ArgumentRefused, match="holds is 1000, and 'prices' cannot have more than that"):
         acquire(entry, Token.new(entry.id), 0, 1, "", 0)
 
 

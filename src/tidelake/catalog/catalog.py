@@ -1,8 +1,8 @@
 """The catalog: finds, creates and changes the collections of a store by their names.
 
 Each name has a log that binds it to a collection, and each collection has a table of its own that holds its schema,
-`since`, capabilities, epoch and decisions. So each call costs the same whether the store has ten collections or
-thousands, and changes to different collections never conflict. See docs/decisions/catalog.md.
+`since`, capabilities, epoch and decisions. So a call about one collection costs the same whether the store has ten
+collections or thousands, and changes to different collections never conflict. See docs/decisions/catalog.md.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Catalog:
         return None if is_divided(catalog) else catalog
 
     def divide(self) -> int:
-        """Divide the catalog of a store before format 4, or create one; return the number of its collections.
+        """Divide the catalog of a store before format 4, or create one; return how many collections its rows had.
 
         Each collection gets handles of its own, and each name a log. If an earlier call was interrupted, this call
         finishes its work. Nothing is written if the catalog is already divided.
@@ -266,10 +266,10 @@ class Catalog:
         return None
 
     def publish(self, collection: Collection) -> Publication:
-        """Bind a collection's name to it, so that its contents can be published, and return the publication.
+        """Give a collection the publication of its name, so that its contents can be published, and return it.
 
-        If the name is bound to another collection, which was dropped or has a different name now, it is rebound. If
-        it is already bound to this one, nothing is written.
+        If the publication belongs to another collection, which was dropped or has a different name now, it passes to
+        this one. If it already belongs to this one, nothing is written.
 
         Raises:
             UnknownCollection: the store no longer has this collection under this name.

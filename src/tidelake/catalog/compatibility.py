@@ -42,10 +42,11 @@ def check_same(entry: Entry, spec: CollectionSpec) -> None:
             "a collection's format is fixed: give the new collection a different name",
         )
     if entry.key != spec.key:
+        keyed = f"with the key {', '.join(entry.key)}" if entry.key else "without a key"
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.key",
-            f"the collection was created with the key {', '.join(entry.key)}",
+            f"the collection was created {keyed}",
             "a collection's key is fixed: give the new collection a different name",
         )
     if entry.before != spec.before:

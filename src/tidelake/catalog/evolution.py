@@ -1,4 +1,4 @@
-"""Adds columns to a collection: first to the catalog, which is authoritative, then to the table, in a separate commit.
+"""Adds columns to a collection: first to its entry, which is authoritative, then to the table, in a separate commit.
 
 Writers open the collection with `open_newest`, so that their files have the table's current columns.
 """
@@ -24,7 +24,7 @@ def open_newest(collection: Collection) -> tuple[Collection, OpenTable]:
         Conflict: other processes kept adding columns.
         Fenced: the table lacks a column, and the epoch was raised in the meantime.
 
-    Cost: one read of the catalog.
+    Cost: that of `Catalog.find`, and the log of `updates/` is opened.
     """
 
     def open_both() -> tuple[Collection, OpenTable]:
@@ -38,12 +38,12 @@ def open_newest(collection: Collection) -> tuple[Collection, OpenTable]:
 
 
 def with_newest_columns(collection: Collection) -> Collection:
-    """Return a collection with the catalog's current columns.
+    """Return a collection with the columns of its newest entry.
 
-    The catalog gets each column first, so these include every column that the collection's table has in any version
+    The entry gets each column first, so these include every column that the collection's table has in any version
     opened before this call.
 
-    Cost: one read of the catalog.
+    Cost: that of `Catalog.find`.
     """
     newest = Catalog(collection.paths.store).find(collection.name).entry
     columns = {name: getattr(newest, name) for name in _COLUMNS}
@@ -51,7 +51,7 @@ def with_newest_columns(collection: Collection) -> Collection:
 
 
 def evolve(collection: Collection, spec: CollectionSpec) -> None:
-    """Add the new columns of a specification to the catalog.
+    """Add the new columns of a specification to the entry of its collection.
 
     Raises:
         ConfigurationError: a different column of the same name has been added in the meantime.

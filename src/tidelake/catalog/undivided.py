@@ -56,7 +56,7 @@ def _documents(catalog: OpenTable, files: Sequence[RunFile]) -> list[str]:
 
 
 def divide(store: Store) -> int:
-    """Divide the store's catalog, unless that was already done; return the number of collections that it had.
+    """Divide the store's catalog, unless that was already done; return how many collections its rows had.
 
     Raises:
         DamagedTable: the catalog is damaged.

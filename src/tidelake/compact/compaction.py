@@ -335,7 +335,7 @@ def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
 def _falls_behind(table: OpenTable, run: Run, since: tuple[int, ...]) -> bool:
     """Return whether merging a table's only run again can combine more rows.
 
-    It can if, since the last merge, `since` has passed more than idle ticks.
+    It can if `since` has moved after the last merge, and not only over idle ticks.
     """
     merged = table.value(SINCE) or 0
     is_only_idle = idle_lower(table) is not None and all(

@@ -17,7 +17,7 @@ _BYTES_MAX = 64 * 2**20
 
 
 def merge_small_files(path: Location, schema: pa.Schema, epoch: int) -> int:
-    """Merge groups of eight or more runs of one kind and tier until no such group is left; return the number of merges.
+    """Merge groups of eight or more runs of one kind and tier that fit in the driver; return the number of merges.
 
     Rows do not change. Kinds are not mixed: readers distinguish them by the names of runs.
 

@@ -22,7 +22,7 @@ def owner_of(store: Store, name: str) -> str | None:
 
     Returns:
         None if there is no such collection, or more than one, or if some handles cannot be read: they might state it.
-        Collections that were dropped count only if there is no other.
+        Collections that were dropped count only if there is no other; of several, one is returned.
 
     Cost: the handles of all collections of the store are read.
     """

@@ -1,8 +1,8 @@
 """Verifies the files of a collection against what was committed, and restores whatever can be restored.
 
-A log entry is restored from the copy in its marker, and a marker from its entry; `ingest.restoration` recreates data
-files. Nothing else is changed, and damaged bytes are set aside, never deleted. Readers verify only what they read; this
-module reads everything.
+A log entry is restored from the copy in its marker, and a marker from its entry. The lost log of a name is recreated,
+and so is the note that the name was bound; `ingest.restoration` recreates data files. Nothing else is changed, and
+damaged bytes are set aside, never deleted. Readers verify only what they read; this module reads everything.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ from tidelake.store.table_log import (
 UPDATES = "updates"
 FROM_A_COPY = "restore it from a copy of the store, or rebuild the collection from its topic under a new name"
 FROM_ITS_TOPIC = "is recreated from its topic, if that still has the messages"
+_WRITERS = {"rest": "merge", "retention": "removal of old rows"}
+"""What writes runs of these kinds in `updates/`. Every other kind, such as `seal`, is the name of its writer."""
 
 
 @dataclass(frozen=True)
@@ -225,9 +227,9 @@ def check_intact(collection: Collection) -> None:
     The state of `updates` may be the last one that this process has seen: `telemetry.steps` has just read it.
 
     Raises:
-        DamagedTable: names the first file.
+        DamagedFiles: names the first missing file, or says what the validation found.
 
-    Cost: the logs of `updates` and `proofs`; no file is opened.
+    Cost: the logs of `updates` and `proofs`, and that of `missing_files`; files are opened only if damage was noted.
     """
     table = OpenTable(collection.paths.updates, may_be_stale=True)
     missing = missing_files(table.path, table.files())
@@ -248,7 +250,8 @@ def _damage_of(table: Location, file: RunFile, problem: str, since: int | None) 
         return Damage(table.name, file.path, problem, FROM_A_COPY, lost=lost)
     if not is_from_ingest(file):
         kind = file.run.partition("-")[0]
-        remedy = f"a {kind} wrote it, so it is not known which offsets of the topic would recreate it: {FROM_A_COPY}"
+        writer = _WRITERS.get(kind, kind)
+        remedy = f"a {writer} wrote it, so it is not known which offsets of the topic would recreate it: {FROM_A_COPY}"
         return Damage(table.name, file.path, problem, remedy, lost=lost)
     if entry_that_added(table, file.path) is None:
         remedy = f"the log no longer says which offsets of the topic are in it: {FROM_A_COPY}"
@@ -304,7 +307,8 @@ def _restore(table: Location, damage: Damage, good: bytes | None) -> None:
     if good is not None:
         blobs.create(damaged, good)
     blobs.make_names_durable([damaged.parent])
-    warn("a damaged file of a log was restored", table=str(table), file=damage.file)
+    done = "set aside" if good is None else "restored"
+    warn(f"a damaged file of a log was {done}", table=str(table), file=damage.file)
 
 
 def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:

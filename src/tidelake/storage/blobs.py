@@ -413,7 +413,7 @@ def check_conditional_writes(location: Location) -> None:
 
 
 def is_failed_write(error: Exception) -> bool:
-    """Return whether an error means that a write was refused; a file that may not be read gives the same error."""
+    """Return whether an error means that a write was refused, not a read."""
     return local_disk.is_failed_write(error)
 
 

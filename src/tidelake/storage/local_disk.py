@@ -337,7 +337,7 @@ def _sync(path: str) -> None:
 
 
 def is_failed_write(error: Exception) -> bool:
-    """Return whether an error means that a write was refused; a file that may not be read gives the same error."""
+    """Return whether an error means that a write was refused, not a read."""
     if not isinstance(error, OSError):
         return False
     if error.errno in (errno.EROFS, errno.ENOSPC, errno.EDQUOT):

@@ -53,9 +53,9 @@ class Objects:
     """An object store; `blobs` documents each method. Acknowledged writes are durable.
 
     Errors of a remote store are raised as `StoreUnreadable`: the store does not answer, has no such bucket, or refuses
-    access. obstore repeats most requests that get no answer, but not those whose outcome is unknown. Neither does it
-    repeat a request if the response is cut and is a listing, the result of a deletion, or an error; `_answered` does so
-    for reads of whole objects, listings and deletions.
+    access. obstore repeats most requests that get no answer, but not those whose outcome is unknown. Nor does it repeat
+    a request whose response was cut, if that response is a listing, the result of a deletion, or an error. `_answered`
+    repeats reads of whole objects, listings and deletions.
     """
 
     def __init__(self, store: ObjectStore, is_remote: bool = False) -> None:

@@ -105,7 +105,8 @@ def check_endpoint(place: ObjectStorePlace, used: str, endpoint: str | None) -> 
         raise ConfigurationError(
             place.uri,
             "s3.endpoint",
-            f"is {asked or 'that of Amazon S3'}, but {used} at {endpoint or 'that of Amazon S3'} in this process",
+            f"is {asked or 'that of Amazon S3'}, "
+            f"but {used} at {endpoint or 'the endpoint of Amazon S3'} in this process",
             "open the other lake in a process of its own; if the endpoint has changed, restart this one",
         )
 

@@ -1,1 +1,1 @@
-"""A store: its tables, their logs, and the one way to commit."""
+"""A store: its tables, their logs, and how commits are made."""

@@ -13,7 +13,7 @@ from tidelake.store.entry import Entry
 def column_docs(entry: Entry) -> dict[str, str]:
     """Return the documentation of the columns of the contents, by name; columns without any are left out.
 
-    The schemas are those in the catalog: of the table, of the values and, for change events, of the row.
+    The schemas are those in the entry: of the table, of the values and, for change events, of the row.
 
     >>> from tidelake.store.entry import Capability
     >>> fields = [{"name": "id", "type": "long", "doc": "the item"}, {"name": "price", "type": "int"}]

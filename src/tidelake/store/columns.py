@@ -1,7 +1,6 @@
-"""Adds the columns that the catalog has and a table lacks to that table, in a separate commit.
+"""Adds to a table the columns that the collection's entry has and the table lacks, in a separate commit.
 
-The catalog is changed first. If a process stops in between, the next process that opens the collection adds the
-columns.
+The entry is changed first. If a process stops in between, the next process that opens the collection adds the columns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The only module that commits: it reads what a table's log says, and creates the next entry of the log.
+"""Commits to the catalog and to the tables of collections: reads a table's log, and creates its next entry.
+
+The logs of names and of published tables are written elsewhere; see `catalog.name_log` and `staged_rows`.
 
 Every commit carries a random nonce and, as Delta application transactions, small values: the caller's (`upper`,
 offsets, …) and `seq`, which rises by one with each commit. Two commits from the same state propose the same `seq`, so
@@ -568,7 +570,7 @@ class OpenTable:
     def _check_not_swept(self, adds: Sequence[RunFile]) -> None:
         """Refuse runs that a sweep may delete.
 
-        When a sweep deletes a run depends on a clock; whether the run may be added depends only on the log.
+        A clock decides when a sweep deletes a run; only the log decides whether the run may be added.
         """
         floor = self.value(SWEEP_FLOOR) or 0
         swept = sorted({file.run for file in adds if begun_at(file.run) < floor})
@@ -577,7 +579,7 @@ class OpenTable:
             raise RunSwept(str(self.path), self.version + 1, fact)
 
     def _renew(self, runs: Sequence[str]) -> None:
-        """From now on, give readers the retention period to finish with runs that this commit removes.
+        """Give readers the retention period, starting now, to finish with the runs that this commit removes.
 
         Only a run that was announced before it was committed needs this: a sweep may confirm, even after this commit,
         that an earlier version did not name it. Any other run is announced later and confirmed in a version without it.
@@ -640,7 +642,7 @@ def _maintain(path: Location, entries_max: int | None) -> bool:
 def _maintain_elsewhere(path: Location, entries_max: int | None) -> bool:
     """Do what `maintain` does, in an object store.
 
-    Cost: nothing if no checkpoint is due; else four requests, and those of the cleanup.
+    Cost: nothing if no checkpoint is due; else three requests, and those of the cleanup.
     """
     followed = known(path)
     tip = followed.tip

@@ -28,7 +28,7 @@ _UNFINISHED_S = 86_400
 
 
 def note_cuts(collection: Collection, topic: str, identity: int | None, cuts: Sequence[Cut]) -> None:
-    """Durably note cut transactions, before the tick that found them commits.
+    """Durably note cut transactions. The tick that found them may commit only afterwards.
 
     Args:
         collection: the collection whose tick found them.

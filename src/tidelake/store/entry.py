@@ -147,7 +147,8 @@ class PublishedTopic(BaseModel):
     skip_errors: bool = False
     """Whether keys in error are published as keys without a row."""
     frontier: int = 0
-    """The topic, as read back, states every time before this; one more than the last time if the topic is closed."""
+    """The topic, as read back, states all times before this one. If it is closed, this is one more than the last
+    time."""
     closed: bool = False
     """Whether the topic states that the stream is closed."""
     offsets: dict[int, int] = {}
@@ -265,7 +266,7 @@ class Collection:
 
     @property
     def tables(self) -> tuple[Location, ...]:
-        """The tables that commits go to: all except `current` and `handles`, which has the entry."""
+        """Its tables, except `current` and the handles: the latter have the entry."""
         paths = self.paths
         tables = [paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late]
         tables += [paths.bindings] if self.entry.mints_times else []

@@ -103,7 +103,7 @@ def newest(path: Location) -> Followed:
     Raises:
         DamagedLog: an acknowledged entry is missing or has changed.
 
-    Cost: on a disk, what `settle` costs. In an object store, one listing, and a request for each new entry.
+    Cost: what `settle` costs; if the log is followed, one listing, and a request for each new entry.
     """
     seen = _suggested.pop(path)
     followed = None if path.is_local else _caught_up(path)

@@ -109,7 +109,7 @@ def acquire(entry: Entry, token: Token, at: int, lease_ms: int, purpose: str, no
     if not entry.since_frontier.less_equal(at):
         raise SinceError(at, entry.since, entry.name)
     if sum(capability.kind == "read" for capability in entry.capabilities) >= HOLDS_MAX:
-        rule = f"but '{entry.name}' already has the maximum number of holds"
+        rule = f"and '{entry.name}' cannot have more than that"
         raise ArgumentRefused("holds", HOLDS_MAX, rule, "release holds that are no longer needed")
     hold = Hold(
         secret_hash=token.secret_hash, purpose=purpose, lease_ms=lease_ms, acquired_at_ms=now_ms, renewed_at_ms=now_ms
@@ -351,7 +351,7 @@ def check_lease(lease_ms: int) -> None:
         ArgumentRefused: it is not between a millisecond and 366 days.
     """
     if not 1 <= lease_ms <= LEASE_MS_MAX:
-        rule = "but must be between 0.001 and 31622400 seconds, which are 366 days"
+        rule = "but must be between 0.001 and 31622400 seconds (366 days)"
         raise ArgumentRefused("lease", lease_ms / 1000, rule, "use a lease of hours; every call renews it")
 
 

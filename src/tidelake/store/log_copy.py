@@ -1,7 +1,6 @@
 """Local copies of verified logs: delta-rs writes to a copy, and what it wrote is then put into the real log.
 
-So delta-rs reads exactly the bytes that were verified. An object store gets one request: the conditional put of the new
-entry, or the put of the checkpoint.
+So delta-rs reads exactly the bytes that were verified, and sends no request to an object store.
 """
 
 from __future__ import annotations

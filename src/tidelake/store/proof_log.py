@@ -68,7 +68,7 @@ class ProofLog:
     has_damaged_files: bool = False
     """Whether the newest validation that verified files found damaged files."""
     damaged_at_ms: int = 0
-    """When a validation last found a mismatch, in milliseconds since 1970; 0 if no validation found any."""
+    """When a validation last found a mismatch or damaged files, in milliseconds since 1970; 0 if none ever did."""
     newest_at_ms: int = 0
     """When the newest note was made, in milliseconds since 1970, by its writer's clock."""
 

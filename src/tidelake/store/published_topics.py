@@ -124,8 +124,8 @@ def claim(
 def reshard(entry: Entry, id: str, shards: int) -> Entry:
     """Change the number of shards.
 
-    Statements that were made under the earlier number stay true. They count as evidence of what the topic has only if
-    that number is in force again.
+    Statements that were made under the earlier number stay true. But until that number is in force again, they are no
+    evidence of what the topic has.
 
     Raises:
         ArgumentRefused: the number is out of its range.

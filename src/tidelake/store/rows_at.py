@@ -1,4 +1,4 @@
-"""Reads the rows of a table at given times without a JVM, in batches, with values that Python can hold exactly."""
+"""Reads, without a JVM, the rows of a table at given times, in batches, with values that Python can hold exactly."""
 
 from __future__ import annotations
 

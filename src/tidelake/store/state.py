@@ -5,7 +5,8 @@ from __future__ import annotations
 from tidelake.store.commit import OpenTable
 
 UPPER = "upper"
-"""The first time that is not sealed; if the stream is closed, one more than the last time with an update."""
+"""The first time that is not sealed. If the stream is closed, one more than the last time with an update or, if that is
+greater, what upper was before the stream was closed."""
 CLOSED = "closed"
 """1 if the stream is closed: an empty upper was sealed."""
 SINCE = "since"
@@ -20,7 +21,8 @@ HAS_ERRORS = "has_errors"
 """Positioned form: 1 since the commit that stored the first row of a key in error."""
 
 IDLE_LOWER = "idle_lower"
-"""Reclocked: upper before the latest ticks without records. From there to `idle_upper`, the contents did not change."""
+"""Reclocked: what upper was before the latest ticks without records. From there to `idle_upper`, the contents did
+not change."""
 IDLE_UPPER = "idle_upper"
 """Reclocked: the upper that the last tick without records set."""
 

@@ -106,13 +106,13 @@ def _dead_folders(table: OpenTable, listing: Listing) -> list[str]:
 def sweep(
     table: Location, retention_s: float = RETENTION_S, read_pin: Callable[[], int | None] = nothing_pinned
 ) -> int:
-    """Delete the runs that a sweep confirmed to be dead more than the retention period ago; return their number.
+    """Delete the runs that a sweep confirmed, more than the retention period ago, to be dead; return their number.
 
     Merges leave behind the runs that they replace, and killed processes leave those that they wrote. A reader may still
     need a run that was live when its read was planned. So such a run stays for `retention_s` after a sweep has
-    confirmed that no log names it; if the reader's hold pins a `seq`, the run stays until the hold ends. The clock may
-    be wrong, and a writer may be about to commit one of these runs; so the sweep floor is committed before any run is
-    deleted.
+    confirmed that no log names it; if the reader's hold pins a `seq`, the run stays until the hold ends or pins a later
+    one. The clock may be wrong, and a writer may be about to commit one of these runs; so the sweep floor is committed
+    before any run is deleted.
 
     The pin is read after the state of the table. If a hold pins a `seq` after that, its reads are planned later still,
     from this state or a later one. So they do not need a run that none of these states names.
@@ -148,7 +148,7 @@ def sweep_names(store: Store, names: Iterable[str], retention_s: float = RETENTI
 
     Args:
         store: the store.
-        names: the names of collections that exist.
+        names: the names that have logs.
         retention_s: the minimum age of the files to delete.
     """
     if not store.root.is_local:

@@ -207,11 +207,11 @@ class Tip:
 
     version: int
     digest: str | None
-    """The entry's SHA-256; None if another engine or an earlier release wrote the entry."""
+    """The entry's SHA-256; None if another engine or an earlier release wrote the entry to a log with markers."""
     checkpoint: bytes | None = None
     """The checkpoint at which the log begins, if any."""
     entries: tuple[bytes, ...] = ()
-    """The entries after the checkpoint."""
+    """The entries after the checkpoint, perhaps preceded by the last that it covers."""
     checkpoint_version: int = -1
     """The version of the checkpoint."""
     is_newest: bool = True
@@ -231,7 +231,7 @@ class Tip:
         return dict(enumerate(self.entries, start=self.version - len(self.entries) + 1))
 
     def newest_entries(self) -> tuple[Entry | None, Entry]:
-        """The second-newest entry (None unless it is past the checkpoint) and the newest entry; both are cached."""
+        """The second-newest entry (None if `entries` lacks it) and the newest entry; both are cached."""
         before = parsed_entry(self.entries[-2]) if len(self.entries) > 1 else None
         return before, parsed_entry(self.entries[-1])
 
@@ -267,8 +267,8 @@ def settle(path: Location, takes_over: bool = False, seen: Tip | None = None) ->
     Raises:
         DamagedLog: an acknowledged entry is missing or has changed.
 
-    Cost: the markers are listed; the newest checkpoint and the entries past it are read once, or twice if the log looks
-    damaged.
+    Cost: the markers and the log are listed; the newest checkpoint and the entries past it are read once, or twice if
+    the log looks damaged.
     """
     try:
         return _settle(path, takes_over, seen)

@@ -135,7 +135,7 @@ def abandoned_in(values: Mapping[str, int]) -> frozenset[int]:
 
 
 def read_snapshots(table: OpenTable, lower: int) -> list[Snapshot]:
-    """Return the snapshots at or after `lower` with at least one row read at a version of `updates/`, oldest first."""
+    """Return, at a version of `updates/`, the snapshots at or after `lower` of which a row was read, oldest first."""
     snapshots: list[Snapshot] = []
     lsn = table.value(SNAPSHOT)
     while lsn is not None and lsn >= lower:
