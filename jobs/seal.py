@@ -40,7 +40,7 @@ def seal_collection(
     check_intact(collection)
     sealed = seal(spark, collection, settings)
     if sealed.left is not None:
-        log.info("rows left", collection=collection.name, **sealed.left.as_json())
+        log.info("old rows removed", collection=collection.name, **sealed.left.as_json())
     if sealed.sealed_by_ingest:
         log.info("nothing to seal: each tick of ingest seals its own time", collection=collection.name)
         return sealed

@@ -1,7 +1,7 @@
 """Takes the pictures of `docs/images` again: `python -m tests.docs.pictures`. With `--lake`, the lake is kept.
 
-A lake is made, its jobs run as the schedules request them, and a browser opens Dagster's UI and the report. The chart
-of the benchmarks, `ticks.png`, is not among them. The path of the lake is shown as `/srv/shop`. Look at every picture
+A lake is made, its jobs run as the schedules request them, and a browser opens Dagster's UI and the report. This does
+not make `ticks.png`, the chart of the benchmarks. The path of the lake is shown as `/srv/shop`. Look at every picture
 before you commit it: none may show another path of the machine.
 """
 

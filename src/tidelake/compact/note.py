@@ -22,7 +22,7 @@ def note_compaction(collection: Collection, before: tuple[int, ...], report: Com
         before: the previous `since`.
         report: what the compaction did.
 
-    Cost: a commit to `proofs/`. Scheduled jobs never incur it, because their compactions are not full.
+    Cost: a commit to `proofs/`. Ticks never incur it, because their compactions are not full.
     """
     if not report.merges and before == report.since:
         return

@@ -31,9 +31,9 @@ class Form(Protocol):
     moves_times: bool
     """Whether a merge moves rows to later times; if not, the remaining rows keep their stated times."""
     key_of_values: Sequence[str] | None
-    """The key's columns if each row states a value of its key, empty if diffs are summed.
+    """The key's columns if a key may have only one value at each time; empty if diffs are summed.
 
-    None if the stored rows alone do not show a breach.
+    None if, in either case, the stored rows alone do not show a breach.
     """
     is_additive: bool
     """Whether the contents are the sums of the diffs of equal stored rows, so that no merge changes these sums."""
@@ -117,7 +117,7 @@ class Form(Protocol):
         return F.lit(1).cast("bigint")
 
     def rows_by_key(self, sealed: DataFrame, effects: DataFrame) -> DataFrame | None:
-        """Count the rows that each key is left with at each time; None if diffs alone show it.
+        """Count the rows that each key is left with at each time; None if the diffs alone show every breach.
 
         In:  the stored columns; `effects` has each statement once, and its effect.
         Out: the key's columns, _time (unique together), _rows bigint: more than 1 breaks the envelope.

@@ -127,7 +127,7 @@ class PublishedTopic(BaseModel):
     topic: str
     """Its name, or the path or URI of its folder."""
     id: str
-    """Random: messages carry it, so that those of other writers are recognised. It is also the id of the hold."""
+    """Random. Each message carries it, so a message of another writer is detected. It is also the id of the hold."""
     identity: str | None
     """Identifies the topic if its name can be reused; None if the cluster gives topics no identity."""
     published_from: int
@@ -152,7 +152,7 @@ class PublishedTopic(BaseModel):
     closed: bool = False
     """Whether the topic states that the stream is closed."""
     offsets: dict[int, int] = {}
-    """By partition, the offset before which no progress statement reaches beyond the frontier."""
+    """By partition, where the next reading begins: no earlier progress statement reaches beyond the frontier."""
 
     @property
     def last_stated(self) -> int:
@@ -266,7 +266,7 @@ class Collection:
 
     @property
     def tables(self) -> tuple[Location, ...]:
-        """Its tables, except `current` and the handles: the latter have the entry."""
+        """Its tables, except `current`, and except the handles, which store the entry itself."""
         paths = self.paths
         tables = [paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late]
         tables += [paths.bindings] if self.entry.mints_times else []
