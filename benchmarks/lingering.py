@@ -23,7 +23,9 @@ PROCESS, LIVE = "memory of the Python process", "live objects in the JVM"
 _COLLECTIONS, _UPDATES, _STATE_ROWS = 4, 1_000, 10_000
 _EVERY_S = 2.0
 _WARM_UP_S = 30.0
-_WEIGHED = 20
+_WEIGHED, _AT_ONCE = 20, 5
+"""How often memory is measured; each time, the smallest of five measurements counts, as running tasks only add to it.
+"""
 
 
 def measure_linger(bench: Bench, seconds: int) -> Samples:
@@ -124,14 +126,19 @@ class _Memory:
         self.series: dict[str, list[float]] = {PROCESS: [], LIVE: []}
 
     def weigh(self, stops: threading.Event, every_s: float) -> None:
-        """Measure in MB until the run ends; the JVM is measured after a full garbage collection."""
+        """Measure in MB until the run ends."""
         while not stops.wait(every_s):
-            jvm = self.spark.sparkContext._jvm
-            assert jvm is not None
-            jvm.java.lang.System.gc()
-            runtime = jvm.java.lang.Runtime.getRuntime()
-            self.series[LIVE].append((runtime.totalMemory() - runtime.freeMemory()) / 2**20)
+            self.series[LIVE].append(min(self._live_mb(stops) for _ in range(_AT_ONCE)))
             self.series[PROCESS].append(_resident_mb())
+
+    def _live_mb(self, stops: threading.Event) -> float:
+        """Return what a full garbage collection leaves: what stays, and what the running tasks hold just now."""
+        stops.wait(1.0)
+        jvm = self.spark.sparkContext._jvm
+        assert jvm is not None
+        jvm.java.lang.System.gc()
+        runtime = jvm.java.lang.Runtime.getRuntime()
+        return float(runtime.totalMemory() - runtime.freeMemory()) / 2**20
 
 
 def _resident_mb() -> float:
