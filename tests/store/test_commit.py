@@ -105,7 +105,7 @@ def test_a_swap_removes_only_the_named_runs(table: Location) -> None:
 
 def test_a_swap_of_a_run_that_is_not_live_is_refused_before_the_call(table: Location) -> None:
     OpenTable(table).commit({}, write_rows(table, "r1"))
-    with pytest.raises(Conflict, match="no longer live"):
+    with pytest.raises(Conflict, match=r"version 2 of .*: the run gone is no longer live"):
         OpenTable(table).commit({}, write_rows(table, "m1"), ["gone"])
     assert [file.run for file in OpenTable(table).files()] == ["r1"]
 

@@ -596,7 +596,7 @@ class OpenTable:
         live = {file.run for file in self.files()} if removes else set()
         missing = sorted(set(removes) - live)
         if missing:
-            raise Conflict(str(self.path), self.version, f"the run {missing[0]} is no longer live")
+            raise Conflict(str(self.path), self.version + 1, f"the run {missing[0]} is no longer live")
         both = sorted({file.run for file in adds} & set(removes))
         if both:
             raise CommitRefused(f"the run {both[0]} is both added and removed in one commit", "use a fresh run name")
