@@ -139,8 +139,8 @@ def stop_publishing(settings: Settings, name: str, asked: Asked) -> None:
         PublishedTopicUnknown: the collection is not published to it.
     """
     catalog, target = Catalog(Store(settings.store), settings.writer), target_of(settings, asked)
-    id = published_topics.find_topic(catalog.find(name).entry, target.source, target.name).id
-    catalog.update(name, lambda entry: published_topics.end(entry, id))
+    published = published_topics.find_topic(catalog.find(name).entry, target.source, target.name)
+    catalog.update(name, lambda entry: published_topics.end(entry, published))
     log.info("publishing ended", collection=name, topic=target.name)
 
 

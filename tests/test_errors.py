@@ -29,6 +29,7 @@ from tidelake.errors import (
 
 EXAMPLES = {
     "int": 7,
+    "int | None": None,
     "bool": True,
     "str": "text",
     "str | None": None,

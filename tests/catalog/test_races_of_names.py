@@ -16,8 +16,10 @@ from tests.expectations.reports import settings
 from tests.lakes.places import store_root, write_in_the_past
 from tests.stops import stop_at
 from tests.sweeps import swept
+from tidelake.catalog import catalog as catalogs
+from tidelake.catalog import rename as renames
 from tidelake.catalog.catalog import Catalog
-from tidelake.catalog.handles import read_handles
+from tidelake.catalog.handles import change_handles, read_handles
 from tidelake.catalog.name_log import Binding, NameLog
 from tidelake.errors import CommitRefused, Conflict, DamagedLog, DamagedTable, UnknownCollection
 from tidelake.integrity.verification import Verification, repair_name, verify_name
@@ -147,6 +149,61 @@ def test_a_name_is_bound_only_once_from_the_same_state(tmp_path: Path) -> None:
         second.commit(Binding(name="a", id="2"))
     log.commit(Binding(name="a", id="3"))
     assert check_log(log.path) == 2
+
+
+def bind_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have another process commit first, each time that a name is bound."""
+    commit = NameLog.commit
+
+    def commit_second(log: NameLog, binding: Binding) -> None:
+        name = binding.name
+        commit(NameLog.of(log.store, name), log.binding or Binding(name=name))
+        commit(log, binding)
+
+    monkeypatch.setattr(NameLog, "commit", commit_second)
+
+
+@pytest.mark.parametrize(
+    ("failure", "act"),
+    [
+        ("bind 'b'", lambda catalog: catalog.rename("prices", "b")),
+        ("bind the name 'prices'", lambda catalog: catalog.publish(catalog.find("prices"))),
+        ("create 'b'", lambda catalog: catalog.open_or_create(replace(SPEC, name="b"))),
+    ],
+)
+def test_a_change_of_a_name_that_loses_every_race_names_what_failed_and_no_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str, act: Callable[[Catalog], object]
+) -> None:
+    catalog = Catalog(Store(tmp_path))
+    catalog.open_or_create(SPEC)
+    for module in (catalogs, renames):
+        monkeypatch.setattr(module, "ATTEMPTS_MAX", 2)
+    bind_first(monkeypatch)
+    with pytest.raises(Conflict) as caught:
+        act(catalog)
+    failed = f"2 attempts to {failure} failed"
+    assert caught.value.fact == f"a change to {catalog.store.names} was not committed: {failed}"
+
+
+def test_a_rename_that_is_given_up_each_time_names_what_failed_and_no_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = Catalog(Store(tmp_path))
+    handles = catalog.open_or_create(SPEC).paths
+
+    def give_up(place: str) -> None:
+        if place == "rename.after_intent":
+            change_handles(handles, lambda entry: entry.model_copy(update={"renaming": None}))
+
+    monkeypatch.setattr(renames, "ATTEMPTS_MAX", 2)
+    on_reach(give_up)
+    try:
+        with pytest.raises(Conflict) as caught:
+            catalog.rename("prices", "b")
+    finally:
+        on_reach(None)
+    failed = "2 attempts to rename 'prices' failed"
+    assert caught.value.fact == f"a change to {catalog.store.names} was not committed: {failed}"
 
 
 def test_a_lost_or_changed_newest_binding_is_reported_as_damage(tmp_path: Path) -> None:

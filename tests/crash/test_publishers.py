@@ -67,8 +67,8 @@ def publish_under_kills(root: Path, spark: SparkSession, nursery: Nursery, rng: 
         assert set(codes) <= {0, -9}, (codes, log.read_text() if log.exists() else "")
         if rng.random() < 0.5 and lake.collection.entry.published_topics:
             shards = rng.choice((1, 2, 3))
-            id, number = published_of(lake).id, shards
-            lake.catalog.update(lake.collection.name, lambda entry: reshard(entry, id, number))  # noqa: B023
+            known, number = published_of(lake), shards
+            lake.catalog.update(lake.collection.name, lambda entry: reshard(entry, known, number))  # noqa: B023
         if rng.random() < 0.6:
             lake.compact()
     lake.send(progress([2 * ROUNDS], []))

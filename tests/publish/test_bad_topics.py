@@ -92,8 +92,8 @@ def test_a_topic_that_was_recreated_is_published_again_only_on_request(lake: Lak
     for _ in range(2):
         with pytest.raises(PublishedTopicRecreated, match="recreated"):
             publish_lake(lake)
-    id = published_of(lake).id
-    lake.catalog.update(NAME, lambda entry: published_topics.end(entry, id))
+    published = published_of(lake)
+    lake.catalog.update(NAME, lambda entry: published_topics.end(entry, published))
     assert [each.kind for each in lake.collection.entry.capabilities] == ["critical"]
     assert publish_lake(lake).frontier == 4
 

@@ -13,7 +13,7 @@ from tidelake.protocol.message import Updates
 from tidelake.publish.publishing import claimed_entry
 from tidelake.publish.schema import column_names, with_new_columns
 from tidelake.store.entry import Capability, Entry, PublishedTopic
-from tidelake.store.published_topics import begin, topic_with_id
+from tidelake.store.published_topics import begin, topic_now
 
 FIRST = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "long"}]}
 ENTRY = Entry(
@@ -71,7 +71,7 @@ def test_each_time_has_one_schema_with_every_column_that_has_a_value(
     steps: list[tuple[tuple[str, ...], int]],
 ) -> None:
     entry, sealed = begin(ENTRY, TOPIC), list[int]()
-    publishers = [Publisher(topic_with_id(entry, "a")) for _ in range(3)]
+    publishers = [Publisher(topic_now(entry, TOPIC)) for _ in range(3)]
     stated: dict[int, tuple[str, ...]] = {}
     for step, number in ((step, number) for parts, number in steps for step in parts):
         publisher = publishers[number]
@@ -82,13 +82,13 @@ def test_each_time_has_one_schema_with_every_column_that_has_a_value(
         elif step == "look":
             publisher.until = len(sealed)
         elif step == "prepare":
-            publisher.known = topic_with_id(entry, "a")
+            publisher.known = topic_now(entry, TOPIC)
             publisher.record = with_new_columns(publisher.known.versions[-1].record_schema, entry)
         elif step == "claim":
-            claimed = claimed_entry(entry, "a", publisher.until, publisher.record, 1)
+            claimed = claimed_entry(entry, publisher.known, publisher.until, publisher.record, 1)
             if claimed is not None:
                 entry = claimed
-                publisher.known, publisher.record = topic_with_id(entry, "a"), None
+                publisher.known, publisher.record = topic_now(entry, TOPIC), None
         else:
             for time in range(publisher.known.claimed):
                 columns = tuple(column_names(publisher.known.version_at(time)[0].record_schema))

@@ -105,7 +105,7 @@ def test_a_swap_removes_only_the_named_runs(table: Location) -> None:
 
 def test_a_swap_of_a_run_that_is_not_live_is_refused_before_the_call(table: Location) -> None:
     OpenTable(table).commit({}, write_rows(table, "r1"))
-    with pytest.raises(Conflict, match="no longer live"):
+    with pytest.raises(Conflict, match=r"version 2 of .*: the run gone is no longer live"):
         OpenTable(table).commit({}, write_rows(table, "m1"), ["gone"])
     assert [file.run for file in OpenTable(table).files()] == ["r1"]
 
@@ -538,6 +538,10 @@ def test_a_broken_chain_of_seq_is_noticed(table: Location) -> None:
         OpenTable(table)
     with pytest.raises(DamagedTable, match="'seq' is 5 at version 3, but 2 in the entry before it"):
         check_log(table)
+    torn = table.local / "_delta_log" / f"{2:020d}.json"
+    torn.write_bytes(torn.read_bytes()[:-9])
+    with pytest.raises(DamagedTable, match="the entry of version 2 is torn"):
+        check_log(table)
 
 
 def test_missing_state_is_an_error_and_not_zero(tmp_path: Path) -> None:
@@ -546,6 +550,8 @@ def test_missing_state_is_an_error_and_not_zero(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "foreign"), pa.table({"a": [1], "_run": ["x"]}), partition_by=["_run"])
     with pytest.raises(DamagedTable, match="carries no 'seq'"):
         OpenTable(locate(tmp_path) / "foreign")
+    with pytest.raises(DamagedTable, match="the entry of version 0 has no 'seq'"):
+        check_log(locate(tmp_path) / "foreign")
 
 
 def test_a_format_of_a_later_release_is_refused_and_named(table: Location) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tidelake.errors import ArgumentRefused, PublishedTopicUnknown, SinceError
 from tidelake.store.entry import Capability, Entry, PublishedTopic
-from tidelake.store.published_topics import begin, end, find_topic, follow, reshard, topic_of
+from tidelake.store.published_topics import begin, claim, end, find_topic, follow, reshard, topic_of
 
 ENTRY = Entry(
     id="7f",
@@ -43,31 +43,32 @@ def test_a_later_publisher_does_not_change_the_topic() -> None:
 def test_two_readers_of_a_topic_may_commit_in_any_order() -> None:
     entry = begin(ENTRY, topic())
     reads = ((9, False, {0: 4, 1: 2}), (7, False, {0: 2, 1: 3}))
-    ends = [follow(follow(entry, "a", *first), "a", *second) for first, second in (reads, reads[::-1])]
+    ends = [follow(follow(entry, topic(), *first), topic(), *second) for first, second in (reads, reads[::-1])]
     assert ends[0] == ends[1]
     found = find_topic(ends[0], "files", "out")
     assert (found.frontier, found.offsets, since_of(ends[0])) == (9, {0: 4, 1: 3}, (8,))
-    assert follow(ends[0], "a", 4, False, {}) == ends[0]
-    assert follow(entry, "a", 6, False, {}).capabilities[-1].since == (5,), "the initial contents are held"
+    assert follow(ends[0], topic(), 4, False, {}) == ends[0]
+    assert follow(entry, topic(), 6, False, {}).capabilities[-1].since == (5,), "the initial contents are held"
 
 
 def test_a_topic_that_nobody_publishes_to_is_unknown() -> None:
     entry = begin(ENTRY, topic())
-    assert end(entry, "a") == ENTRY
+    assert end(entry, topic()) == ENTRY
     changes: list[Callable[[], Entry]] = [
-        lambda: end(ENTRY, "a"),
-        lambda: reshard(ENTRY, "a", 2),
-        lambda: follow(ENTRY, "a", 9, False, {}),
+        lambda: end(ENTRY, topic()),
+        lambda: reshard(ENTRY, topic(), 2),
+        lambda: follow(ENTRY, topic(), 9, False, {}),
+        lambda: claim(ENTRY, topic(), 9),
     ]
     for change in changes:
-        with pytest.raises(PublishedTopicUnknown):
+        with pytest.raises(PublishedTopicUnknown, match="'orders' is not published to 'out'"):
             change()
-    assert find_topic(reshard(entry, "a", 4), "files", "out").shards == 4
+    assert find_topic(reshard(entry, topic(), 4), "files", "out").shards == 4
     with pytest.raises(ArgumentRefused):
-        reshard(entry, "a", 0)
+        reshard(entry, topic(), 0)
 
 
 def test_an_entry_with_a_topic_is_read_as_it_was_written() -> None:
-    entry = follow(begin(ENTRY, topic()), "a", 9, True, {3: 5})
+    entry = follow(begin(ENTRY, topic()), topic(), 9, True, {3: 5})
     assert Entry.model_validate_json(entry.model_dump_json()) == entry
     assert "published_topics" not in ENTRY.model_dump_json()

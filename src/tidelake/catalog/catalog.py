@@ -295,7 +295,7 @@ class Catalog:
             with suppress(Conflict):
                 log.commit(log.binding.model_copy(update={"publication": publication}))
                 return publication
-        raise Conflict(str(self.store.names), -1, f"{ATTEMPTS_MAX} attempts to bind the name '{entry.name}' failed")
+        raise Conflict(str(self.store.names), None, f"{ATTEMPTS_MAX} attempts to bind the name '{entry.name}' failed")
 
     def check(self, specs: Iterable[CollectionSpec], names: Iterable[str] = ()) -> frozenset[str]:
         """Refuse settings that contradict what the store holds, before anything is written.
@@ -399,7 +399,7 @@ class Catalog:
             with suppress(Conflict):
                 log.commit(binding)
                 reach("catalog.after_name")
-        raise Conflict(str(self.store.names), -1, f"{ATTEMPTS_MAX} attempts to create '{spec.name}' failed")
+        raise Conflict(str(self.store.names), None, f"{ATTEMPTS_MAX} attempts to create '{spec.name}' failed")
 
     def _attempts(self, name: str, creates: bool = False) -> Iterator[NameLog]:
         """Yield the log of a name for each attempt to change it; a catalog of an earlier format is divided first.

@@ -1,7 +1,7 @@
 """The handles of a collection: its entry, in a table of one row that is stored with the collection, not in the catalog.
 
-A change replaces the row's run. Two changes from the same state propose the same `seq`, so acquiring a capability and
-moving `since` cannot both succeed. Changes to different collections never conflict.
+A change replaces the row's run. Of two changes from the same state, only one can create the next entry of the log, so
+acquiring a capability and moving `since` cannot both succeed. Changes to different collections never conflict.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def rename(store: Store, name: str, other: str) -> Entry:
         with suppress(NameTaken):  # if the error concerns this renaming, the next attempt raises it again
             finish_renaming(store, entry)
         time.sleep(min(0.002 * attempt, 0.1))
-    raise Conflict(str(store.names), -1, f"{ATTEMPTS_MAX} attempts to rename '{name}' failed")
+    raise Conflict(str(store.names), None, f"{ATTEMPTS_MAX} attempts to rename '{name}' failed")
 
 
 def finish_renaming(store: Store, entry: Entry) -> None:
@@ -92,7 +92,7 @@ def finish_renaming(store: Store, entry: Entry) -> None:
         reach("rename.after_handles")
         drop_head_start(store, entry.name)
         return
-    raise Conflict(str(store.names), -1, f"{ATTEMPTS_MAX} attempts to bind '{intent.to}' failed")
+    raise Conflict(str(store.names), None, f"{ATTEMPTS_MAX} attempts to bind '{intent.to}' failed")
 
 
 def _check_free(store: Store, entry: Entry, name: str) -> None:

@@ -13,10 +13,16 @@ class Conflict(CommitError):
     """Somebody else committed this version first; nothing was written."""
 
     table: str
-    version: int
+    version: int | None
+    """None if several attempts failed, perhaps before they came to a commit."""
     detail: str
-    fact = "version {version} of {table} was not committed: {detail}"
     hint = "load the table again and retry from its current state"
+
+    @property
+    def fact(self) -> str:
+        """What was not committed, and why."""
+        what = "a change to" if self.version is None else f"version {self.version} of"
+        return f"{what} {self.table} was not committed: {self.detail}"
 
 
 class RunSwept(Conflict):

@@ -150,8 +150,8 @@ def begin(catalog: Catalog, name: str, target: Target, terms: Terms) -> Publishe
         assert found is not None
     _check_terms(found, terms)
     if terms.shards is not None and terms.shards != found.shards:
-        id, shards = found.id, terms.shards
-        entry = catalog.update(name, lambda newest: published_topics.reshard(newest, id, shards))
+        known, shards = found, terms.shards
+        entry = catalog.update(name, lambda newest: published_topics.reshard(newest, known, shards))
         reach("publish.after_reshard")
         found = published_topics.topic_of(entry, target.source, target.name) or found
     return found
@@ -184,21 +184,21 @@ def _filled(entry: Entry, proposed: PublishedTopic, terms: Terms) -> PublishedTo
 
 
 def claimed_entry(
-    newest: Entry, id: str, until: int, record_schema: dict[str, Any] | None, schema_id: int | None
+    newest: Entry, known: PublishedTopic, until: int, record_schema: dict[str, Any] | None, schema_id: int | None
 ) -> Entry | None:
     """Claim the times before `until`; None if the columns or the versions have changed since they were read.
 
     Args:
         newest: the newest entry. Only its columns have values at times before `until`.
-        id: the id of the topic.
+        known: the topic, from an earlier entry.
         until: an upper that was read before the entry.
         record_schema: the schema of a new version, according to an earlier entry; None if no column was new.
         schema_id: with Confluent framing, the id of its CDCv2 schema.
     """
-    last = published_topics.topic_with_id(newest, id).versions[-1].record_schema
+    last = published_topics.topic_now(newest, known).versions[-1].record_schema
     if with_new_columns(last, newest) != record_schema:
         return None
-    return published_topics.claim(newest, id, until, record_schema, schema_id)
+    return published_topics.claim(newest, known, until, record_schema, schema_id)
 
 
 def _registered(terms: Terms, record_schema: dict[str, Any]) -> int:
@@ -283,7 +283,7 @@ class _Publisher:
         closed, frontier = evidence.is_closed(), evidence.frontier()
         offsets, until = evidence.offsets, self.end if closed else frontier
         entry = self.catalog.update(
-            self.name, lambda newest: published_topics.follow(newest, read.id, until, closed, offsets)
+            self.name, lambda newest: published_topics.follow(newest, read, until, closed, offsets)
         )
         reach("publish.after_follow")
         self.report.cut = dict(evidence.cut)
@@ -355,18 +355,18 @@ class _Publisher:
         last = self.published.versions[-1].record_schema
         record = with_new_columns(last, self.collection().entry)
         schema_id = None if record is None else self.register(last, record)
-        id, is_committed = self.published.id, False
+        known, is_committed = self.published, False
 
         def change(newest: Entry) -> Entry:
             nonlocal is_committed
-            claimed = claimed_entry(newest, id, until, record, schema_id)
+            claimed = claimed_entry(newest, known, until, record, schema_id)
             is_committed = claimed is not None
             return claimed or newest
 
-        now = published_topics.topic_with_id(self.catalog.update(self.name, change), id)
+        now = published_topics.topic_now(self.catalog.update(self.name, change), known)
         # The number of shards stays the one for which the evidence was read.
-        known = {"claimed": now.claimed, "later_versions": now.later_versions}
-        self.published = self.published.model_copy(update=known)
+        newer = {"claimed": now.claimed, "later_versions": now.later_versions}
+        self.published = known.model_copy(update=newer)
         return is_committed
 
     def register(self, last: dict[str, Any], record: dict[str, Any]) -> int:

@@ -3,8 +3,8 @@
 The logs of names and of published tables are written elsewhere; see `catalog.name_log` and `staged_rows`.
 
 Every commit carries a random nonce and, as Delta application transactions, small values: the caller's (`upper`,
-offsets, …) and `seq`, which rises by one with each commit. Two commits from the same state propose the same `seq`, so
-at most one of them succeeds: that is compare-and-append. An `OpenTable` is good for a single attempt: nothing is
+offsets, …) and `seq`, which rises by one with each commit. Of two commits from the same state, at most one can create
+the entry of the next version: that is compare-and-append. An `OpenTable` is good for a single attempt: nothing is
 rebased.
 """
 
@@ -596,7 +596,7 @@ class OpenTable:
         live = {file.run for file in self.files()} if removes else set()
         missing = sorted(set(removes) - live)
         if missing:
-            raise Conflict(str(self.path), self.version, f"the run {missing[0]} is no longer live")
+            raise Conflict(str(self.path), self.version + 1, f"the run {missing[0]} is no longer live")
         both = sorted({file.run for file in adds} & set(removes))
         if both:
             raise CommitRefused(f"the run {both[0]} is both added and removed in one commit", "use a fresh run name")

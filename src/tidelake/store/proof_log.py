@@ -60,7 +60,9 @@ class ProofLog:
     """Whether the closed stream was validated to its end."""
     validations: int = 0
     hashes: list[HashNote] = field(default_factory=list)
-    """One entry for each validation that agreed, oldest first. Earlier releases of Tidelake noted no hashes."""
+    """One entry for each validation that agreed, oldest first, unless an earlier one had a higher `upper`.
+
+    Earlier releases of Tidelake noted no hashes."""
     validated_contents: str | None = None
     """The hash of the contents just before `validated_upper`; None if diffs are not summed, or if it was not noted."""
     damaged: str | None = None

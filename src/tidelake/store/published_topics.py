@@ -36,15 +36,15 @@ def find_topic(entry: Entry, source: str, topic: str) -> PublishedTopic:
     return found
 
 
-def topic_with_id(entry: Entry, id: str) -> PublishedTopic:
-    """Return the topic with this id, as the entry states it.
+def topic_now(entry: Entry, known: PublishedTopic) -> PublishedTopic:
+    """Return a topic, known from an earlier entry, as this entry states it.
 
     Raises:
         PublishedTopicUnknown: nobody publishes to it any more.
     """
-    found = next((each for each in entry.published_topics if each.id == id), None)
+    found = next((each for each in entry.published_topics if each.id == known.id), None)
     if found is None:
-        raise PublishedTopicUnknown(entry.name, id)
+        raise PublishedTopicUnknown(entry.name, known.topic)
     return found
 
 
@@ -69,7 +69,7 @@ def begin(entry: Entry, first: PublishedTopic) -> Entry:
     )
 
 
-def follow(entry: Entry, id: str, frontier: int, closed: bool, offsets: Mapping[int, int]) -> Entry:
+def follow(entry: Entry, known: PublishedTopic, frontier: int, closed: bool, offsets: Mapping[int, int]) -> Entry:
     """Record how far a topic was read back, and move its hold.
 
     Two publishers may call this in any order: the greater frontier and offsets are kept, and they are always true.
@@ -77,7 +77,7 @@ def follow(entry: Entry, id: str, frontier: int, closed: bool, offsets: Mapping[
     Raises:
         PublishedTopicUnknown: nobody publishes to the topic.
     """
-    before = topic_with_id(entry, id)
+    before = topic_now(entry, known)
     merged = {
         partition: max(before.offsets.get(partition, 0), offsets.get(partition, 0))
         for partition in sorted({*before.offsets, *offsets})
@@ -95,7 +95,11 @@ def follow(entry: Entry, id: str, frontier: int, closed: bool, offsets: Mapping[
 
 
 def claim(
-    entry: Entry, id: str, until: int, record_schema: dict[str, Any] | None = None, schema_id: int | None = None
+    entry: Entry,
+    known: PublishedTopic,
+    until: int,
+    record_schema: dict[str, Any] | None = None,
+    schema_id: int | None = None,
 ) -> Entry:
     """Record that times may be stated, before any of them is; with a schema, first add a version with new columns.
 
@@ -104,7 +108,7 @@ def claim(
 
     Args:
         entry: the newest entry.
-        id: the id of the topic.
+        known: the topic, from an earlier entry.
         until: the time before which times may be stated. The entry has every column that has a value before that time.
         record_schema: the schema of the new version; None if the last version has all columns.
         schema_id: with Confluent framing, the id of its CDCv2 schema.
@@ -112,7 +116,7 @@ def claim(
     Raises:
         PublishedTopicUnknown: nobody publishes to the topic.
     """
-    topic = topic_with_id(entry, id)
+    topic = topic_now(entry, known)
     update: dict[str, Any] = {"claimed": max(topic.claimed, until)}
     if record_schema is not None:
         version = PublishedVersion(starts_at=topic.claimed, record_schema=record_schema, schema_id=schema_id)
@@ -121,7 +125,7 @@ def claim(
     return entry if after == topic else _replace(entry, after)
 
 
-def reshard(entry: Entry, id: str, shards: int) -> Entry:
+def reshard(entry: Entry, known: PublishedTopic, shards: int) -> Entry:
     """Change the number of shards.
 
     Statements that were made under the earlier number stay true. But until that number is in force again, they are no
@@ -132,16 +136,16 @@ def reshard(entry: Entry, id: str, shards: int) -> Entry:
         PublishedTopicUnknown: nobody publishes to the topic.
     """
     check_shards(shards)
-    return _replace(entry, topic_with_id(entry, id).model_copy(update={"shards": shards}))
+    return _replace(entry, topic_now(entry, known).model_copy(update={"shards": shards}))
 
 
-def end(entry: Entry, id: str) -> Entry:
+def end(entry: Entry, known: PublishedTopic) -> Entry:
     """Remove a topic and its hold. What the topic states stays true.
 
     Raises:
         PublishedTopicUnknown: nobody publishes to the topic.
     """
-    topic_with_id(entry, id)
+    id = topic_now(entry, known).id
     return entry.model_copy(
         update={
             "published_topics": tuple(each for each in entry.published_topics if each.id != id),

@@ -139,4 +139,4 @@ def retry_work(work: Callable[[], T], table: Location, failure: str, *, attempts
             return work()
         except LostRace:
             refresh(table)
-    raise Conflict(str(table), -1, failure)
+    raise Conflict(str(table), None, failure)

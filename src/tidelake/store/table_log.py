@@ -103,7 +103,10 @@ def check_log(path: Location) -> int:
             break  # nobody has acknowledged it, and a reader that is not allowed to write leaves it in place
         entry = [] if is_torn else _parse(text)
         seq, before = seq_of(entry), before_of(entry)
-        if seq is None or (seq_before is not None and seq != seq_before + 1):
+        if seq is None:
+            fact = "is torn" if is_torn else "has no 'seq'"
+            raise DamagedTable(str(path), f"the entry of version {version} {fact}")
+        if seq_before is not None and seq != seq_before + 1:
             raise DamagedTable(
                 str(path), f"'seq' is {seq} at version {version}, but {seq_before} in the entry before it"
             )
