@@ -90,7 +90,7 @@ def collection_settings() -> str:
     families = (terms.family for terms in ENVELOPES.values())
     rows |= {
         "framing": f"| `framing` | {_choice(SETTINGS)} | `cdcv2` | {texts['framing']} |",
-        "envelope": f"| `envelope` | {_choice(ENVELOPES)} | required | {texts['envelope']} |",
+        "envelope": f"| `envelope` | {_choice(ENVELOPES)} | required without `family` | {texts['envelope']} |",
         "family": f"| `family` | {_choice(families)} | that of `envelope` | Another name for `envelope`. |",
     }
     first = ["envelope", "family", "framing"]
@@ -139,6 +139,17 @@ def s3_settings() -> str:
 _HEAD = ("| Key | Value | Default | Meaning |", "|---|---|---|---|")
 _WRITTEN = {"value_schema": "schema", "topics": "topic"}
 _NOT_WRITTEN = frozenset(("name", "topics_folder", "kafka", "registry"))
+_VALUES = {
+    "topic": "text or list",
+    "key": "text or list",
+    "owners": "text or list",
+    "metadata": "list or mapping",
+    "schema": "path or mapping",
+    "key_schema": "path or mapping",
+}
+"""What a user may write, where that is more than the type of the field."""
+_DEFAULTS = {"table": "taken from `topic`"}
+"""The defaults of fields that the reader of the settings always fills in."""
 
 
 def settings_table(model: type[BaseModel]) -> str:
@@ -151,8 +162,10 @@ def settings_rows(model: type[BaseModel]) -> dict[str, str]:
     rows, texts = {}, field_texts(model)
     for field, info in model.model_fields.items():
         if field not in _NOT_WRITTEN:
-            key, default = _WRITTEN.get(field, field), default_of(info)
-            rows[key] = f"| `{key}` | {values_of(info.annotation)} | {default} | {texts.get(field, '')} |"
+            key = _WRITTEN.get(field, field)
+            values = _VALUES.get(key) or values_of(info.annotation)
+            default = _DEFAULTS.get(key) or default_of(info)
+            rows[key] = f"| `{key}` | {values} | {default} | {texts.get(field, '')} |"
     return rows
 
 
@@ -197,6 +210,7 @@ def values_of(annotation: Any) -> str:
         "timedelta": "duration",
         "PublishSettings": "block",
         "CurrentSettings": "block",
+        "RowRetention": "block",
     }
     return words.get(name, name)
 

@@ -83,7 +83,7 @@ def comparison_table(comparisons: Iterable[Comparison]) -> Table:
 def status_table(settings: Settings, catalog: Catalog) -> Table:
     """Return a line for each collection: how far it is proven, what it stores, and what was set aside."""
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for column in ("collection", "envelope", "upper", "stored", "late copies", "quarantine"):
+    for column in ("collection", "envelope", "upper", "stored", "late", "quarantine"):
         table.add_column(column, justify="left" if column in ("collection", "envelope") else "right")
     for collection in settings.collections:
         status = read_status(catalog.find(collection.name), open_topics(collection))

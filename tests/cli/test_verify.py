@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.cli.commands import run
 from tests.golden.shown import unpack
@@ -99,6 +100,23 @@ def test_a_damaged_entry_is_reported_and_restored_and_other_collections_are_unaf
     assert (done.returncode, entry.read_bytes() == before) == (0, True)
     assert run("verify", NAME, "--config", config).returncode == 0
     assert "nothing is damaged" in run("repair", NAME, "--config", config).stderr
+
+
+def test_an_invalid_block_is_reported_and_the_other_collections_are_verified(config: Path) -> None:
+    document = yaml.safe_load(config.read_text(encoding="utf-8"))
+    document["collections"]["upsert"]["family"] = "plein"
+    config.write_text(yaml.safe_dump(document), encoding="utf-8")
+    done = run("verify", "--config", config)
+    assert (done.returncode, done.stderr.count("none damaged")) == (1, 11), done.stderr
+    assert "error: upsert: " in done.stderr
+    assert "collections.upsert.family" in done.stderr
+    found = json.loads(run("verify", "--json", "--config", config).stdout)
+    assert "collections.upsert.family" in found["upsert"]["error"]
+    assert found[NAME]["damages"] == []
+    assert run("verify", NAME, "--config", config).returncode == 0
+    assert run("verify", "upsert", "--config", config).returncode == 2
+    assert run("resolve", "list", NAME, "--config", config).returncode == 0
+    assert run("repair", NAME, "--config", config).returncode == 2  # it may write
 
 
 def test_a_damaged_catalog_is_reported_and_restored(config: Path) -> None:

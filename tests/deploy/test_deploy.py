@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+from jobs.tick import STEPS
 from tests.docs.blocks import PROJECT
 from tests.lakes.lake import RECORD
 from tests.services.process import Server, free_ports
@@ -207,6 +208,9 @@ def test_the_steps_of_each_unit_succeed(name: str, config: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert re.findall(r'^  "job": "(\w+)"', done.stdout, flags=re.MULTILINE) == command[1:]
+    assert (config.parent / "docs").exists() == (name == "tidelake-nightly")  # a full recount writes the report
+    if name == "tidelake-tick":
+        assert list(json.loads(done.stdout)["results"]["prices"]) == list(STEPS)
     assert all(json.loads(line)["collection"] == "prices" for line in done.stderr.splitlines())
 
 

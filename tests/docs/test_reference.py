@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,26 @@ def test_the_example_with_all_settings_has_every_key(tmp_path: Path) -> None:
     assert set(document) == set(rows_of(reference.top_level_settings()))
     used = {key for collection in document["collections"].values() for key in collection}
     assert used == set(rows_of(reference.collection_settings()))
+
+
+def test_the_values_in_the_example_with_all_settings_are_of_the_kinds_in_the_table(tmp_path: Path) -> None:
+    (block,) = [block for block in SETTINGS if block.remark.startswith("every key")]
+    document = yaml.safe_load(block.text)
+    rows = rows_of(reference.collection_settings())
+    kinds: dict[str, type] = {"integer": int, "list": list, "mapping": dict, "block": dict}
+    kinds |= dict.fromkeys(("text", "path", "duration"), str)
+    for name, collection in document["collections"].items():
+        for key, value in collection.items():
+            shown, required, _ = rows[key]
+            words = shown.split(" or ")
+            assert all(word in kinds or re.fullmatch(r"`\w+`( `\w+`)*", word) for word in words), key
+            text = f"`{str(value).lower() if isinstance(value, bool) else value}`"
+            assert any(type(value) is kinds.get(word) or text in word.split() for word in words), key
+            if required == "required":
+                others = {other: collection[other] for other in collection if other != key}
+                left_out = document | {"collections": document["collections"] | {name: others}}
+                with pytest.raises(ConfigurationError, match=rf"\b{name}\."):
+                    load_block(replace(block, text=yaml.safe_dump(left_out)), tmp_path)
 
 
 @pytest.mark.parametrize("block", SETTINGS, ids=str)

@@ -34,6 +34,7 @@ def test_the_demo_finds_everything_equal_and_shows_no_spark_output(tmp_path: Pat
     assert re.search(r"^all equal: 18 comparisons", done.stdout, flags=re.MULTILINE), done.stdout
     for name in ("prices", "people", *LARGE):
         assert len(re.findall(rf"^{name} .* equal *$", done.stdout, flags=re.MULTILINE)) == 3, name
+    assert re.search(r"^collection +envelope +upper +stored +late +quarantine *$", done.stdout, flags=re.MULTILINE)
     assert "WARN" not in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert "log4j" not in done.stderr

@@ -201,7 +201,7 @@ def withdraw(
 @app.command(name="list")
 def list_decisions(name: NameArgument, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
     """Show the decisions in force, oldest first."""
-    collection = open_lake(config, read_only=True).collection(name)
+    collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
     if as_json:
         _print_decisions(collection)
     else:

@@ -32,8 +32,11 @@ def verify(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Verify that log entries and files match what was committed. The exit status is 1 if not. Does not start a JVM."""
-    lake = open_lake(config, read_only=True)
+    """Verify that log entries and files match what was committed. The exit status is 1 if not. Does not start a JVM.
+
+    A collection whose settings are invalid is not verified, and the exit status is 1; the others are.
+    """
+    lake = open_lake(config, skip_invalid=True, read_only=True)
     chosen = [lake.collection(name)] if name is not None else lake.collections()
     results = {}
     with working("verifying", len(chosen)) as work:
@@ -41,12 +44,16 @@ def verify(
             work.show(f"{collection.name}: verifying", number)
             if _is_ingested(collection):
                 results[collection.name] = collection.verify(deep)
+    refused = lake.refused if name is None else {}
     if as_json:
-        print_json({name: asdict(result) for name, result in results.items()})
+        verified = {name: asdict(result) for name, result in results.items()}
+        print_json(verified | {name: {"error": str(error)} for name, error in refused.items()})
     else:
         for ingested, result in results.items():
             _show(ingested, result)
-    if any(result.damages for result in results.values()):
+        for invalid, error in refused.items():
+            say(f"error: {invalid}: {error}")
+    if refused or any(result.damages for result in results.values()):
         raise typer.Exit(1)
 
 
