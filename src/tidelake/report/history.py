@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from tidelake.report.facts import Facts
 from tidelake.report.files import ReportPlace
@@ -62,6 +62,8 @@ _REQUEST = "Error performing"
 ROWS_SHOWN_MAX = 120
 FILES_MAX = 64
 """If a collection has more files than this, they are merged into one."""
+_APPEND_ATTEMPTS_MAX = 16
+"""Maximum number of times that a row is appended while other writers create the table or merge files."""
 
 
 def history_path(data_docs: ReportPlace) -> Location:
@@ -101,7 +103,8 @@ def row_of(facts: Facts) -> dict[str, Any]:
 def append_history(data_docs: ReportPlace, row: Mapping[str, Any], files_max: int = FILES_MAX) -> None:
     """Append a row, and merge a collection's files if there are many. Only delta-rs commits to the table.
 
-    Writers do not disturb each other: rows are only added, and a merge that loses a race is left to the next writer.
+    Writers do not disturb each other: an append that loses a race is repeated, and a merge that loses one is left to
+    the next writer.
 
     Raises:
         DeltaError, ArrowException, OSError: the table is damaged.
@@ -111,7 +114,7 @@ def append_history(data_docs: ReportPlace, row: Mapping[str, Any], files_max: in
     rows = pa.Table.from_pylist([dict(row)], schema=SCHEMA)
     options = blobs.delta_options(folder)
     with _engine_errors(folder, "write"):
-        write_deltalake(str(folder), rows, mode="append", partition_by=[COLLECTION], storage_options=options)
+        _append(folder, rows, options)
         table = DeltaTable(str(folder), storage_options=options)
         partition = [(COLLECTION, "=", str(row[COLLECTION]))]
         if len(table.file_uris(file_pruning_predicate=partition)) > files_max:
@@ -141,6 +144,17 @@ def read_history(data_docs: ReportPlace, name: str, limit: int = ROWS_SHOWN_MAX)
     rows = pa.concat_tables(parts, promote_options="default")
     newest = rows.take(pc.sort_indices(rows, [("at_ms", "ascending")])[-limit:])
     return [{COLLECTION: name, **row} for row in newest.to_pylist()]
+
+
+def _append(folder: Location, rows: pa.Table, options: dict[str, str] | None) -> None:
+    """Append rows; again if another writer has created the table, or merged files, at the same moment."""
+    for attempt in range(1, _APPEND_ATTEMPTS_MAX + 1):
+        try:
+            write_deltalake(str(folder), rows, mode="append", partition_by=[COLLECTION], storage_options=options)
+            return
+        except CommitFailedError as error:
+            if attempt == _APPEND_ATTEMPTS_MAX or _REQUEST in str(error):
+                raise
 
 
 @contextmanager
