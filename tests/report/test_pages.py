@@ -231,3 +231,10 @@ def test_writers_that_create_the_history_at_the_same_time_keep_each_row(tmp_path
         docs = tmp_path / f"docs{attempt}"
         append_together(docs, [row | {"at_ms": at_ms} for at_ms in range(4)], files_max=4)
         assert [found["at_ms"] for found in read_history(docs, NAME)] == list(range(4))
+
+
+def test_writers_that_merge_files_at_the_same_time_keep_each_row_once(tmp_path: Path) -> None:
+    docs, row = tmp_path / "docs", row_of(Stored(tmp_path).facts())
+    append_history(docs, row | {"at_ms": 0})
+    append_together(docs, (row | {"at_ms": at_ms} for at_ms in range(1, 25)), files_max=0)
+    assert [found["at_ms"] for found in read_history(docs, NAME, limit=1000)] == list(range(25))

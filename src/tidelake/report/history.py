@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import structlog
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
@@ -18,6 +19,8 @@ from tidelake.report.facts import Facts
 from tidelake.report.files import ReportPlace
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
+
+log = structlog.get_logger("tidelake")
 
 COLLECTION = "collection"
 _SUM = pa.decimal128(38, 0)
@@ -116,9 +119,8 @@ def append_history(data_docs: ReportPlace, row: Mapping[str, Any], files_max: in
     with _engine_errors(folder, "write"):
         _append(folder, rows, options)
         table = DeltaTable(str(folder), storage_options=options)
-        partition = [(COLLECTION, "=", str(row[COLLECTION]))]
-        if len(table.file_uris(file_pruning_predicate=partition)) > files_max:
-            table.optimize.compact(partition_filters=partition)
+        if len(_files_of(table, row[COLLECTION])) > files_max:
+            _merge_files(folder, table, row[COLLECTION])
 
 
 def read_history(data_docs: ReportPlace, name: str, limit: int = ROWS_SHOWN_MAX) -> list[dict[str, Any]]:
@@ -134,16 +136,23 @@ def read_history(data_docs: ReportPlace, name: str, limit: int = ROWS_SHOWN_MAX)
             table = DeltaTable(str(folder), storage_options=blobs.delta_options(folder))
     except TableNotFoundError:
         return []
-    files = table.file_uris(file_pruning_predicate=[(COLLECTION, "=", name)])
-    names = [field.name for field in SCHEMA if field.name != COLLECTION]
-    # A file may have several URIs; only the part after the table's own location is the same in all of them.
-    paths = [folder / file[file.rindex(f"{COLLECTION}=") :] for file in files]
-    parts = [pq.read_table(blobs.open_file(path), columns=names, partitioning=None) for path in paths]
-    if not parts:
-        return []
-    rows = pa.concat_tables(parts, promote_options="default")
+    rows = _read_rows(folder, table, name)
     newest = rows.take(pc.sort_indices(rows, [("at_ms", "ascending")])[-limit:])
     return [{COLLECTION: name, **row} for row in newest.to_pylist()]
+
+
+def _files_of(table: DeltaTable, name: str) -> list[str]:
+    """Return the URIs of a collection's files."""
+    return table.file_uris(file_pruning_predicate=[(COLLECTION, "=", name)])
+
+
+def _read_rows(folder: Location, table: DeltaTable, name: str) -> pa.Table:
+    """Read the rows of a collection, without the column of its name."""
+    fields = pa.schema([field for field in SCHEMA if field.name != COLLECTION])
+    # A file may have several URIs; only the part after the table's own location is the same in all of them.
+    paths = [folder / file[file.rindex(f"{COLLECTION}=") :] for file in _files_of(table, name)]
+    parts = [pq.read_table(blobs.open_file(path), columns=fields.names, partitioning=None) for path in paths]
+    return pa.concat_tables([fields.empty_table(), *parts], promote_options="default")
 
 
 def _append(folder: Location, rows: pa.Table, options: dict[str, str] | None) -> None:
@@ -155,6 +164,21 @@ def _append(folder: Location, rows: pa.Table, options: dict[str, str] | None) ->
         except CommitFailedError as error:
             if attempt == _APPEND_ATTEMPTS_MAX or _REQUEST in str(error):
                 raise
+
+
+def _merge_files(folder: Location, table: DeltaTable, name: str) -> None:
+    """Replace the files of a collection with one, unless another writer has changed them since the table was read.
+
+    `DeltaTable.optimize` would not notice that another process has merged the same files, and repeat their rows.
+    """
+    rows = _read_rows(folder, table, name)
+    rows = rows.add_column(0, SCHEMA.field(COLLECTION), [pa.repeat(name, rows.num_rows)])
+    try:
+        write_deltalake(table, rows, mode="overwrite", predicate=f"{COLLECTION} = '{name}'")
+    except CommitFailedError as error:
+        if _REQUEST in str(error):
+            raise
+        log.info("the next validation merges the history", collection=name, reason=str(error).split("\n")[0])
 
 
 @contextmanager
