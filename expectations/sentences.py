@@ -51,7 +51,8 @@ def failure_of(rule: Rule, verdict: Verdict) -> str:
         return _sentence(verdict.note)
     if rule.is_own:
         of, do = f" of {verdict.rows:,}" if verdict.rows else "", "does" if verdict.failed == 1 else "do"
-        found = f"{verdict.failed:,}{of} rows {do} not meet this" if verdict.failed else verdict.observed
+        observed = verdict.observed or "no value was observed"
+        found = f"{verdict.failed:,}{of} rows {do} not meet this" if verdict.failed else observed
         return f"Expected: {rule.description}; {found}."
     at = f" It fails at {times_of(verdict)}." if verdict.times and rule.blocking else ""
     return f"Expected: {rule.description}.{at}"

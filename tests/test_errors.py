@@ -142,11 +142,11 @@ def test_an_error_takes_exactly_its_fields() -> None:
          "discard a statement with `tidelake resolve discard`"),
         (TopicGap("orders", 0, 3, 5, "gone"), "topic 'orders', partition 0: offsets 3 to 5 are missing: gone\nhint: "
          "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets orders:0:3-5 --reason …`; "
-         "its messages are then lost"),
-        (TopicChanged("orders#2", 0, 3, 5, "gone"), "topic 'orders#2', partition 0, was read up to offset 5, but only "
-         "3 of these offsets still exist: gone\nhint: correct the topic or its name, or continue with the topic as it "
-         "is: `tidelake resolve topic NAME --topic orders --reason …`; messages that have not been read yet are then "
-         "lost"),
+         "its unread messages are then lost"),
+        (TopicChanged("orders#2", 0, 3, 5, "gone"), "topic 'orders#2', partition 0, was read up to offset 5, but its "
+         "messages from offset 3 on are gone: gone\nhint: correct the topic or its name, or continue with the topic as "
+         "it is: `tidelake resolve topic NAME --topic orders --reason …`; messages that have not been read yet are "
+         "then lost"),
         (SinceError(3, iter([5]), "a"), "time 3 is not at or after since [5] of 'a'\nhint: read at or after since"),
         (SinceError(3, [], None), "time 3 is not at or after since []\nhint: the collection is permanently unreadable: "
          "its since is empty"),

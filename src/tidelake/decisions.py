@@ -7,7 +7,7 @@ a decision about a sealed time may only confirm what was published there.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, assert_never
 
 from tidelake.errors import (
     CodecError,
@@ -97,6 +97,8 @@ def check_decision(collection: Collection, settings: CollectionSettings, decisio
             return _check_acknowledgement(collection, decision)
         case Park():
             return _check_parking(collection, settings, decision)
+        case _:
+            assert_never(decision)
 
 
 def check_withdrawal(collection: Collection, subject: int | Offsets) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from expectations.evidence import evidence_of
 from expectations.frame import result_frame
 from expectations.judge import Verdict, judge
-from expectations.suite import build_suite, rules_of
+from expectations.sentences import failure_of
+from expectations.suite import build_own_suite, build_suite, rules_of
 from tests.expectations.reports import STATUS, at, report, settings
 from tests.sweeps import swept
 from tidelake.read.status import CollectionStatus
 from tidelake.read.waiting import Waiting, WaitingTime
+from tidelake.settings.expectations import OwnExpectation
 from tidelake.settings.terms import ENVELOPES
 from tidelake.validate.validation import ValidateReport
 
@@ -113,6 +116,18 @@ def test_two_values_of_one_key_fail_the_rule_of_the_upsert_family() -> None:
     assert set(failing(report(at(3, diff_min=0)), family="upsert")) == set()
     assert set(failing(report(at(3), doubled=1), family="upsert")) == {"one_value_a_key"}
     assert "sum_of_diffs_is_as_recorded" not in {rule.name for rule in rules_of(settings("upsert"))}
+
+
+@pytest.mark.parametrize("prices", [[], [None]], ids=["no rows", "only null"])
+def test_a_failure_without_numbers_says_that_there_was_no_value(prices: list[None]) -> None:
+    kind, text = "expect_column_min_to_be_between", "the least price is at least 1"
+    arguments = {"column": "price", "min_value": 1}
+    own = OwnExpectation(name="cheapest", type=kind, arguments=arguments, text=text, place="here", field="expectations")
+    chosen = settings("plain").model_copy(update={"expectations": (own,)})
+    frame = pd.DataFrame({"price": pd.Series(prices, dtype="float64")})
+    (verdict,) = judge(frame, build_own_suite(chosen))
+    (rule,) = (rule for rule in rules_of(chosen) if rule.is_own)
+    assert failure_of(rule, verdict) == "Expected: the least price is at least 1; no value was observed."
 
 
 def test_a_check_that_no_rule_defines_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -365,6 +365,20 @@ def test_a_time_without_a_progress_statement_cannot_be_contradicted(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("unsealed", "text"),
+    [
+        (39, "only the times from 0 to 0 have stated progress\nhint: choose one of these times"),
+        (40, "none of the times from 0 to 39 has stated progress\nhint: reduce unsealed_times"),
+    ],
+)
+def test_a_refused_contradiction_names_the_times_that_can_have_one(tmp_path: Path, unsealed: int, text: str) -> None:
+    options = GenerateOptions(name="orders", times=40, unsealed_times=unsealed, conflicting_diff_at=(7,))
+    with pytest.raises(GeneratorRefused) as refused:
+        generate(options, tmp_path / "topics", tmp_path)
+    assert text in str(refused.value)
+
+
 def test_the_help_of_every_option_is_a_sentence() -> None:
     assert all(option.metadata["help"].endswith(".") for option in fields(GenerateOptions))
 

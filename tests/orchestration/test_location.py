@@ -16,6 +16,7 @@ from orchestration.jobs import CURRENT, NIGHTLY, TICK
 from orchestration.location import build_location
 from orchestration.refused import GROUP
 from orchestration.settings import PROJECT, Environment, read_environment
+from tests.lakes.change_events import EVENT
 from tests.lakes.dagster_lakes import Lakes
 from tidelake.errors import ConfigurationError
 
@@ -229,6 +230,34 @@ def test_a_published_table_says_how_it_shows_a_row_that_occurs_twice(
     specs = build_location(Environment(config_file=lakes.config)).resolve_all_asset_specs()
     (description,) = (spec.description for spec in specs if spec.key.path[1:] == ["prices", "current"])
     assert description is not None and text in description
+
+
+@pytest.mark.parametrize(
+    ("block", "said", "unsaid"),
+    [
+        ({"schema": EVENT}, ["Seal counts events.", "its diff is not positive"], ["A tick seals"]),
+        (
+            {"framing": "reclock", "format": "json", "key": "id"},
+            ["A tick seals what it reads.", "puts its key in error"],
+            ["Seal counts", "unsealed", "diff"],
+        ),
+        (
+            {"framing": "transactions", "transaction_topic": "t.transaction", "table": "p", "format": "json"},
+            ["Seal counts the events of each transaction", "unsealed until an operator decides"],
+            ["A tick seals", "diff"],
+        ),
+    ],
+    ids=lambda value: value.get("framing", "cdcv2") if isinstance(value, dict) else None,
+)
+def test_a_table_of_change_events_says_what_seals_its_times(
+    lakes: Lakes, block: dict[str, object], said: list[str], unsaid: list[str]
+) -> None:
+    lakes.document["collections"]["prices"] = {"envelope": "debezium", "topic": "prices", **block}
+    lakes.write(lakes.document)
+    specs = build_location(Environment(config_file=lakes.config)).resolve_all_asset_specs()
+    text = next(spec.description for spec in specs if spec.key == Names("lakes").collection("prices")) or ""
+    assert [words for words in said if words not in text] == []
+    assert [words for words in unsaid if words in text] == []
 
 
 def test_columns_are_shown_with_sql_types_and_the_descriptions_of_the_schema(lakes: Lakes) -> None:

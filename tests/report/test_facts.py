@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from tests.report.stored import NAME, Stored
 from tidelake.report.facts import CheckResult, summary_of
-from tidelake.store.decision import Acknowledge, Count, Offsets
+from tidelake.store.decision import (
+    AcceptGap,
+    AcceptTopic,
+    Acknowledge,
+    Count,
+    Decision,
+    Discard,
+    Offsets,
+    Park,
+)
 from tidelake.validate.validation import ValidateReport
 
 
@@ -114,6 +124,29 @@ def test_decisions_are_listed_newest_first_and_their_number_is_bounded(
     facts = stored.facts()
     assert (len(facts.decisions), facts.decisions_total) == (3, 5)
     assert facts.decisions[0].reason == "reason 4"
+
+
+def test_every_kind_of_decision_is_listed(tmp_path: Path) -> None:
+    stored, offsets, reason = Stored(tmp_path), Offsets(NAME, 0, 7, 9), "said"
+    decisions: list[Decision] = [
+        Count(time=3, count=1, reason=reason),
+        Discard(time=3, statement={"data": {"id": 1, "price": 2}, "diff": -1}, reason=reason),
+        AcceptGap(offsets=offsets, reason=reason),
+        AcceptTopic(topic=NAME, reason=reason),
+        Acknowledge(offsets=offsets, reason=reason),
+        Park(transaction="74", reason=reason),
+    ]
+    assert {type(decision) for decision in decisions} == set(get_args(Decision))
+    for decision in decisions:
+        stored.catalog.decide(NAME, decision)
+    assert [(said.kind, said.about) for said in reversed(stored.facts().decisions)] == [
+        ("count", "time 3: 1 update"),
+        ("discard", 'time 3: {"data":{"id":1,"price":2},"diff":-1}'),
+        ("gap", "prices:0:7-9"),
+        ("topic", "prices"),
+        ("quarantine", "prices:0:7-9"),
+        ("transaction", "74"),
+    ]
 
 
 def test_late_statements_that_were_not_compared_are_a_problem(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
 from random import Random
@@ -215,3 +217,24 @@ def test_many_files_of_the_history_are_merged(tmp_path: Path) -> None:
         append_history(docs, row_of(facts), files_max=4)
     assert len(DeltaTable(str(history_path(docs))).file_uris()) == 2
     assert len(read_history(docs, NAME)) == 6
+
+
+def append_together(docs: Path, rows: Iterable[dict[str, Any]], files_max: int) -> None:
+    """Append each row in a thread of its own."""
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda row: append_history(docs, row, files_max), rows))
+
+
+def test_writers_that_create_the_history_at_the_same_time_keep_each_row(tmp_path: Path) -> None:
+    row = row_of(Stored(tmp_path).facts())
+    for attempt in range(8):
+        docs = tmp_path / f"docs{attempt}"
+        append_together(docs, [row | {"at_ms": at_ms} for at_ms in range(4)], files_max=4)
+        assert [found["at_ms"] for found in read_history(docs, NAME)] == list(range(4))
+
+
+def test_writers_that_merge_files_at_the_same_time_keep_each_row_once(tmp_path: Path) -> None:
+    docs, row = tmp_path / "docs", row_of(Stored(tmp_path).facts())
+    append_history(docs, row | {"at_ms": 0})
+    append_together(docs, (row | {"at_ms": at_ms} for at_ms in range(1, 25)), files_max=0)
+    assert [found["at_ms"] for found in read_history(docs, NAME, limit=1000)] == list(range(25))

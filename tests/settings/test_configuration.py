@@ -471,6 +471,17 @@ def test_evolution_is_for_raw_topics_and_a_schema_may_be_left_out_if_something_e
         load(tmp_path, f"{registry}{without}    encoding: confluent\n    subject: record\n")
 
 
+@pytest.mark.parametrize("text", [GOOD, RAW, EVENTS], ids=["cdcv2", "reclocked events", "reclocked changes"])
+@pytest.mark.parametrize("own", ["transaction_topic: t", "table: t", "captures_publication: false"])
+def test_a_key_that_only_one_other_framing_has_names_this_framing(tmp_path: Path, text: str, own: str) -> None:
+    problem = rf"{own.partition(':')[0]}: is only allowed with `framing: transactions`"
+    hint = r"\nhint: leave it out, or write `framing: transactions`"
+    # The format is not allowed either for CDCv2, but says less about which framing is meant.
+    formatted = f"{text.replace('    format: json', '')}    format: json\n    {own}\n"
+    with pytest.raises(ConfigurationError, match=problem + hint):
+        load(tmp_path, formatted)
+
+
 def test_the_tables_of_a_connector_agree_on_what_it_captures(tmp_path: Path) -> None:
     block = "{{framing: transactions, envelope: debezium, format: json, topic: {0}.public.{1}, {2}{3}}}"
     common = "transaction_topic: {0}.transaction"

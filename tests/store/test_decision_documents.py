@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from pydantic import ValidationError
 
@@ -64,6 +66,10 @@ def test_a_stored_entry_is_read_and_written_back_byte_for_byte(head: str, decisi
     assert entry.decisions == (decision,)
     assert type(entry.decisions[0]) is type(decision)
     assert entry.model_dump_json() == text
+
+
+def test_the_stored_documents_are_of_every_kind() -> None:
+    assert {type(decision) for _, decision in STORED} == set(get_args(Decision))
 
 
 def test_a_document_of_an_old_release_may_lack_fields_that_were_added_later() -> None:

@@ -58,6 +58,18 @@ def test_given_up_offsets_are_skipped_only_where_no_file_has_them(tmp_path: Path
     assert planned(tmp_path, 10, (10, 20)) == ((10, 30), None)
 
 
+def test_a_topic_that_ends_before_the_next_offset_lacks_the_offsets_up_to_it(tmp_path: Path) -> None:
+    write_offsets(tmp_path, 0, 1, 2)
+    assert planned(tmp_path, 7) == (None, (3, 7))
+    assert planned(tmp_path, 7, (3, 6)) == (None, (6, 7))
+    assert planned(tmp_path, 7, (3, 7)) == (None, None)
+    (gap,) = FileTopic(tmp_path).plan({0: 7}, 1_000)[1]
+    missing = "partition 0: offsets 3 to 7 are missing: the topic ends before the next offset to read\n"
+    assert missing in str(gap) and str(gap).endswith(":0:3-7 --reason …`; its unread messages are then lost")
+    write_offsets(tmp_path, *range(3, 9), name="00.jsonl")  # offsets 3 to 6 were read before they were lost
+    assert planned(tmp_path, 7, (3, 7)) == ((7, 9), None)
+
+
 def test_given_up_offsets_beyond_all_files_are_neither_read_nor_a_gap(tmp_path: Path) -> None:
     write_offsets(tmp_path, *range(10))
     assert planned(tmp_path, 0, (10, 2**63 - 1)) == ((0, 10), None)

@@ -86,11 +86,13 @@ def test_offsets_lost_by_retention_are_a_gap_with_its_exact_range(broker: Broker
 def test_a_topic_that_ends_before_the_next_offset_has_a_gap_and_reading_can_continue_at_its_end(broker: Broker) -> None:
     name = broker.create_topic()
     broker.produce(name, [Record(b"x")] * 3)
+    broker.drop_before(name, {0: 2})
     topic = topic_of(broker, name)
     offsets, gaps = topic.plan({0: 7}, 100)
     assert offsets.intervals == {}
     assert facts(gaps) == [(0, 3, 7, "the partition ends before the next offset to read")]
     assert isinstance(gaps[0], TopicChanged)
+    assert "was read up to offset 7, but its messages from offset 3 on are gone: the partition ends" in str(gaps[0])
     assert facts(topic.plan({0: 3, 1: 5}, 100)[1]) == [(1, 0, 5, "the partition no longer exists")]
     broker.produce(name, [Record(b"x")])
     decision = AcceptTopic(topic=name, identity=offsets.identity or 0, starts={0: 3}, reason="tested")

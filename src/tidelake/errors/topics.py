@@ -28,16 +28,16 @@ class TopicGap(SourceError):
     fact = "topic '{topic}', partition {partition}: offsets {from_offset} to {to_offset} are missing: {why}"
     hint = (
         "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets "
-        "{topic}:{partition}:{from_offset}-{to_offset} --reason …`; its messages are then lost"
+        "{topic}:{partition}:{from_offset}-{to_offset} --reason …`; its unread messages are then lost"
     )
 
 
 class TopicChanged(TopicGap):
-    """A topic was recreated, or ends before what was read: it was read up to `to_offset`, but ends at `from_offset`."""
+    """A topic was recreated, or ends before what was read: what was read from `from_offset` to `to_offset` is gone."""
 
     fact = (
-        "topic '{topic}', partition {partition}, was read up to offset {to_offset}, but only {from_offset} of these "
-        "offsets still exist: {why}"
+        "topic '{topic}', partition {partition}, was read up to offset {to_offset}, but its messages from offset "
+        "{from_offset} on are gone: {why}"
     )
     hint = (
         "correct the topic or its name, or continue with the topic as it is: `tidelake resolve topic NAME --topic "

@@ -167,10 +167,10 @@ def _span(options: GenerateOptions, before: Truth | None) -> Span:
     sealed = end - options.unsealed_times
     for time in options.times_held_back:
         if not start <= time < sealed:
-            raise GeneratorRefused(
-                f"time {time} cannot be contradicted: only the times from {start} to {sealed - 1} have stated progress",
-                "choose one of these times",
-            )
+            stated, fix = f"only the times from {start} to {sealed - 1} have", "choose one of these times"
+            if sealed == start:
+                stated, fix = f"none of the times from {start} to {end - 1} has", "reduce unsealed_times"
+            raise GeneratorRefused(f"time {time} cannot be contradicted: {stated} stated progress", fix)
     return Span(start, sealed, end, options.close)
 
 

@@ -12,7 +12,7 @@ from tidelake.report.problems import ORDER, Level, Problem, problems_of
 from tidelake.report.samples import Reason, read_reasons
 from tidelake.report.text import CHARACTERS_MAX, shown_values, time_text
 from tidelake.report.tide import OPEN_LISTED_MAX, OpenTime, Tide, read_tide
-from tidelake.store.decision import AcceptGap, AcceptTopic, Acknowledge, Count, Decision, Discard
+from tidelake.store.decision import Decision, described
 
 if TYPE_CHECKING:
     from tidelake.read.status import CollectionStatus
@@ -285,19 +285,7 @@ def _status_sentence(status: CollectionStatus) -> str:
 
 
 def _decision_row(decision: Decision) -> DecisionRow:
-    from tidelake.protocol.json_values import to_text
-
-    match decision:
-        case Count(time=time, count=count):
-            kind, about = "count", f"time {time}: {counted(count, 'update')}"
-        case Discard(time=time, statement=statement):
-            kind, about = "discard", f"time {time}: {to_text(statement)}"
-        case AcceptGap(offsets=offsets):
-            kind, about = "gap", str(offsets)
-        case AcceptTopic(topic=topic):
-            kind, about = "topic", topic
-        case Acknowledge(offsets=offsets):
-            kind, about = "quarantine", str(offsets)
+    kind, about = described(decision)
     return DecisionRow(kind, about, decision.reason, decision.at_ms)
 
 

@@ -11,13 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import structlog
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from tidelake.report.facts import Facts
 from tidelake.report.files import ReportPlace
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
+
+log = structlog.get_logger("tidelake")
 
 COLLECTION = "collection"
 _SUM = pa.decimal128(38, 0)
@@ -62,6 +65,8 @@ _REQUEST = "Error performing"
 ROWS_SHOWN_MAX = 120
 FILES_MAX = 64
 """If a collection has more files than this, they are merged into one."""
+_APPEND_ATTEMPTS_MAX = 16
+"""Maximum number of times that a row is appended while other writers create the table or merge files."""
 
 
 def history_path(data_docs: ReportPlace) -> Location:
@@ -101,7 +106,8 @@ def row_of(facts: Facts) -> dict[str, Any]:
 def append_history(data_docs: ReportPlace, row: Mapping[str, Any], files_max: int = FILES_MAX) -> None:
     """Append a row, and merge a collection's files if there are many. Only delta-rs commits to the table.
 
-    Writers do not disturb each other: rows are only added, and a merge that loses a race is left to the next writer.
+    Writers do not disturb each other: an append that loses a race is repeated, and a merge that loses one is left to
+    the next writer.
 
     Raises:
         DeltaError, ArrowException, OSError: the table is damaged.
@@ -111,11 +117,10 @@ def append_history(data_docs: ReportPlace, row: Mapping[str, Any], files_max: in
     rows = pa.Table.from_pylist([dict(row)], schema=SCHEMA)
     options = blobs.delta_options(folder)
     with _engine_errors(folder, "write"):
-        write_deltalake(str(folder), rows, mode="append", partition_by=[COLLECTION], storage_options=options)
+        _append(folder, rows, options)
         table = DeltaTable(str(folder), storage_options=options)
-        partition = [(COLLECTION, "=", str(row[COLLECTION]))]
-        if len(table.file_uris(file_pruning_predicate=partition)) > files_max:
-            table.optimize.compact(partition_filters=partition)
+        if len(_files_of(table, row[COLLECTION])) > files_max:
+            _merge_files(folder, table, row[COLLECTION])
 
 
 def read_history(data_docs: ReportPlace, name: str, limit: int = ROWS_SHOWN_MAX) -> list[dict[str, Any]]:
@@ -131,16 +136,49 @@ def read_history(data_docs: ReportPlace, name: str, limit: int = ROWS_SHOWN_MAX)
             table = DeltaTable(str(folder), storage_options=blobs.delta_options(folder))
     except TableNotFoundError:
         return []
-    files = table.file_uris(file_pruning_predicate=[(COLLECTION, "=", name)])
-    names = [field.name for field in SCHEMA if field.name != COLLECTION]
-    # A file may have several URIs; only the part after the table's own location is the same in all of them.
-    paths = [folder / file[file.rindex(f"{COLLECTION}=") :] for file in files]
-    parts = [pq.read_table(blobs.open_file(path), columns=names, partitioning=None) for path in paths]
-    if not parts:
-        return []
-    rows = pa.concat_tables(parts, promote_options="default")
+    rows = _read_rows(folder, table, name)
     newest = rows.take(pc.sort_indices(rows, [("at_ms", "ascending")])[-limit:])
     return [{COLLECTION: name, **row} for row in newest.to_pylist()]
+
+
+def _files_of(table: DeltaTable, name: str) -> list[str]:
+    """Return the URIs of a collection's files."""
+    return table.file_uris(file_pruning_predicate=[(COLLECTION, "=", name)])
+
+
+def _read_rows(folder: Location, table: DeltaTable, name: str) -> pa.Table:
+    """Read the rows of a collection, without the column of its name."""
+    fields = pa.schema([field for field in SCHEMA if field.name != COLLECTION])
+    # A file may have several URIs; only the part after the table's own location is the same in all of them.
+    paths = [folder / file[file.rindex(f"{COLLECTION}=") :] for file in _files_of(table, name)]
+    parts = [pq.read_table(blobs.open_file(path), columns=fields.names, partitioning=None) for path in paths]
+    return pa.concat_tables([fields.empty_table(), *parts], promote_options="default")
+
+
+def _append(folder: Location, rows: pa.Table, options: dict[str, str] | None) -> None:
+    """Append rows; again if another writer has created the table, or merged files, at the same moment."""
+    for attempt in range(1, _APPEND_ATTEMPTS_MAX + 1):
+        try:
+            write_deltalake(str(folder), rows, mode="append", partition_by=[COLLECTION], storage_options=options)
+            return
+        except CommitFailedError as error:
+            if attempt == _APPEND_ATTEMPTS_MAX or _REQUEST in str(error):
+                raise
+
+
+def _merge_files(folder: Location, table: DeltaTable, name: str) -> None:
+    """Replace the files of a collection with one, unless another writer has changed them since the table was read.
+
+    `DeltaTable.optimize` would not notice that another process has merged the same files, and repeat their rows.
+    """
+    rows = _read_rows(folder, table, name)
+    rows = rows.add_column(0, SCHEMA.field(COLLECTION), [pa.repeat(name, rows.num_rows)])
+    try:
+        write_deltalake(table, rows, mode="overwrite", predicate=f"{COLLECTION} = '{name}'")
+    except CommitFailedError as error:
+        if _REQUEST in str(error):
+            raise
+        log.info("the next validation merges the history", collection=name, reason=str(error).split("\n")[0])
 
 
 @contextmanager

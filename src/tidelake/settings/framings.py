@@ -24,6 +24,8 @@ SETTINGS: dict[str, type[CollectionSettings]] = {
     "transactions": TransactionSettings,
 }
 """The type of a collection's settings, by its framing."""
+_REFUSED_IN_OWN_WORDS = ("cdcv2", "reclock")
+"""The framings whose keys the other framings refuse in words of their own."""
 _RESERVED = frozenset({"topic_complete", "announced_updates_arrive", "holds_end", "merges_keep_contents", "sound"})
 """Names of checks and outputs that belong to the steps of a collection, not to its validation."""
 DIFF = "_diff"
@@ -69,9 +71,7 @@ def read_collection(name: str, block: Block, sources: Sources) -> CollectionSett
     if not isinstance(framing, str) or framing not in SETTINGS:
         block.child("framing").fail(f"input should be {one_of(SETTINGS)}, not {framing!r}", _FIX)
     kind = SETTINGS[framing]
-    for key in block.value:
-        if key not in kind.written_keys():
-            kind.refuse(block.child(key))
+    _refuse_foreign_keys(block, kind)
     looks_up_ids = uses_registry(block, sources.registry)
     values = {key: value for key, value in block.value.items() if key not in kind.READ_APART}
     values |= {"name": name, "framing": framing, "envelope": terms.name, "topics_folder": sources.topics}
@@ -93,6 +93,18 @@ def read_collection(name: str, block: Block, sources: Sources) -> CollectionSett
         return settings
     own = read_expectations(block.child("expectations"), _columns_of(settings), _check_names(settings))
     return settings.model_copy(update={"expectations": own})
+
+
+def _refuse_foreign_keys(block: Block, kind: type[CollectionSettings]) -> None:
+    """Refuse keys that only other framings have, first of all a key that shows which framing is meant."""
+    foreign = [key for key in block.value if key not in kind.written_keys()]
+    for key in foreign:
+        owners = [framing for framing, other in SETTINGS.items() if key in other.written_keys()]
+        if len(owners) == 1 and owners[0] not in _REFUSED_IN_OWN_WORDS:
+            meant = f"`framing: {owners[0]}`"
+            block.child(key).fail(f"is only allowed with {meant}", f"leave it out, or write {meant}")
+    if foreign:
+        kind.refuse(block.child(foreign[0]))
 
 
 def _columns_of(settings: CollectionSettings) -> list[str]:

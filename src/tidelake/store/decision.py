@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time as clock
 from collections.abc import Iterable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, assert_never
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
@@ -156,6 +156,8 @@ class DecisionDocument(BaseModel):
                 fields |= {"quarantined": decision.offsets}
             case Park():
                 fields |= {"park": decision.transaction}
+            case _:
+                assert_never(decision)
         return DecisionDocument(**fields)
 
     def decision(self) -> Decision:
@@ -235,7 +237,7 @@ def described(decision: Decision) -> tuple[str, str]:
     """
     match decision:
         case Count(time=time, count=count):
-            return "count", f"time {time}: {count:,} updates"
+            return "count", f"time {time}: {count:,} update{'' if count == 1 else 's'}"
         case Discard(time=time, statement=statement):
             return "discard", f"time {time}: {to_text(statement)}"
         case AcceptGap(offsets=offsets):
@@ -246,3 +248,5 @@ def described(decision: Decision) -> tuple[str, str]:
             return "quarantine", str(offsets)
         case Park(transaction=transaction):
             return "transaction", transaction
+        case _:
+            assert_never(decision)
