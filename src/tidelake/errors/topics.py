@@ -206,7 +206,7 @@ class TopicUnwritable(SourceError):
     fact = "the topic '{topic}' cannot be written to at {servers}: {detail}"
     hint = (
         "check that the brokers are running and that the settings under `kafka:` are correct; records that were "
-        "already played stay in the topic"
+        "accepted stay in the topic"
     )
 
 
