@@ -143,10 +143,10 @@ def test_an_error_takes_exactly_its_fields() -> None:
         (TopicGap("orders", 0, 3, 5, "gone"), "topic 'orders', partition 0: offsets 3 to 5 are missing: gone\nhint: "
          "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets orders:0:3-5 --reason …`; "
          "its messages are then lost"),
-        (TopicChanged("orders#2", 0, 3, 5, "gone"), "topic 'orders#2', partition 0, was read up to offset 5, but only "
-         "3 of these offsets still exist: gone\nhint: correct the topic or its name, or continue with the topic as it "
-         "is: `tidelake resolve topic NAME --topic orders --reason …`; messages that have not been read yet are then "
-         "lost"),
+        (TopicChanged("orders#2", 0, 3, 5, "gone"), "topic 'orders#2', partition 0, was read up to offset 5, but the "
+         "messages read from offset 3 on no longer exist: gone\nhint: correct the topic or its name, or continue with "
+         "the topic as it is: `tidelake resolve topic NAME --topic orders --reason …`; messages that have not been "
+         "read yet are then lost"),
         (TopicUnwritable("orders", "kafka-1:9092", "gone"), "the topic 'orders' cannot be written to at kafka-1:9092: "
          "gone\nhint: check that the brokers are running and that the settings under `kafka:` are correct; records "
          "that were accepted stay in the topic"),

@@ -229,7 +229,7 @@ def test_a_topic_shortened_by_a_restore_stops_ingest_until_accepted_and_is_then_
     broker.wait_for_topic(lake.name, 1)
     lake.send(updates((9, 2, 1)), b"not read")
     read = f"'{lake.name}', partition 0, was read up to offset 5"
-    shorter = f"{read}, but only 2 of these offsets still exist: the partition ends before"
+    shorter = f"{read}, but the messages read from offset 2 on no longer exist: the partition ends before"
     with pytest.raises(TopicChanged, match=shorter):
         lake.ingest()
     resolve(lake, "topic", "--topic", lake.name)

@@ -33,11 +33,11 @@ class TopicGap(SourceError):
 
 
 class TopicChanged(TopicGap):
-    """A topic was recreated, or ends before what was read: it was read up to `to_offset`, but ends at `from_offset`."""
+    """A topic was recreated, or ends before what was read: what was read from `from_offset` on no longer exists."""
 
     fact = (
-        "topic '{topic}', partition {partition}, was read up to offset {to_offset}, but only {from_offset} of these "
-        "offsets still exist: {why}"
+        "topic '{topic}', partition {partition}, was read up to offset {to_offset}, but the messages read from offset "
+        "{from_offset} on no longer exist: {why}"
     )
     hint = (
         "correct the topic or its name, or continue with the topic as it is: `tidelake resolve topic NAME --topic "
