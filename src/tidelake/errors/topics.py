@@ -112,7 +112,6 @@ class TransactionWentBack(TopicGap):
         "topic '{topic}', offset {from_offset}: transaction {transaction} ends at {lsn}, which is before {last}, where "
         "an earlier END was read"
     )
-    why = "the log positions went back"
     hint = (
         "if the database was restored from a backup, its log positions begin again: let the connector write to new "
         "topics, with another `topic.prefix`, and read these into new collections; if only this END came late, leave "
