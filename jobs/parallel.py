@@ -19,7 +19,7 @@ _GRACE_S = 5.0
 
 @dataclass(frozen=True)
 class TimedOut:
-    """A collection whose work took too long; its Spark jobs were cancelled."""
+    """A collection whose work took too long; as text, the end of a sentence about its step."""
 
     seconds: float
     """The limit or, if an earlier run began the work, how long ago that was."""
@@ -27,7 +27,9 @@ class TimedOut:
     """Whether nothing was begun, because the thread of an earlier run is still alive."""
 
     def __str__(self) -> str:
-        return f"{self.seconds:.0f} s, and its thread is still alive" if self.is_earlier else f"{self.seconds:g} s"
+        if self.is_earlier:
+            return f"did not begin: an earlier thread, begun {self.seconds:.0f} s ago, still works on the collection"
+        return f"was cancelled: the collection had not finished after {self.seconds:g} s"
 
 
 @dataclass(eq=False)

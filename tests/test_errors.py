@@ -23,6 +23,7 @@ from tidelake.errors import (
     TidelakeError,
     TopicChanged,
     TopicGap,
+    TopicUnwritable,
     UnknownColumn,
     show,
 )
@@ -147,6 +148,9 @@ def test_an_error_takes_exactly_its_fields() -> None:
          "messages from offset 3 on are gone: gone\nhint: correct the topic or its name, or continue with the topic as "
          "it is: `tidelake resolve topic NAME --topic orders --reason …`; messages that have not been read yet are "
          "then lost"),
+        (TopicUnwritable("orders", "kafka-1:9092", "gone"), "the topic 'orders' cannot be written to at kafka-1:9092: "
+         "gone\nhint: check that the brokers are running and that the settings under `kafka:` are correct; records "
+         "that were accepted stay in the topic"),
         (SinceError(3, iter([5]), "a"), "time 3 is not at or after since [5] of 'a'\nhint: read at or after since"),
         (SinceError(3, [], None), "time 3 is not at or after since []\nhint: the collection is permanently unreadable: "
          "its since is empty"),

@@ -97,4 +97,6 @@ def test_a_read_that_can_be_answered_or_waited_for_starts_spark(config: Path, co
 def test_a_comparison_at_a_time_that_is_not_there_does_not_start_spark(
     config: Path, as_of: str, error: type[TidelakeError]
 ) -> None:
-    assert type(refusal("compare", config, "upsert", config, "upsert", "--as-of", as_of)) is error
+    done = invoke("compare", str(config), "upsert", str(config), "upsert", "--as-of", as_of)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"\nsee: tidelake errors {error.__name__}\n")

@@ -28,6 +28,4 @@ def test_the_published_example_replays_to_its_published_result() -> None:
     lines = [json.loads(line) for line in run("replay", example).stdout.splitlines()]
     assert lines[-1]["frontier"] == [10]
     published = [update for line in lines for update in line["updates"]]
-    assert [(time, diff) for _, time, diff in published] == [(4, 1), (5, 1), (5, -1), (6, -1)] or sorted(
-        (time, diff) for _, time, diff in published
-    ) == [(4, 1), (5, -1), (5, 1), (6, -1)]
+    assert sorted((time, diff) for _, time, diff in published) == [(4, 1), (5, -1), (5, 1), (6, -1)]

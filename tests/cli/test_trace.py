@@ -17,8 +17,8 @@ def test_the_exit_status_says_whether_an_operator_must_act(contradicted: Lake) -
     known, held, bad, unread = (invoke("trace", NAME, "0", str(offset), *config) for offset in (0, 1, 2, 9))
     assert [done.exit_code for done in (known, held, bad, unread)] == [0, 1, 1, 0]
     assert known.stdout.startswith("prices: prices:0:0: read: updates (2 published)\n  read at: 20")
-    assert "needs: a decision about time 3" in held.stdout
-    assert "needs: a decision: `tidelake resolve quarantine prices --offsets prices:0:2 --reason …`" in bad.stdout
+    assert "to do: decide about time 3\n" in held.stdout
+    assert "to do: acknowledge it: `tidelake resolve quarantine prices --offsets prices:0:2 --reason …`\n" in bad.stdout
     assert "the topic has no such message yet; it ends at 4" in unread.stdout
     nowhere = run("trace", "price", "0", "0", *config)
     assert (nowhere.returncode, nowhere.stdout) == (2, "")
@@ -70,3 +70,10 @@ def test_a_collection_that_cannot_be_read_does_not_hide_the_answer_of_another(co
     assert done.exit_code == 1
     assert "error: prices: " in done.stderr
     assert "again: prices:0:0: not read yet" in done.stdout
+
+
+@pytest.mark.spark
+def test_what_is_to_be_done_about_a_topic_that_cannot_be_read_is_a_sentence_too(contradicted: Lake) -> None:
+    contradicted.topic.rename(contradicted.topic.with_name("elsewhere"))
+    done = invoke("trace", NAME, "0", "9", "--config", str(contradicted.file))
+    assert "  to do: create it, or correct the topic's name\n" in done.stdout

@@ -122,11 +122,18 @@ class Cases:
         return earlier
 
     def _verify(self, lake: WholeStore, done: Damaged, label: str) -> str:
-        """Check that `verify --deep` finds a damaged data file of the collection; return whether it found damage."""
+        """Check that `verify --deep` names a damaged data file of the collection, and no other file.
+
+        Returns:
+            Whether it found damage.
+        """
         damages = lake.collection(self.name).verify(deep=True).damages
         is_own = done.table != CURRENT and lake.folder(self.neighbour) not in done.files[0].parents
         if is_own and done.what == "data":
-            assert damages, (label, done, "was not found")
+            table = lake.folder(self.name) / done.table
+            own = {str(file.relative_to(table)) for file in done.files if table in file.parents}
+            found = {(damage.table, damage.file) for damage in damages}
+            assert found == {(done.table, file) for file in own}, (label, done, found)
         return "verify names it" if damages else "verify finds nothing"
 
     def _go_on(self, lake: WholeStore, done: Damaged, label: str) -> None:

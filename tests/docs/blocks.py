@@ -61,7 +61,7 @@ def blocks_of(page: Path) -> Iterator[Block]:
         if language:
             yield Block(page, start + 1, language, "\n".join(lines[start + 1 : index]) + "\n", marker, remark)
         start = None
-    assert start is None, f"{page}: the block that opens at line {start} is never closed"
+    assert start is None, f"{page}: the block that opens at line {start + 1} is never closed"
 
 
 def all_blocks(*languages: str) -> list[Block]:

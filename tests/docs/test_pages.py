@@ -10,7 +10,7 @@ import pytest
 from expectations.checks import HOLDS_END, MERGES_KEEP_CONTENTS, TOPIC_COMPLETE, UPDATES_ARRIVE
 from expectations.suite import rules_of
 from tests.docs.anchors import anchors_of
-from tests.docs.blocks import MARKERS, PAGES, PROJECT, Block, all_blocks
+from tests.docs.blocks import MARKERS, PAGES, PROJECT, Block, all_blocks, blocks_of
 from tests.expectations.reports import settings as settings_of
 
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
@@ -89,6 +89,13 @@ def test_the_glossary_is_sorted_and_its_index_is_complete() -> None:
     index = re.findall(r"\[([^\]]+)\]\(#", text.partition("### ")[0])
     assert words == sorted(words)
     assert index == words
+
+
+def test_a_block_that_is_never_closed_is_named_by_the_line_of_its_fence(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\n```bash\nls\n", encoding="utf-8")
+    with pytest.raises(AssertionError, match=r"page\.md: the block that opens at line 3 is never closed"):
+        list(blocks_of(page))
 
 
 @pytest.mark.parametrize("block", all_blocks("bash", "python", "yaml"), ids=str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import parallel
+from jobs.job import timed_out
 from jobs.parallel import Crew, TimedOut, abandoned, for_each
 
 _NO_SESSION = cast(SparkSession, None)
@@ -73,7 +75,12 @@ def test_nothing_begins_on_a_collection_whose_abandoned_thread_lives(hanging: Ha
         with crew_of(1) as another:
             another.start("hangs", lambda: begun.append("in vain"))
             (found,) = ended(another)
-        assert str(found[1]).endswith("s, and its thread is still alive")
+        name, late = found
+        assert late is not None
+        assert re.fullmatch(
+            r"tick of 'hangs' did not begin: an earlier thread, begun \d+ s ago, still works on the collection",
+            timed_out(late, "tick", name).fact,
+        )
         assert [late is None for _, late in for_each(_NO_SESSION, "store", ["hangs"], begun.append)] == [False]
         assert [late is None for _, late in for_each(_NO_SESSION, "another", ["hangs"], begun.append)] == [True]
         hanging.goes_on.set()

@@ -108,7 +108,7 @@ def test_a_time_with_a_contradiction_needs_a_decision_whichever_of_its_messages_
     time = {6: 5, 13: 6, 14: 6, 15: 7, 16: 7}[offset]
     fact = {5: "conflicting_diff", 6: "over_count", 7: "conflicting_count"}[time]
     fate = fate_of(prepared, offset)
-    assert list(fate.todo()) == [f"a decision about time {time}"]
+    assert list(fate.todo()) == [f"decide about time {time}"]
     parts: list[Any] = [*fate.statements, *fate.counts]
     assert all(f"the time is held back: {fact}" in part.detail for part in parts)
     assert {part.fate for part in parts} == ({"stored"} if fate.statements else {"contradicted"})
@@ -175,7 +175,7 @@ def test_late_facts_have_the_verdict_of_the_next_validation(
     assert contradicting.detail == (
         "time 2 was already sealed; the statement contradicts what was published, which lacks this update"
     )
-    assert contradicting.needs == "a decision about a late fact: `tidelake late prices` shows it"
+    assert contradicting.needs == "decide about a late fact: `tidelake late prices` shows it"
     assert (open_statement.fate, open_statement.detail) == ("stored", "time 9 is not sealed yet")
     (count,) = fate_of(lake, 20).counts
     assert (count.fate, count.detail) == ("contradicted", "time 1 was already sealed with 1 update")
@@ -427,7 +427,7 @@ def test_a_negative_diff_in_an_append_only_collection_is_quarantined_with_its_ti
     assert statements_of(lake, 0) == [(1, 1, "published")]
     fate = fate_of(lake, 1)
     assert (fate.kind, fate.facts["reason"], fate.facts["times"]) == ("quarantined", "append_only_diff", [2])
-    assert next(fate.todo()).startswith("the source to send the statements again, or decisions about the times 2;")
+    assert next(fate.todo()).startswith("have the source send the statements again, or decide about the times 2;")
 
 
 @pytest.mark.spark
@@ -501,7 +501,7 @@ def test_an_upsert_record_sets_or_deletes_its_key_or_puts_it_in_error_unless_a_l
     assert fate_of(lake, 4).kind == "quarantined"
     error = fate_of(lake, 3)
     assert error.summary.startswith(f'{at}: puts {{"id": 3}} in error: the value cannot be used: undecodable')
-    assert list(error.todo()) == ['a later good value, or a delete, for the key {"id": 3}']
+    assert list(error.todo()) == ['send a later good value, or a delete, for the key {"id": 3}']
     lake.put(gone(2), item(3, 7))
     lake.ingest()
     assert fate_of(lake, 5).summary == f'read at time {lake.times[1].time}: deletes {{"id": 2}}'

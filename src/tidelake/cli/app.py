@@ -14,11 +14,12 @@ from tidelake.cli import jobs
 from tidelake.cli.at import at
 from tidelake.cli.changes import changes
 from tidelake.cli.compare import compare
-from tidelake.cli.debug import debug, is_debugging
+from tidelake.cli.debug import debug
 from tidelake.cli.diff import diff
 from tidelake.cli.doctor import doctor
 from tidelake.cli.errors import errors
 from tidelake.cli.explain import explain
+from tidelake.cli.failure import report
 from tidelake.cli.fence import fence
 from tidelake.cli.generate import add_generate
 from tidelake.cli.history import history
@@ -30,7 +31,6 @@ from tidelake.cli.metrics import metrics
 from tidelake.cli.path import path
 from tidelake.cli.publish import publish
 from tidelake.cli.read import read
-from tidelake.cli.render import printable
 from tidelake.cli.replay import replay
 from tidelake.cli.resolve import app as resolve_app
 from tidelake.cli.sql import sql
@@ -41,9 +41,7 @@ from tidelake.cli.trace import trace
 from tidelake.cli.upgrade import upgrade
 from tidelake.cli.verify import repair, verify
 from tidelake.cli.view import view
-from tidelake.errors import TidelakeError
 from tidelake.spark.interrupt import interruptible, is_interrupted
-from tidelake.spark.jar_error import JarError
 
 app = typer.Typer(
     name="tidelake",
@@ -100,7 +98,7 @@ def main() -> None:
         except Exception as error:
             if is_interrupted():
                 raise KeyboardInterrupt from error
-            sys.exit(_report(error))
+            sys.exit(report(error))
 
 
 def _app_for(arguments: Sequence[str]) -> typer.Typer:
@@ -120,27 +118,3 @@ def _app_for(arguments: Sequence[str]) -> typer.Typer:
 
 def _name_of(function: Callable[..., Any] | None) -> str:
     return "" if function is None else function.__name__.replace("_", "-")
-
-
-def _report(error: Exception) -> int:
-    """Print an error, and return the exit status."""
-    if is_debugging():
-        import traceback
-
-        traceback.print_exception(error)
-    match error:
-        case TidelakeError() | JarError():
-            from tidelake.runbook.page import EXIT_ONE, with_reference
-
-            text, status = with_reference(error), 1 if isinstance(error, EXIT_ONE) else 2
-        case OSError():
-            text, status = f"{error}\nhint: check that the file exists and can be read and written", 1
-        case _:
-            from tidelake.spark.engine_errors import engine_fact
-
-            text, status = f"{type(error).__name__}: {engine_fact(error)}\nhint: {_UNKNOWN}", 1
-    typer.echo(f"error: {printable(text)}", err=True)
-    return status
-
-
-_UNKNOWN = "this is a bug in Tidelake or in a library; `tidelake --debug …` shows where it happens"

@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 
 from tidelake import open_lake
+from tidelake.cli.failure import report
 from tidelake.cli.options import ROWS_SHOWN, JsonOption, RowsOption, SkipErrorsOption
 from tidelake.cli.render import print_rows, printable, say
 from tidelake.cli.rows import rows_of, spark_errors, with_bytes
 from tidelake.cli.times import check_number, read_time, shown_time
 from tidelake.read.words import counted
+from tidelake.spark.interrupt import is_interrupted
 
 _DIFFERENT = 1
 _FAILED = 2
@@ -41,12 +43,14 @@ def compare(
 
     The exit status is 0 if they are equal, 1 if they differ, and 2 if they could not be compared.
     """
-    from tidelake.runbook.page import EXIT_ONE, with_reference
-
     try:
         are_equal = _compare((lake, name), (other_lake, other_name), as_of, limit, skip_errors, as_json)
-    except EXIT_ONE as error:
-        say(f"error: {printable(with_reference(error))}")
+    except BrokenPipeError as error:  # nobody reads the result; Typer would exit with 1
+        raise typer.Exit(_FAILED) from error
+    except Exception as error:
+        if is_interrupted():
+            raise
+        report(error)
         raise typer.Exit(_FAILED) from error
     if not are_equal:
         raise typer.Exit(_DIFFERENT)

@@ -19,8 +19,8 @@ def explain(
         typer.Option(
             metavar="TIME",
             callback=check_not_negative,
-            help="The time; by default the first one that is not sealed. For reclocked collections, also "
-            "a timestamp such as 2026-11-23T10:00:00Z.",
+            help="The time; by default the first one that is not sealed or, if the stream is closed or the collection "
+            "reclocked, the last sealed one. For reclocked collections, also a timestamp such as 2026-11-23T10:00:00Z.",
         ),
     ] = None,
     config: ConfigOption = CONFIG,

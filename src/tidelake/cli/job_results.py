@@ -62,7 +62,7 @@ def _seal(result: Any, show: Callable[[int], str]) -> str:
 
 def _validate(result: Any, show: Callable[[int], str]) -> str:
     if result.damaged:
-        return f"DAMAGED below upper: {result.mismatches[0] if result.mismatches else 'times beyond upper can be read'}"
+        return f"DAMAGED below upper: {result.mismatches[0]}"
     text = (
         f"{counted(len(result.times), 'sealed time')} recounted and found as announced"
         if result.times

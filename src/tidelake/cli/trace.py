@@ -63,7 +63,7 @@ def _show(fate: Fate, limit: int | None) -> None:
     if fate.unknown is not None:
         typer.echo(f"  not known: {fate.unknown}")
     for needed in fate.todo():
-        typer.echo(f"  needs: {needed}")
+        typer.echo(f"  to do: {needed}")
     for title, columns, parts in (
         ("statements", ["number", "time", "diff", "data", "fate", "detail"], fate.statements),
         ("counts", ["time", "count", "fate", "detail"], fate.counts),

@@ -48,7 +48,9 @@ class StepFailed(TidelakeError):
 class TookTooLong(StepFailed):
     """The work on a collection took longer than `collection_limit_s`; the other collections did not wait for it."""
 
-    fact = "{step} of '{collection}' was cancelled: the collection had not finished after {detail}"
+    detail: str
+    """Whether it was cancelled or did not begin, and why, as the end of a sentence."""
+    fact = "{step} of '{collection}' {detail}"
     hint = (
         "committed work is kept, and the next run resumes from there; if the work really needs that long, raise "
         "`collection_limit_s`"

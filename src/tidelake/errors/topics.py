@@ -112,7 +112,6 @@ class TransactionWentBack(TopicGap):
         "topic '{topic}', offset {from_offset}: transaction {transaction} ends at {lsn}, which is before {last}, where "
         "an earlier END was read"
     )
-    why = "the log positions went back"
     hint = (
         "if the database was restored from a backup, its log positions begin again: let the connector write to new "
         "topics, with another `topic.prefix`, and read these into new collections; if only this END came late, leave "
@@ -206,7 +205,7 @@ class TopicUnwritable(SourceError):
     fact = "the topic '{topic}' cannot be written to at {servers}: {detail}"
     hint = (
         "check that the brokers are running and that the settings under `kafka:` are correct; records that were "
-        "already played stay in the topic"
+        "accepted stay in the topic"
     )
 
 

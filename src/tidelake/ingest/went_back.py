@@ -58,4 +58,4 @@ def sort_new(collection: Collection, ends: Sequence[End], last: int) -> Sorted:
 
 def error_at(topic: str, end: End, last: int) -> TransactionWentBack:
     """Return the error about an END that is before `last`, the greatest commit position that was read."""
-    return TransactionWentBack(topic, 0, end.offset, end.offset, "positions went back", end.id, end.lsn, last)
+    return TransactionWentBack(topic, 0, end.offset, end.offset, "the log positions went back", end.id, end.lsn, last)

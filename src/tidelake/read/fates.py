@@ -42,7 +42,7 @@ class StatementFate:
     detail: str
     """The rest of the answer, in words."""
     needs: str | None = None
-    """What needs to be done, or None."""
+    """What to do, as in an error's hint, or None."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class CountFate:
     """`sealed`, `pending` (the time is not sealed yet), or `contradicted`."""
     detail: str
     needs: str | None = None
-    """What needs to be done, or None."""
+    """What to do, as in an error's hint, or None."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Fate:
     summary: str
     """The answer in a sentence."""
     needs: str | None = None
-    """What needs to be done about it, or None."""
+    """What to do about it, as in an error's hint, or None."""
     unknown: str | None = None
     """What cannot be known, and why; or None."""
     facts: dict[str, Any] = field(default_factory=dict)

@@ -139,7 +139,7 @@ class _Trace:
             gap = self._gap()
         except SourceError as error:
             summary = f"not read yet: the next offset is {self.next}, and the topic cannot be read: {error.fact}"
-            return self._fate(NOT_READ, summary, needs=error.hint or "a topic that can be read", facts=facts)
+            return self._fate(NOT_READ, summary, needs=error.hint or "make the topic readable", facts=facts)
         end = ends.get(self.partition)
         facts |= {"end_offset": end}
         if gap is not None and gap.from_offset <= self.offset:
@@ -194,13 +194,13 @@ class _Trace:
         summary = f"quarantined: {what}" + ("" if explained is None else f"; explained by decision: {explained}")
         needs = None
         if explained is None:
-            needs = "a decision: `tidelake resolve quarantine {} --offsets {}:{}:{} --reason …`".format(
+            needs = "acknowledge it: `tidelake resolve quarantine {} --offsets {}:{}:{} --reason …`".format(
                 collection.name, *place
             )
             if row["times"]:
                 times = ", ".join(map(str, row["times"]))
                 needs = (
-                    f"the source to send the statements again, or decisions about the times {times}; otherwise {needs}"
+                    f"have the source send the statements again, or decide about the times {times}; otherwise {needs}"
                 )
         facts = {name: row[name] for name in ("timestamp_ms", "reason", "detail", "times")} | {"explained": explained}
         if collection.entry.mints_times and self.table is not None:
@@ -270,7 +270,7 @@ class _Trace:
             return self._fate(RECORD, summary, facts=facts)
         if self.settings.terms.of_changes:
             unknown = "why no row of that time has its position"
-            needs = "`tidelake verify`: the table should have a row for each change event of that time"
+            needs = "run `tidelake verify`: the table should have a row for each change event of that time"
             return self._fate(RECORD, at, facts=facts, needs=needs, unknown=unknown)
         summary = f"{at}: a later record of its key in the same tick took its place"
         return self._fate(RECORD, summary, facts=facts)
@@ -286,7 +286,7 @@ class _Trace:
         if error is not None:
             summary += f": {error['error']}"
             if error["is_still_in_error"]:
-                needs = f"a later good value, or a delete, for the key {error['key']}"
+                needs = f"send a later good value, or a delete, for the key {error['key']}"
             else:
                 summary += "; a later record has cleared the error"
         unknown = None
@@ -310,7 +310,7 @@ class _Trace:
         except (CodecError, MalformedMessage, SourceError) as error:
             why = f"what it states, because it cannot be decoded now: {error.fact}"
             hint = error.hint if isinstance(error, SourceError) else None
-            needs = hint or "the schemas that were in use when it was read, because they could decode it"
+            needs = hint or "restore the schemas that were in use when it was read, because they could decode it"
             return self._fate(READ, "read, and not quarantined", unknown=why, needs=needs)
         unknown = self._doubt()
         if isinstance(message, Updates):

@@ -151,7 +151,7 @@ class TracedStream:
     def _missing(self, diffs: list[int]) -> _Judged:
         others = ", ".join(map(str, sorted(set(diffs))))
         detail = f"the table has this update with diff {others}" if others else "the table does not have it"
-        needs = "a comparison of the topic and the table: the topic may have had a different message at this offset"
+        needs = "compare the topic and the table: the topic may have had a different message at this offset"
         return MISSING, detail, needs
 
     def _late(self, whole: tuple[bytes, int, int], verdict: str) -> _Judged:
@@ -179,7 +179,7 @@ class TracedStream:
             detail += f": the same update with diff {note.published}" if note.published else ", which lacks this update"
         if note is not None and note.decision is not None:
             return LATE, f"{detail}; settled by decision: {note.decision}", None
-        return LATE, detail, f"a decision about a late fact: `tidelake late {self.collection.name}` shows it"
+        return LATE, detail, f"decide about a late fact: `tidelake late {self.collection.name}` shows it"
 
     def _held(self, time: int) -> tuple[str, str | None]:
         """Return what holds back an open time, as the end of a sentence, and what needs to be done about it."""
@@ -187,7 +187,7 @@ class TracedStream:
             return f"; decided: {self.reasons[time]}", None
         if time not in self._blocked:
             return "", None
-        return f"; the time is held back: {'; '.join(self._blocked[time])}", f"a decision about time {time}"
+        return f"; the time is held back: {'; '.join(self._blocked[time])}", f"decide about time {time}"
 
     @cached_property
     def _late_notes(self) -> LateNotes:
@@ -290,7 +290,7 @@ class TracedStream:
         decision = next((note.decision for note in notes if note.stated == count and note.decision is not None), None)
         if decision is not None:
             return CountFate(time, count, CONTRADICTED, f"{detail}; settled by decision: {decision}")
-        needs = f"a decision about a late fact: `tidelake late {self.collection.name}` shows it"
+        needs = f"decide about a late fact: `tidelake late {self.collection.name}` shows it"
         return CountFate(time, count, CONTRADICTED, detail, needs)
 
     def pending_rest(self, place: Place) -> dict[str, Any] | None:

@@ -166,8 +166,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.TopicUnwritable: Entry(
         "The brokers are down, the topic does not allow writing, or the messages are too large for it.",
-        "Records that were accepted stay in the topic. Correct the cause, and play the recording into a new topic.",
-        ("tidelake topic --help",),
+        "Records that were accepted stay in the topic. Correct the cause; then publish the collection again, or play "
+        "the recording into a new topic.",
+        ("tidelake publish NAME --to TOPIC --kafka", "tidelake topic --help"),
     ),
     errors.PublishedTopicForeign: Entry(
         "Another producer was pointed at the topic, or a collection of this or another lake is published to it, too.",

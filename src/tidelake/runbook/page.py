@@ -184,7 +184,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "second": "visits",
         "second_timeline": "wall clock",
     },
-    "TookTooLong": {"kind": "limit", "detail": "600 s"},
+    "TookTooLong": {"kind": "limit", "detail": "was cancelled: the collection had not finished after 600 s"},
     "StoreUnreadable": {"detail": "data/store/catalog: permission denied"},
     "StoreUnwritable": {"detail": "data/store/catalog: permission denied"},
     "BucketMissing": {"detail": "NoSuchBucket", "store": "s3://lake/shop"},
