@@ -223,8 +223,8 @@ def test_a_message_that_was_not_read_waits_for_ingest_or_for_its_offset_to_exist
 ) -> None:
     lake = prepared.copy(tmp_path / "behind")
     lake.send(updates((4, 9, 1)), updates((5, 9, 1)))
-    assert fate_of(lake, 19).summary == "not read yet: the next offset is 19, and the next ingest begins with it"
-    assert "the next ingest reads 1 offset before it" in fate_of(lake, 20).summary
+    assert fate_of(lake, 19).summary == "not read yet: the next ingest begins with this message"
+    assert "the next ingest begins at offset 19, 1 offset before this message" in fate_of(lake, 20).summary
     assert "the topic has no such message yet; it ends at 21" in fate_of(lake, 21).summary
     assert fate_of(lake, 0, partition=3).summary == "not read: the topic has no such partition; it has 0"
     assert not any(fate_of(lake, offset).needs_somebody for offset in (19, 20, 21))
@@ -241,7 +241,7 @@ def test_a_gap_before_a_message_needs_attention_and_an_accepted_gap_skips_its_of
     for offset in (20, 25):
         fate = fate_of(lake, offset)
         assert (fate.kind, fate.facts["next_offset"], fate.needs_somebody) == ("not_read", 19, True)
-        assert "ingest stops at a gap before it" in fate.summary
+        assert "ingest stops at a gap:" in fate.summary
         assert "offsets 19 to 25 are missing" in fate.summary
     lake.decide("lost in the move", accept_gap=(NAME, 0, 19, 25))
     assert fate_of(lake, 20).summary == "not read yet: the next ingest skips it, by decision: lost in the move"
@@ -331,7 +331,7 @@ def test_every_collection_that_reads_the_topic_answers_even_one_that_was_never_i
     (mine,), (fresh,) = found[NAME], found["again"]  # type: ignore[misc]
     assert (mine.kind, fresh.kind) == ("updates", "not_read")
     assert fresh.summary == (
-        "not read yet: the next offset is 0, and the next ingest reads 3 offsets before it; "
+        "not read yet: the next ingest begins at offset 0, 3 offsets before this message; "
         "the collection was never ingested"
     )
 

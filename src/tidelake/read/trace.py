@@ -143,7 +143,7 @@ class _Trace:
         end = ends.get(self.partition)
         facts |= {"end_offset": end}
         if gap is not None and gap.from_offset <= self.offset:
-            summary = f"not read yet: ingest stops at a gap before it: {gap.fact}"
+            summary = f"not read yet: ingest stops at a gap: {gap.fact}"
             return self._fate(NOT_READ, summary, needs=gap.hint, facts=facts | {"gap": gap.fact})
         if end is None:
             partitions = ", ".join(map(str, sorted(ends))) or "none"
@@ -154,12 +154,12 @@ class _Trace:
         if accepted is not None and self._find()[0] is None:
             summary = f"not read yet: the next ingest skips it, by decision: {accepted.reason}"
             return self._fate(NOT_READ, summary, facts=facts)
-        before = self.offset - self.next
-        lag = "begins with it" if before == 0 else f"reads {counted(before, 'offset')} before it"
-        never = "; the collection was never ingested" if self.table is None else ""
-        return self._fate(
-            NOT_READ, f"not read yet: the next offset is {self.next}, and the next ingest {lag}{never}", facts=facts
+        before = counted(self.offset - self.next, "offset")
+        start = (
+            "with this message" if self.offset == self.next else f"at offset {self.next}, {before} before this message"
         )
+        never = "; the collection was never ingested" if self.table is None else ""
+        return self._fate(NOT_READ, f"not read yet: the next ingest begins {start}{never}", facts=facts)
 
     def _gap(self) -> TopicGap | None:
         """Return the gap of this partition at which ingest stops, if there is one."""
