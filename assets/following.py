@@ -1,7 +1,7 @@
 """Changes for assets downstream of a lake: each run takes what has changed since the asset was last materialized.
 
-The token, the last time that the asset has seen, is in the metadata of its own materialization. So a run that fails
-changes nothing, and its retry takes the same changes again.
+The token, the last time that the asset has seen, is in the metadata of its own materialization. A run that fails
+leaves it as it was, so its retry takes the same changes again.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class ChangesSince:
 
     @property
     def is_first(self) -> bool:
-        """Whether the updates are all that is known, so that they replace what the asset had before."""
+        """Whether the updates begin with the whole contents, and so replace what the asset had before."""
         return self.after is None
 
 
@@ -62,7 +62,7 @@ def changes_between(
 
     Raises:
         SinceError: compaction has forgotten the token, because the asset was not materialized for longer than `keep`:
-            materialize it once with `from_scratch`, or hold the time.
+            materialize the asset once with `from_scratch`. Holding the time prevents this.
         UpperError, KeysInError, UnknownColumn, PredicateRefused: as for `LakeCollection.changes`.
     """
     prefix, id = f"tidelake/{collection.lake.settings.lake}", collection.id

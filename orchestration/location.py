@@ -47,7 +47,7 @@ FAMILIES: dict[str, Callable[[Names, CollectionSettings], list[AssetsDefinition]
 }
 """The assets of each `family` in `collections.yaml`."""
 
-_NOTE = """`{file}` does not exist yet. Write it, then reload this location:
+_NOTE = """`{file}` does not exist yet, or names no collections. Write it, then reload this location:
 
 ```yaml
 store: data/store

@@ -141,8 +141,8 @@ def test_a_read_warns_on_stderr_about_rows_that_lack_a_value(
     changes.ingest()
     monkeypatch.setattr("tidelake.spark.session.start_session", lambda **_: changes.spark)
     one_row, two_rows = (
-        f"{rows} values that were never stated; they are null here: {named}\n"
-        for rows, named in (("1 row lacks", '{"id":2}: a'), ("2 rows lack", '{"id":2}: a; {"id":3}: a, b'))
+        f"{rows} columns whose values the source never stated, shown as null: {named}\n"
+        for rows, named in (("1 row has", '{"id":2}: a'), ("2 rows have", '{"id":2}: a; {"id":3}: a, b'))
     )
     capsys.readouterr()
     for at, more, warning in ((changes.times[0], ["--json"], one_row), (changes.times[1], [], two_rows)):

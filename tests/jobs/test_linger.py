@@ -100,7 +100,7 @@ def test_a_collection_that_cannot_be_opened_stops_no_other_and_goes_on_once_it_c
 
 
 @pytest.mark.spark
-def test_a_collection_that_hangs_costs_one_thread_and_no_other_collection_its_turn(
+def test_a_collection_that_hangs_takes_one_thread_and_does_not_delay_the_others(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`visits` hangs in its ingest, and `pages` in a poll."""

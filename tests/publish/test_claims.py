@@ -1,4 +1,4 @@
-"""The version in force at a time is fixed before anybody uses it, in whatever order publishers read and commit."""
+"""A time's schema version is fixed before anybody states that time, whatever order publishers read and commit in."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def with_column(entry: Entry) -> Entry:
 
 @dataclass
 class Publisher:
-    """What one publisher knows: the topic as it last read or committed it, upper, and the schema with new columns."""
+    """What one publisher knows: the newest state of the topic that it has seen, an upper, and a new schema, if any."""
 
     known: PublishedTopic
     until: int = 0

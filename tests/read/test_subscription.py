@@ -255,7 +255,7 @@ def test_a_subscription_waits_for_a_bounded_time_and_can_loop_again(lake: Lake) 
     assert (end.progress.closed, end.progress.is_empty, ids(end)) == (True, True, [])
 
 
-def test_a_snapshot_waits_until_its_time_is_sealed(lake: Lake) -> None:
+def test_a_snapshot_is_refused_until_its_time_is_sealed(lake: Lake) -> None:
     subscription = collection_of(lake).subscribe(lake.spark, as_of=4, until=5)
     with pytest.raises(UpperError, match=r"time 4 is not before upper \[4\]"):
         subscription.next()

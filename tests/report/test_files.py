@@ -1,4 +1,4 @@
-"""Files of a report are replaced as a whole, by any number of writers."""
+"""Each file of a report is replaced atomically, even by several writers at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_two_writers_of_the_same_page_do_not_disturb_each_other(
     assert list(tmp_path.iterdir()) == [page]
 
 
-def test_all_pages_are_replaced_as_a_whole() -> None:
+def test_every_page_is_replaced_atomically() -> None:
     assert {offline.replace_text, pages.replace_text} == {files.replace_text}  # type: ignore[attr-defined]
 
 

@@ -20,7 +20,7 @@ from tests.sweeps import seeds, swept
 pytestmark = [pytest.mark.services, pytest.mark.spark]
 
 _SEEDS = {"nothing": 4, "forget": 0}
-"""For each history with a fixed seed: what happens to the connector, and the seed. With seed 4, a job is killed."""
+"""The histories with a fixed seed: what happens to the connector, mapped to the seed. With seed 4, a job is killed."""
 
 
 def _work(made: Pipeline, seed: int, rounds: tuple[str, ...], sessions: int) -> None:

@@ -74,7 +74,7 @@ def test_a_commit_replaces_rows_columns_comment_and_note_and_nothing_else(table:
     assert not list(table.local.glob("publish-*/_delta_log"))
 
 
-def test_rows_whose_entry_cannot_be_read_back_are_missed(table: Location) -> None:
+def test_rows_whose_entry_cannot_be_read_back_are_reported_as_missing(table: Location) -> None:
     publish(table, 1, 2)
     staged = StagedRows(table)
     write_deltalake(str(staged.folder), pa.table({"id": [3]}))
@@ -100,7 +100,7 @@ def test_one_of_two_processes_that_publish_at_the_same_time_succeeds(table: Loca
 
 
 @pytest.mark.parametrize("place", ["current.after_entry", "current.after_checkpoint"])
-def test_a_publication_that_was_interrupted_after_its_entry_is_complete(table: Location, place: str) -> None:
+def test_a_publication_is_complete_even_if_it_is_interrupted_right_after_its_entry(table: Location, place: str) -> None:
     for number in range(10):
         publish(table, number)
 
@@ -176,7 +176,7 @@ def test_replaced_files_stay_for_a_week_after_their_replacement(table: Location)
     stage(table, 5)  # a process died here
     publish(table, 2)
     for folder in folders():
-        age(folder)  # the process slept before its commit, so the files that it replaced were renewed two weeks ago
+        age(folder)  # as if the publisher had slept for two weeks between renewing these and its commit
     maintain_published(table)
     maintain_published(table)
     assert len(folders()) == 3 and rows(table, 0) == [1]

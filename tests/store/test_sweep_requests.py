@@ -78,7 +78,7 @@ def test_a_sweep_that_finds_nothing_dead_only_lists(store: CountedStore, table: 
     assert sum(requests.values()) == 3 and all(verb.startswith("list") for verb in requests), requests
 
 
-def test_notes_of_an_earlier_release_are_counted_and_become_one(store: CountedStore, table: Location) -> None:
+def test_notes_of_an_earlier_release_are_valid_and_become_one(store: CountedStore, table: Location) -> None:
     folders = leave_dead(table, MANY)
     for number, folder in enumerate(folders):
         blobs.write(table / DEAD / f"{number}-{number:032x}.json", json.dumps([folder]).encode())

@@ -97,8 +97,8 @@ def read(
         if total is not None and total > len(rows):
             say(f"{len(rows)} of {total} rows; --limit shows more")
     if lacking:
-        rows_lack = counted(lacking, "row lacks", "rows lack")
-        say(f"{rows_lack} values that were never stated; they are null here: {'; '.join(named)}")
+        rows_have = counted(lacking, "row has", "rows have")
+        say(f"{rows_have} columns whose values the source never stated, shown as null: {'; '.join(named)}")
 
 
 def _with_duckdb(

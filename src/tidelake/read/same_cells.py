@@ -16,9 +16,10 @@ _CELLS_MAX = 3
 
 
 def same_cells(record_schema: dict[str, Any], data: Sequence[Mapping[str, Any]]) -> pc.Expression | None:
-    """Return a filter that passes all stored rows with any of these data, and few other rows; None if it passes all.
+    """Return a filter that passes all stored rows with any of these data, and few other rows; None if every row would pass.
 
-    Only the first integers and strings are compared, because these are stored exactly as they were stated.
+    Only the first few integers and strings are compared. Values of other types may be stored in another form than the
+    stated one.
 
     Args:
         record_schema: the collection's record schema.
