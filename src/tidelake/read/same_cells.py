@@ -16,7 +16,7 @@ _CELLS_MAX = 3
 
 
 def same_cells(record_schema: dict[str, Any], data: Sequence[Mapping[str, Any]]) -> pc.Expression | None:
-    """Return a filter that passes all stored rows with any of these data, and few other rows; None if every row would pass.
+    """Return a filter that passes all stored rows with any of these data, and few others; None if every row would pass.
 
     Only the first few integers and strings are compared. Values of other types may be stored in another form than the
     stated one.
