@@ -245,6 +245,7 @@ def test_a_gap_before_a_message_needs_attention_and_an_accepted_gap_skips_its_of
         assert "offsets 19 to 25 are missing" in fate.summary
     lake.decide("lost in the move", accept_gap=(NAME, 0, 19, 25))
     assert fate_of(lake, 20).summary == "not read yet: the next ingest skips it, by decision: lost in the move"
+    assert fate_of(lake, 25).summary == "not read yet: the next ingest begins with this message"
     lake.ingest()
     skipped = fate_of(lake, 20)
     assert (skipped.kind, skipped.needs_somebody) == ("skipped", False)
@@ -315,6 +316,15 @@ def test_a_topic_that_no_collection_reads_is_refused_with_the_nearest_name(tmp_p
         lake.trace("order", 0, 0)
     with pytest.raises(UnknownTopic, match="no collection reads the topic 'visits'"):
         lake.collection("sales").trace("visits", 0, 0)
+
+
+def test_the_first_ingest_stops_at_a_gap_at_the_beginning_of_a_topic(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, None)  # type: ignore[arg-type]  # no job runs
+    lake.send(updates((1, 1, 1)), at=5)
+    for offset in (2, 5):
+        fate = fate_of(lake, offset)
+        assert (fate.kind, fate.needs_somebody) == ("not_read", True)
+        assert "ingest stops at a gap: topic 'prices', partition 0: offsets 0 to 5 are missing" in fate.summary
 
 
 @pytest.mark.spark

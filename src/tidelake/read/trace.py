@@ -136,7 +136,7 @@ class _Trace:
             return self._fate(NEVER_READ, summary, facts=facts)
         try:
             ends = self.topic.end_offsets()
-            gap = self._gap()
+            start, gap = self._plan()
         except SourceError as error:
             summary = f"not read yet: the next offset is {self.next}, and the topic cannot be read: {error.fact}"
             return self._fate(NOT_READ, summary, needs=error.hint or "make the topic readable", facts=facts)
@@ -154,19 +154,19 @@ class _Trace:
         if accepted is not None and self._find()[0] is None:
             summary = f"not read yet: the next ingest skips it, by decision: {accepted.reason}"
             return self._fate(NOT_READ, summary, facts=facts)
-        before = counted(self.offset - self.next, "offset")
-        start = (
-            "with this message" if self.offset == self.next else f"at offset {self.next}, {before} before this message"
-        )
+        before = counted(self.offset - start, "offset")
+        begins = "with this message" if self.offset == start else f"at offset {start}, {before} before this message"
         never = "; the collection was never ingested" if self.table is None else ""
-        return self._fate(NOT_READ, f"not read yet: the next ingest begins {start}{never}", facts=facts)
+        return self._fate(NOT_READ, f"not read yet: the next ingest begins {begins}{never}", facts=facts)
 
-    def _gap(self) -> TopicGap | None:
-        """Return the gap of this partition at which ingest stops, if there is one."""
+    def _plan(self) -> tuple[int, TopicGap | None]:
+        """Return where the next ingest begins to read this partition, and the gap at which it stops, if any."""
         if self.collection is None or self.table is None:
-            return None
-        _, gaps = plan_next(self.topic, self.table, self.collection, INT64_MAX)
-        return next((gap for gap in gaps if gap.partition == self.partition), None)
+            offsets, gaps = self.topic.plan({}, INT64_MAX)
+        else:
+            offsets, gaps = plan_next(self.topic, self.table, self.collection, INT64_MAX)
+        start, _ = offsets.intervals.get(self.partition, (self.next, self.next))
+        return start, next((gap for gap in gaps if gap.partition == self.partition), None)
 
     def _doubt(self) -> str | None:
         """Return what cannot be known about a message in the topic if a decision gave up on its offset."""
