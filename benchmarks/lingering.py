@@ -127,13 +127,16 @@ class _Memory:
 
     def weigh(self, stops: threading.Event, every_s: float) -> None:
         """Measure in MB until the run ends."""
-        while not stops.wait(every_s):
-            self.series[LIVE].append(min(self._live_mb(stops) for _ in range(_AT_ONCE)))
-            self.series[PROCESS].append(_resident_mb())
+        start_s, number = time.monotonic(), 1
+        while not stops.wait(max(0.0, start_s + number * every_s - time.monotonic())):
+            live = [self._live_mb() for _ in range(_AT_ONCE) if not stops.wait(min(1.0, every_s / 10))]
+            if live:
+                self.series[LIVE].append(min(live))
+                self.series[PROCESS].append(_resident_mb())
+            number += 1
 
-    def _live_mb(self, stops: threading.Event) -> float:
+    def _live_mb(self) -> float:
         """Return what a full garbage collection leaves: what stays, and what the running tasks hold just now."""
-        stops.wait(1.0)
         jvm = self.spark.sparkContext._jvm
         assert jvm is not None
         jvm.java.lang.System.gc()
