@@ -22,9 +22,9 @@ class TimedOut:
     """A collection whose work took too long; as text, the end of a sentence about its step."""
 
     seconds: float
-    """The limit or, if an earlier run began the work, how long ago that was."""
+    """The limit or, if the work of an earlier thread is not finished, how long ago that thread began."""
     is_earlier: bool = False
-    """Whether nothing was begun, because the thread of an earlier run is still alive."""
+    """Whether nothing was begun, because an earlier thread still works on the collection."""
 
     def __str__(self) -> str:
         if self.is_earlier:
