@@ -110,7 +110,7 @@ class Catalog:
         return found
 
     def lookup(self, names: Iterable[str]) -> dict[str, Collection | TidelakeError | None]:
-        """Return, by name, the collection with each of these names: None if there is none, or why it cannot be read.
+        """Return, for each of these names, the collection, or None if there is none, or the error if it cannot be read.
 
         Cost: as for `find`, for each of these names; no other entry is read. An undivided catalog is read once.
         """
@@ -124,7 +124,7 @@ class Catalog:
         return found
 
     def _lookup_undivided(self, names: list[str]) -> dict[str, Collection | TidelakeError | None]:
-        """Look up names that had no log a moment ago."""
+        """Look up, in an undivided catalog, names that no log bound to a collection a moment ago."""
         catalog = self._undivided()
         if catalog is None:  # another process may have divided it in the meantime
             return {name: self._found(name) for name in names}
@@ -141,9 +141,10 @@ class Catalog:
         return None if entry is None else self._collection(entry)
 
     def _entry_of_published(self, name: str) -> Entry | None:
-        """Return the newest entry of a collection in an object store, if this process knows that it is published.
+        """Return the newest entry of a collection, found by a binding that may be out of date; None if it is not found.
 
-        A name is rebound only after its collection has given it up, so the newest handles can prove an older binding.
+        Only for names in an object store that this process has seen with a publication. A name is rebound only after
+        its collection has given it up. So if the newest handles of the collection have the name, the binding is valid.
         """
         if last_seen(self.store.log_of_name(name)) is None:  # on a disk, logs are not followed
             return None
@@ -185,7 +186,9 @@ class Catalog:
         return [self._upgraded(entry).name for entry in self.entries()]
 
     def others(self, names: Iterable[str]) -> dict[str, Entry | TidelakeError]:
-        """Return, by name, the entry of each collection that `names` lacks; for an unreadable entry, the error.
+        """Return, by name, the entry of each collection whose name is not among `names`.
+
+        If an entry cannot be read, the result has the error instead, by the folder of the name.
 
         Args:
             names: the names in the settings.
@@ -309,7 +312,7 @@ class Catalog:
             raises the error.
 
         Raises:
-            ConfigurationError: a collection exists with a different envelope or schema; these are fixed.
+            ConfigurationError: a specification contradicts its collection; see `check_same` and `with_columns`.
             CollectionRenamed: a collection was renamed, and the settings do not have its new name.
 
         Cost: as for `find`, for each specification; no other entry is read.
@@ -332,11 +335,11 @@ class Catalog:
 
         Args:
             spec: the specification.
-            just_checked: whether `check` has just read the handles, so that they are not read again. A later change
-                counts as made after this call.
+            just_checked: whether `check` has just read the handles, so that they are not read again. A change made
+                since `check` then counts as made after this call.
 
         Raises:
-            ConfigurationError: it exists with a different envelope or schema; these are fixed when it is created.
+            ConfigurationError: the specification contradicts the collection, as for `check`.
             WriterFenced: it was given to another writer; nothing was written.
         """
 

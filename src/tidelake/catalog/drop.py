@@ -75,7 +75,7 @@ def _fence(collection: Collection) -> None:
 
 
 def observe_dropped(paths: CollectionPaths) -> Entry:
-    """End a dropped collection's leases that were not renewed, and note when a process found that nobody holds it.
+    """End a dropped collection's leases that were not renewed. If nobody holds the collection, note this, and the time.
 
     Returns:
         The entry, with everything that could be noted. The entry of a collection that was not dropped is unchanged.

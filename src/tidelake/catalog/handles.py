@@ -29,7 +29,8 @@ ENTRIES_SCHEMA = pa.schema([pa.field(name, pa.string()) for name in ("name", "do
 
 _ENTRIES_MAX = 128
 """Maximum number of entries that the log of handles keeps for hours: holders may make several calls a second."""
-# Each change removes a file. Checkpoints would list all files removed in a day, and every commit would read the list.
+# Each change removes a file. With the setting of other tables, checkpoints would list all files removed in a day, and
+# every commit would read the list.
 _CONFIGURATION = {"delta.deletedFileRetentionDuration": "interval 1 seconds"}
 
 
