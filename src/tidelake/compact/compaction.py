@@ -74,7 +74,7 @@ class Run:
 
     @property
     def tier(self) -> int:
-        """The size tier of the run; each tier has `FAN_IN` times as many rows as the one before."""
+        """The size tier of the run; the maximum number of rows rises by the factor `FAN_IN` from tier to tier."""
         tier, size = 0, _SMALLEST_TIER_ROWS
         while self.rows > size:
             tier, size = tier + 1, size * FAN_IN
@@ -212,9 +212,10 @@ def choose_runs(
 ) -> list[Run]:
     """Choose the runs to merge next; if `upper` is None, everything is sealed.
 
-    Runs without sealed rows are left alone. The smallest tier with `FAN_IN` runs is merged. If there is no such tier, a
-    run that is mostly sealed but has a few later rows is split, so that no seal has to open the sealed rows again. Runs
-    in `fresh`, which were written after this compaction began, are not split.
+    Runs without sealed rows are left alone. If `full`, all others are merged. If not, one tier is merged: the smallest
+    that has at least `FAN_IN` runs and at most `rows_max` rows. If there is no such tier, a run that is mostly sealed
+    but has a few later rows is split, so that no seal has to open the sealed rows again. Runs in `fresh`, which were
+    written after this compaction began, are not split.
     """
     sealed = [run for run in runs if upper is None or any(_starts_before(file, upper) for file in run.files)]
     if full:
@@ -333,7 +334,7 @@ def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
 
 
 def _falls_behind(table: OpenTable, run: Run, since: tuple[int, ...]) -> bool:
-    """Return whether merging a table's only run again can combine more rows.
+    """Return whether another merge of the only run with sealed rows can combine more rows.
 
     It can if `since` has moved after the last merge, and not only over idle ticks.
     """
