@@ -21,8 +21,9 @@ def owner_of(store: Store, name: str) -> str | None:
     """Return the id of the only collection whose handles state this name.
 
     Returns:
-        None if there is no such collection, or more than one, or if some handles cannot be read: they might state it.
-        Collections that were dropped count only if there is no other; of several, one is returned.
+        None if there is no such collection, or if several that were not dropped state the name, or if some handles
+        cannot be read: they might state it, too. Dropped collections count only if there is no other; of several
+        dropped ones, one is returned.
 
     Cost: the handles of all collections of the store are read.
     """
@@ -45,7 +46,7 @@ def bind_again(store: Store, name: str, owner: str) -> None:
     """Start a new log for a name whose log is lost.
 
     Raises:
-        Conflict: the log is no longer lost.
+        Conflict: another process has started the log at the same time.
     """
     NameLog(store, folder_of_name(name), may_be_lost=True).commit(Binding(name=name, id=owner))
     warn("the lost log of a name was recreated", name=name, collection=owner)
