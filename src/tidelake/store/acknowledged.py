@@ -90,7 +90,7 @@ def acknowledge_entry(path: Location, version: int, text: bytes) -> str:
 
 
 def acknowledge_checkpoint(path: Location, version: int, digest: str) -> None:
-    """Durably record that a checkpoint equals the entries that it covers."""
+    """Durably record that a checkpoint agrees with the entries that it covers."""
     _mark(path, checkpoint_marker(path, version, digest), b"")
 
 

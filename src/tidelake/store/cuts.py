@@ -1,4 +1,4 @@
-"""Notes about transactions whose first changes a connector did not send. All its tables read them. Needs no JVM.
+"""Notes, for all tables of a connector, about transactions whose first changes it did not send. Needs no JVM.
 
 Only the table that has a transaction's first event can notice that changes are missing, but these changes may belong to
 any table of the connector. So ingest notes the transaction in the store, and the seal of each table looks there. A note

@@ -106,7 +106,9 @@ def long_dead(
     seq: int | None = None,
     pinned_seq: int | None = None,
 ) -> list[str]:
-    """Return the folders that were confirmed more than `retention_s` ago and have not changed since; note all others.
+    """Return the folders that can be deleted now, and note all others.
+
+    A folder can be deleted if it was confirmed more than `retention_s` ago, has not changed since, and is not pinned.
 
     Args:
         beginning: what was read before the state in which no version names the folders.

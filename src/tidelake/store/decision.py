@@ -114,7 +114,7 @@ Decision = Count | Discard | AcceptGap | AcceptTopic | Acknowledge | Park
 
 
 class DecisionDocument(BaseModel):
-    """A decision as the catalog stores it and `--json` prints it. The fields that are set determine its kind.
+    """A decision as the handles store it and `--json` prints it. The fields that are set determine its kind.
 
     The fields, their order and their shapes never change, so that every release of Tidelake can read what earlier
     releases stored. An added field is left out if it is not set.

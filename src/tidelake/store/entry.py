@@ -186,7 +186,7 @@ class Entry(BaseModel):
     value_schema: dict[str, Any] = {}
     """Reclocked: the schema of the values; for change events, of the row. Empty in old entries."""
     added: tuple[str, ...] = ()
-    """The columns added since the collection was created; settings do not have to name them."""
+    """The columns added since the collection was created; settings with `evolution: additive` may leave them out."""
     key: tuple[str, ...] = ()
     """The columns that identify a row; empty if there is no key."""
     before: Literal["whole", "key"] = "whole"
@@ -229,7 +229,7 @@ class Entry(BaseModel):
 
     @property
     def counts_positions(self) -> bool:
-        """Whether statements are identified by their positions; if so, the table `transactions` has their number."""
+        """Whether statements are identified by their positions; if so, `transactions/` states how many there are."""
         return framing_terms(self.framing).counts_positions
 
     @property

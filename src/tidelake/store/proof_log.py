@@ -60,9 +60,9 @@ class ProofLog:
     """Whether the closed stream was validated to its end."""
     validations: int = 0
     hashes: list[HashNote] = field(default_factory=list)
-    """One entry for each validation that agreed, oldest first, unless an earlier one had a higher `upper`.
+    """The notes of the validations that agreed, oldest first, except those with a lower `upper` than an earlier one.
 
-    Earlier releases of Tidelake noted no hashes."""
+    The notes of earlier releases of Tidelake have no hashes."""
     validated_contents: str | None = None
     """The hash of the contents just before `validated_upper`; None if diffs are not summed, or if it was not noted."""
     damaged: str | None = None
@@ -81,7 +81,7 @@ def notes_damaged_files(proofs: OpenTable) -> bool:
 
 
 def read_proof_log(collection: Collection) -> ProofLog:
-    """Read the notes in `proofs/`, but no proofs. A note that was repeated after an interruption counts once."""
+    """Read the notes of seals and validations in `proofs/`. A contradiction that was noted repeatedly counts once."""
     table = OpenTable(collection.paths.proofs)
     skipped = (PROOF_RUN, f"{CONTRADICTED_RUN}-", RETENTION_RUN)
     notes = [file for file in table.files() if not file.run.startswith(skipped)]

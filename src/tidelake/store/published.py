@@ -39,7 +39,7 @@ _NOTE_VERSIONS_MAX = 100
 
 
 class Published(BaseModel):
-    """The state that a publication's table shows, as the commit info of its newest commit states it."""
+    """The state that a publication's table shows, as the commit that last published to it states."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -73,7 +73,7 @@ class Departure:
 
 
 def read_departures(collection: Collection, table: OpenTable) -> list[Departure]:
-    """Return the rows removed from the contents at a version of the updates table, oldest first.
+    """Return what retention had removed from the contents as of a version of the updates table, oldest first.
 
     Raises:
         DamagedTable: a note is missing.

@@ -2,7 +2,7 @@
 
 Spark writes the rows and their statistics into a folder of the table, as a small Delta table of its own. Its only entry
 becomes the next entry of the publication's log: the rows, the name, the comments and the time change together or not at
-all. An entry is created only if its name is free, so exactly one of two writers succeeds.
+all. An entry is created only if the log has none of that version, so exactly one of two writers succeeds.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class Tip:
     checkpoint: bytes | None = None
     """The checkpoint at which the log begins, if any."""
     entries: tuple[bytes, ...] = ()
-    """The entries after the checkpoint, perhaps preceded by the last that it covers."""
+    """The entries after the checkpoint, perhaps preceded by the last entry that the checkpoint covers."""
     checkpoint_version: int = -1
     """The version of the checkpoint."""
     is_newest: bool = True
@@ -261,8 +261,8 @@ def settle(path: Location, takes_over: bool = False, seen: Tip | None = None) ->
         path: the table's folder.
         takes_over: whether the log of an earlier release, which acknowledges nothing, gets markers. If not, such a log
             is read as it is.
-        seen: an unverified copy of the log. If a marker names the SHA-256 of its bytes, they are not read again. With a
-            copy, the markers and the log are listed together.
+        seen: an unverified copy of the log. Its checkpoint and its entries are not read again if markers name their
+            SHA-256. With a copy, the markers and the log are listed together.
 
     Returns:
         The newest entry; version -1 if there is none.

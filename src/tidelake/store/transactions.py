@@ -15,7 +15,7 @@ from tidelake.store.files import read_rows
 from tidelake.store.layout import TIME, TRANSACTIONS_SCHEMA
 
 STATED = "transactions/stated"
-"""A value of `updates/`: everything before this time was stated."""
+"""A value of `updates/`: progress statements cover all times before this one."""
 LAST = "transactions/last"
 """A value of `updates/`: one more than the greatest commit position that was read."""
 SNAPSHOT = "transactions/snapshot"
@@ -83,7 +83,7 @@ def snapshot_row(snapshot: Snapshot, topic: str) -> dict[str, Any]:
 def read_transactions(collection: Collection, lower: int = 0, upper: int | None = None) -> list[Transaction]:
     """Read the transactions and snapshots at or after `lower` and, if given, before `upper`, in order of time.
 
-    The table is opened now. If `updates/` was opened before, every END that it knows of is in the result.
+    This call opens the table. If the caller opened `updates/` earlier, the result has every END that `updates/` knows.
 
     Cost: the files that may hold such a time.
     """
@@ -105,7 +105,7 @@ def read_transactions(collection: Collection, lower: int = 0, upper: int | None 
 
 
 def snapshot_values(snapshots: Iterable[Snapshot]) -> dict[str, int]:
-    """Return the values that the commit of a tick sets for all snapshots that are not stated yet, oldest first."""
+    """Return the values that the commit of a tick sets for the unstated snapshots, which are given oldest first."""
     values: dict[str, int] = {}
     before = None
     for snapshot in snapshots:
@@ -121,7 +121,10 @@ def snapshot_values(snapshots: Iterable[Snapshot]) -> dict[str, int]:
 
 
 def asserted_times(table: OpenTable) -> list[int]:
-    """Return the times of the snapshots that were stated: nothing but their last rows says that they are complete."""
+    """Return the times of the snapshots that were stated and were not abandoned.
+
+    Only the last rows of these snapshots say that they are complete.
+    """
     stated = table.value(STATED) or 0
     snapshots = read_snapshots(table, 0)
     return [snapshot.lsn for snapshot in snapshots if snapshot.lsn < stated and not snapshot.is_abandoned]
