@@ -304,8 +304,9 @@ class Lake(OpenedStore):
     def drop(self, name: str) -> None:
         """Drop a collection of the store: it can no longer be read, and its name is free. Does not start a JVM.
 
-        Readers that have a version open can still finish. `gc` deletes its tables a day after `drop` or `gc` finds no
-        hold on it. There is no way back. If the call is interrupted, the next one finishes it.
+        Readers that have a version open can still finish. Once `drop` or `gc` has found no hold on the collection, its
+        tables stay for a day; a later `gc` deletes them. There is no way back. If the call is interrupted, the next one
+        finishes it.
 
         Args:
             name: its name; the settings do not have to name it.
