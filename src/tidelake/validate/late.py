@@ -103,7 +103,7 @@ class _Comparison:
         """Judge, note, swap.
 
         Raises:
-            LostRace: a merge has replaced the runs.
+            LostRace: a merge has replaced the runs, or other processes committed first at every attempt.
         """
         rows = read_files(self.spark, self.path, self.files, self.schema)
         committed = self._is_committed(rows)
