@@ -141,7 +141,9 @@ class Answers(StoredCollection):
         return read_bindings(stored, OpenTable(stored.paths.updates))
 
     def trace(self, topic: str, partition: int, offset: int) -> list[Fate]:
-        """Return what became of a message: an answer for each topic of this name that had the offset, oldest first.
+        """Return what became of a message: an answer for each name under which it was read, oldest first.
+
+        If it was not read, there is one answer.
 
         Args:
             topic: the topic's name, or a name under which the collection has stored it since it was accepted again.

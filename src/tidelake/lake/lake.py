@@ -134,7 +134,7 @@ class Lake(OpenedStore):
 
         Raises:
             QueryRefused: the query is invalid, reads something else, calls a function that is not accepted, or fails.
-            TimelinesDiffer, CollectionLags, CollectionForgot: as for `at`.
+            TimelinesDiffer, CollectionLags, SnapshotTorn, CollectionForgot: as for `at`.
             KeysInError: there are keys in error at that time, and `skip_errors` is not set.
         """
         from tidelake.query.sql import answer, checked_query
@@ -174,7 +174,7 @@ class Lake(OpenedStore):
         Raises:
             QueryRefused: the query is invalid, reads something else, or calls a function that is not accepted. A
                 failure while rows are read is a Spark error.
-            TimelinesDiffer, CollectionLags, CollectionForgot: as for `at`.
+            TimelinesDiffer, CollectionLags, SnapshotTorn, CollectionForgot: as for `at`.
             KeysInError: there are keys in error at that time, and `skip_errors` is not set.
 
         Cost: the log of each collection, one analysis on the driver, and a search for keys in error if any were stored.
