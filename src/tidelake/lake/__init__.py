@@ -1,6 +1,6 @@
 """The public interface: a lake and its collections, as `collections.yaml` describes them. The command line uses it too.
 
-Methods that need Spark take a session, and Spark is imported only then; no other method starts a JVM.
+Methods that need Spark take a session; no other method starts a JVM. Importing the package does not import Spark.
 """
 
 from __future__ import annotations

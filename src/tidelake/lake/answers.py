@@ -141,7 +141,9 @@ class Answers(StoredCollection):
         return read_bindings(stored, OpenTable(stored.paths.updates))
 
     def trace(self, topic: str, partition: int, offset: int) -> list[Fate]:
-        """Return what became of a message: an answer for each topic of this name that had the offset, oldest first.
+        """Return what became of a message: an answer for each name under which it was read, oldest first.
+
+        If it was not read, there is one answer.
 
         Args:
             topic: the topic's name, or a name under which the collection has stored it since it was accepted again.
@@ -201,9 +203,10 @@ class Answers(StoredCollection):
     def view_sql(self, dialect: Literal["spark", "duckdb"]) -> str:
         """Return a statement that creates a view in another engine, showing the contents AS OF the last sealed time.
 
-        The view shows this time for good, from the files of the version that was current when the statement was made.
-        A file that a later merge replaces is deleted a day after the merge. Spark finds the files in the log, which
-        forgets a version once it is six hours old and two checkpoints follow it. No JVM is started.
+        The view never shows another time: it reads the files of the version that was current when the statement was
+        made, and fails once they are gone. A file that a later merge replaces is deleted a day after the merge. Spark
+        finds the files in the log, which forgets a version once it is six hours old and two checkpoints follow it. No
+        JVM is started.
 
         Raises:
             UpperError: nothing is sealed yet.

@@ -1,4 +1,4 @@
-"""Checks the types of arguments, so that a wrong one is refused by its name and before anything is opened."""
+"""Checks the types of arguments before anything is opened; the error names the wrong argument."""
 
 from __future__ import annotations
 

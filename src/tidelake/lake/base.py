@@ -28,7 +28,7 @@ def engine_errors() -> Iterator[None]:
 
 
 class OpenedStore:
-    """The settings of a lake and its store: what a collection needs from its lake."""
+    """A lake's settings, and its store: what a collection needs from the lake."""
 
     def __init__(
         self, settings: Settings, refused: Mapping[str, ConfigurationError] | None = None, read_only: bool = False
@@ -60,7 +60,7 @@ class StoredCollection:
 
     @property
     def name(self) -> str:
-        """Its name in the file."""
+        """Its name in the settings."""
         return self.settings.name
 
     @property

@@ -32,8 +32,8 @@ class Care(StoredCollection):
     def decide(self, decision: Decision) -> Decision:
         """Store a standing rule that the next ingest or seal applies; see `tidelake.decisions` for the kinds.
 
-        A new count for a time replaces the earlier one. `AcceptTopic` needs only the topic's name: its current identity
-        and the offsets to start from are looked up.
+        A new count for a time replaces the earlier one. For `AcceptTopic`, the topic's current identity and the offsets
+        to start from are looked up.
 
         Returns:
             The decision as it is stored.

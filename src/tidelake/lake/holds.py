@@ -41,8 +41,8 @@ class Holds(StoredCollection):
         """Take over the capability of this token, which another holder has passed on.
 
         From now on, that holder's calls are refused. The first call with the new token invalidates this one. If the new
-        token is lost before that, for example because this process is killed, repeat this call: only the token that it
-        returned last is valid.
+        token is lost before that, for example because this process is killed, repeat this call: of the new tokens, only
+        the last is valid.
 
         Raises:
             ArgumentRefused: it is not a token.
@@ -70,8 +70,8 @@ class Holds(StoredCollection):
     def release(self, token: str) -> bool:
         """Drop the capability of this token; any token that `capability` would still accept works.
 
-        The token of a dropped collection works, too, even if another collection has its name by now: its files are
-        deleted only when its last hold has ended. No other call accepts this token then.
+        The files of a dropped collection are deleted only when its last hold has ended. So this call also accepts a
+        token of a dropped collection, even if another collection has the name by now; no other call does.
 
         Returns:
             Whether the collection of the capability has been dropped.

@@ -134,7 +134,7 @@ class Lake(OpenedStore):
 
         Raises:
             QueryRefused: the query is invalid, reads something else, calls a function that is not accepted, or fails.
-            TimelinesDiffer, CollectionLags, CollectionForgot: as for `at`.
+            TimelinesDiffer, CollectionLags, SnapshotTorn, CollectionForgot: as for `at`.
             KeysInError: there are keys in error at that time, and `skip_errors` is not set.
         """
         from tidelake.query.sql import answer, checked_query
@@ -174,7 +174,7 @@ class Lake(OpenedStore):
         Raises:
             QueryRefused: the query is invalid, reads something else, or calls a function that is not accepted. A
                 failure while rows are read is a Spark error.
-            TimelinesDiffer, CollectionLags, CollectionForgot: as for `at`.
+            TimelinesDiffer, CollectionLags, SnapshotTorn, CollectionForgot: as for `at`.
             KeysInError: there are keys in error at that time, and `skip_errors` is not set.
 
         Cost: the log of each collection, one analysis on the driver, and a search for keys in error if any were stored.
@@ -304,8 +304,9 @@ class Lake(OpenedStore):
     def drop(self, name: str) -> None:
         """Drop a collection of the store: it can no longer be read, and its name is free. Does not start a JVM.
 
-        Readers that have a version open can still finish. `gc` deletes its tables a day after `drop` or `gc` finds no
-        hold on it. There is no way back. If the call is interrupted, the next one finishes it.
+        Readers that have a version open can still finish. Once `drop` or `gc` has found no hold on the collection, its
+        tables stay for a day; a later `gc` deletes them. There is no way back. If the call is interrupted, the next one
+        finishes it.
 
         Args:
             name: its name; the settings do not have to name it.

@@ -291,7 +291,7 @@ class Reads(StoredCollection):
             spark: the session, as for `snapshot`; `updates` are DataFrames. Without one, DuckDB reads, no JVM is
                 started, and `updates.table()` gives an Arrow table, `updates.reader()` a stream.
             as_of: the time of the snapshot, or the token; by default the `since` of `capability`, or the last time that
-                can be read. If it is not sealed yet, the first batch waits for it.
+                can be read. If it is not sealed yet, the first batch waits for it, for at most `wait_s`.
             snapshot: whether the first batch is the contents AS OF that time.
             columns: the columns to read; empty means all. Diffs of rows that are equal in these columns are summed.
             where: a predicate, as for `snapshot` or `rows`; other rows are left out.

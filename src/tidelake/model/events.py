@@ -194,7 +194,7 @@ class EventCollection:
 
 
 def _reach(run: Sequence[Event], through: int) -> Interval | None:
-    """Return the first and last time in a run at or before `through`; None if there are none."""
+    """Return the first and the last of a run's times at or before `through`; None if there are none."""
     times = [event.time for event in run if event.time <= through]
     return (min(times), max(times)) if times else None
 

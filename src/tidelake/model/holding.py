@@ -33,7 +33,10 @@ LEASE_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class _Lease:
-    """A lease: its hold expires once two sightings of the same beat are at least `ms` plus the clock's slack apart."""
+    """A lease; each call of the holder advances its beat.
+
+    The hold expires once two sightings of the same beat are at least `ms` plus the clock's slack apart.
+    """
 
     ms: int
     beat: int = 0
@@ -211,7 +214,9 @@ class HeldCollection:
         return self._sums.read(as_of)
 
     def changes(self, after: int | None, through: int | None = None) -> list[Update]:
-        """Return the consolidated updates after a time, through another; None as for `LakeCollection.changes`.
+        """Return the consolidated updates after a time, through another.
+
+        Both times may be None, as in `LakeCollection.changes`.
 
         Raises:
             SinceError, UpperError: one of the times cannot be read.

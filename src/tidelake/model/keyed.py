@@ -100,8 +100,8 @@ class KeyedCollection:
     def merge(self, chosen: Iterable[int], since: int) -> None:
         """Replace the chosen runs with one.
 
-        A delete is dropped only if the merge includes every run with a statement at or before `since`: another run may
-        hold an older value that the delete still hides.
+        A delete is dropped only if the merge includes every run with a statement at or before `since`. Otherwise,
+        another run may hold an older value that the delete still hides.
         """
         self.since = max(self.since, since)
         through = min(self.since, self.upper - 1)

@@ -53,7 +53,7 @@ class WrittenRecords:
     values: dict[str, int] = field(default_factory=dict)
     """Further values for the commit."""
     records: int = 0
-    """Number of records; in Kafka, an offset may have no record."""
+    """Number of records. In Kafka, it may be less than the number of offsets: an offset may have no record."""
     tombstones: int = 0
     quarantined: int = 0
     errors: int = 0

@@ -50,7 +50,7 @@ def last_time_within(table: Location, files: Sequence[RunFile], after: int, last
 
 
 class _EarliestTimes:
-    """The times of the first `rows_max + 1` rows in a range; they determine how many times a batch can have."""
+    """The times of the first `rows_max + 1` rows in a range; they determine where the batch ends."""
 
     def __init__(self, after: int, last: int, rows_max: int) -> None:
         self._after, self._last, self.rows_max = after, last, rows_max

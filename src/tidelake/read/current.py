@@ -111,8 +111,8 @@ def update_current(spark: SparkSession, collection: Collection, wanted: Wanted =
     """Publish the contents at upper, or AS OF `wanted.through`; if nothing has changed, leave the table as it is.
 
     A table that was published before damage was found may contain the damage, so it is rebuilt after a repair.
-    The table has the data's columns and, unless the collection has a key or is a bag, `_diff`, which says how many
-    times a row occurs.
+    The table has the data's columns and, unless the collection has a key or the table is a bag, `_diff`, which says how
+    many times a row occurs.
     One commit changes the table's rows, name and comments. If another process publishes first, the attempt is
     repeated, beginning with the table as that process left it.
 

@@ -71,7 +71,7 @@ class Fate:
     kind: str
     """`not_read`; `never_read` (it belongs to an earlier or later topic of this name); `skipped` (by an accepted gap);
     `quarantined`; `null`; `progress` or `updates`, a message in CDCv2; `record`, a message of any other topic; or
-    `read` (the message was accepted, but can no longer be decoded)."""
+    `read` (the message was accepted, but can no longer be read or decoded)."""
     summary: str
     """The answer in a sentence."""
     needs: str | None = None

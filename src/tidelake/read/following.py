@@ -174,7 +174,7 @@ def _counted_net(
 def _newest(
     table: PublishedTable, collection: Collection, as_of: int, shape: Shape, names: Sequence[str]
 ) -> _Net | None:
-    """Return the newest row of each key that was stated since the publication; None if earlier rows affect it.
+    """Return the newest row of each key that was stated since the publication; None if that requires earlier rows.
 
     Raises:
         CannotFollow: `since` is beyond the time that the table shows.

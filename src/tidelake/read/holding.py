@@ -1,7 +1,7 @@
 """Holds a time of a collection: acquires, uses and lists read capabilities. Needs no JVM.
 
-Each call is one commit to the collection's handles, where compaction commits `since`. If an acquisition and a move of
-`since` start from the same state, only one of them succeeds.
+Each call that changes a capability is one commit to the collection's handles, where compaction also commits `since`. If
+an acquisition and a move of `since` start from the same state, only one of them succeeds.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def release(store: Store, name: str, text: str) -> bool:
 def _change_held(
     store: Store, name: str, token: Token, change: Callable[[Entry], Entry], has_successor: bool = False
 ) -> Entry:
-    """Change the entry of the collection that a token belongs to, even if it has been dropped since.
+    """Change the entry of the collection that a token belongs to, even if the collection was dropped.
 
     Args:
         store: the store.
@@ -279,7 +279,7 @@ class HeldTime:
     pinned_seq: int | None = None
     """It keeps the files of all versions of `updates/` at or after this `seq`; None if it pins no files."""
     pinned_bytes: int = 0
-    """The size of the files that are no longer in any version, but stay because of the pin."""
+    """The size of the files that are no longer in the newest version, but stay because of the pin."""
 
     @property
     def until_ms(self) -> int | None:

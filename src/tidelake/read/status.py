@@ -116,7 +116,8 @@ def read_status(
         topics: its topics; if there are none, the lag is None.
         stalled_after_s: how long upper may stay where it is before the collection counts as stalled.
         counts_waiting: whether unsealed rows may be read to find what upper is waiting for; if not, `waiting` is None.
-        settings: its settings, which say how to read messages of a source with transactions; as JSON if None.
+        settings: its settings, which say how to read messages of a source with transactions. If None, the
+            messages are read as JSON.
 
     Cost: the logs of five tables, the notes in `proofs`, the small tables `progress` and `quarantine`, and one column
     of the files that hold both sealed and unsealed rows. If no contradiction holds the collection back, the unsealed

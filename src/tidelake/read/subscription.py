@@ -136,7 +136,7 @@ class Subscription(Generic[T]):
 
     @property
     def capability(self) -> ReadCapability | None:
-        """The hold that follows the subscription; None if it holds nothing, so that compaction may pass it."""
+        """The hold that follows the subscription; None if it holds nothing. Compaction may then pass it."""
         return self._capability
 
     @property

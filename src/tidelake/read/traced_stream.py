@@ -64,7 +64,8 @@ class TracedStream:
         self.first = compacted + 1 if compacted else 0
         """The earliest time that compaction has not merged with other times."""
         self.is_keyed = envelope_terms(collection.entry.envelope).key == "required"
-        """Whether rows are statements about keys, which merges may drop but never move. Otherwise, diffs are summed."""
+        """Whether rows are statements about keys. If so, merges may drop rows, but never move them; if not, diffs are
+        summed."""
         self.codec = AvroCodec(self.schema)
         self.reasons = reasons_in(collection.entry.decisions)
         self._blocked: defaultdict[int, list[str]] = defaultdict(list)

@@ -48,9 +48,10 @@ class _Engine:
 def view_sql(collection: Collection, dialect: Dialect) -> str:
     """Return a statement that creates a view of the contents AS OF the last sealed time.
 
-    The view shows this time for good: it reads the files of the version that was current when the statement was made.
-    DuckDB's view names these files, which stay for a day after they are merged. Spark's view names the version, and
-    Delta finds its files in the log, which forgets a version once it is six hours old and two checkpoints follow it.
+    The view never shows another time: it reads the files of the version that was current when the statement was made,
+    and fails once they are gone. DuckDB's view names these files, which stay for a day after they are merged. Spark's
+    view names the version, and Delta finds its files in the log, which forgets a version once it is six hours old and
+    two checkpoints follow it.
 
     Raises:
         UpperError: nothing is sealed yet.

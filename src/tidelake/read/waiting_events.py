@@ -81,7 +81,7 @@ def waiting_events(settings: CollectionSettings | None, table: OpenTable, topic:
 
 
 def _event_of(value: bytes, read_message: ReadMessage) -> dict[str, Any] | None:
-    """Return a change event, without an embedded schema; None if it is something else."""
+    """Return a decoded message, without an embedded schema; None if it cannot be an event."""
     try:
         event = read_message(value)
     except NotATransaction:

@@ -14,7 +14,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in the largest unit of which there are at least two.
+    """Return a duration in the largest unit of which there are at least two; a single second is `1 s`.
 
     >>> duration(0.4), duration(90), duration(3 * 3600), duration(200_000)
     ('less than a second', '90 s', '3 h', '2 days')

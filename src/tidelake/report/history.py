@@ -66,7 +66,7 @@ ROWS_SHOWN_MAX = 120
 FILES_MAX = 64
 """If a collection has more files than this, they are merged into one."""
 _APPEND_ATTEMPTS_MAX = 16
-"""Maximum number of times that a row is appended while other writers create the table or merge files."""
+"""Maximum number of attempts to append a row while other writers create the table or merge files."""
 
 
 def history_path(data_docs: ReportPlace) -> Location:
@@ -169,7 +169,7 @@ def _append(folder: Location, rows: pa.Table, options: dict[str, str] | None) ->
 def _merge_files(folder: Location, table: DeltaTable, name: str) -> None:
     """Replace the files of a collection with one, unless another writer has changed them since the table was read.
 
-    `DeltaTable.optimize` would not notice that another process has merged the same files, and repeat their rows.
+    `DeltaTable.optimize` would not notice that another process has merged the same files: their rows would be repeated.
     """
     rows = _read_rows(folder, table, name)
     rows = rows.add_column(0, SCHEMA.field(COLLECTION), [pa.repeat(name, rows.num_rows)])

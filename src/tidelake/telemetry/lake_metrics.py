@@ -127,8 +127,8 @@ def collection_samples(
 ) -> Iterator[Sample]:
     """Return the samples of a collection.
 
-    If the status is None (the collection was never ingested) or an error, there are only flags. Unknown numbers have no
-    sample.
+    If the status is None (the collection was never ingested) or an error, there are only flags and the setting
+    `stalled_after_s`. Unknown numbers have no sample.
     """
     labels = (settings.name,)
     is_readable = not isinstance(status, TidelakeError)

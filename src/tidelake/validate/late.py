@@ -68,7 +68,7 @@ def compare_late(spark: SparkSession, collection: Collection) -> LateReport:
         time.
 
     Raises:
-        Conflict: every attempt failed, because a merge had replaced its runs or other processes committed first;
+        Conflict: every attempt failed, because a merge had replaced the runs or other processes committed first;
             nothing was compared.
         Fenced: the epoch was raised in the meantime.
     """
@@ -103,7 +103,7 @@ class _Comparison:
         """Judge, note, swap.
 
         Raises:
-            LostRace: a merge has replaced the runs.
+            LostRace: a merge has replaced the runs, or other processes committed first at every attempt.
         """
         rows = read_files(self.spark, self.path, self.files, self.schema)
         committed = self._is_committed(rows)

@@ -32,9 +32,10 @@ def recount_statements(sealed: DataFrame, collection: Collection, form: Form) ->
 
 
 def recount_rows(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
-    """Count rows by time; a merge turns equal rows of a time into one row with the sum of their diffs.
+    """Count rows by time.
 
-    If diffs are not summed, each row is counted once, whatever its diff.
+    If diffs are summed, each row counts as often as its diff says, because a merge turns equal rows of a time into one
+    row with the sum of their diffs. Otherwise, each row counts once, whatever its diff.
     """
     weight = F.col(DIFF) if form.is_additive else F.lit(1).cast("bigint")
     stored = [field for field in collection.updates_schema() if field.name != RUN]

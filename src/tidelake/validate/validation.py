@@ -88,7 +88,7 @@ class ValidateReport:
     rows_left: int = 0
     """Number of rows removed by recorded retention at the times of the range."""
     hash_mismatches: list[str] = field(default_factory=list)
-    """Rows and times whose hash has changed since it was recorded; `mismatches` includes these."""
+    """The runs, times and contents whose hash has changed since it was recorded; `mismatches` includes these."""
     readable_beyond_upper: int = 0
     """Number of reads at or after upper that were answered, although they should have been refused."""
     below_zero: int | None = None
