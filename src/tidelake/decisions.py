@@ -1,8 +1,8 @@
 """The rules of `resolve`: which decisions a collection accepts now, and what is stored for each.
 
 A decision is accepted only if it can have an effect: its time is not sealed, its gap stops ingest, its topic has
-changed, ingest waits for the END of its transaction, or its message is in the quarantine. Sealed times never change, so
-a decision about a sealed time may only confirm what was published there.
+changed, ingest waits for the END of its transaction or stops at it, or its message is in the quarantine. Sealed times
+never change, so a decision about a sealed time may only confirm what was published there.
 """
 
 from __future__ import annotations
@@ -219,7 +219,10 @@ def _check_count_helps(collection: Collection, time: int) -> None:
 
 
 def _check_gap(collection: Collection, settings: CollectionSettings, decision: AcceptGap) -> AcceptGap:
-    """Check that the offsets are, or are within, a gap that now stops ingest."""
+    """Check that the offsets are within a gap that now stops ingest.
+
+    An event without a transaction counts as the start of such a gap, which extends to the end of the partition.
+    """
     asked = decision.offsets
     topic, _, gaps = _stops_at(collection, settings, asked.topic)
     if gaps and isinstance(gaps[0], TopicChanged):

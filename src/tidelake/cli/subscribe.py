@@ -117,7 +117,9 @@ def subscribe(
     held = None if hold is None else collection.capability(hold)
     if held is not None:
         say(f"the hold's new token: {held.token}")
-        held.renew()  # uses up the old token, which stays valid if the command dies before it has printed the new one
+        # Only this call uses up the old token. If the command dies before it has printed the new one, the old one is
+        # still valid.
+        held.renew()
     takes_snapshot, wanted = after is None and hold is None and not no_snapshot, names_in(columns)
     session = None
     if chosen_engine(collection, engine) == "spark":
@@ -213,7 +215,7 @@ def _print_start(time: int, as_json: bool, renew: Callable[[], None]) -> None:
 def _print_time(time: int, lines: Iterator[str], as_json: bool, renew: Callable[[], None]) -> bool:
     """Print the lines of one time, the statement of its progress last; return whether it has updates.
 
-    The hold is renewed after each line, because whoever reads them may be slow.
+    The hold is renewed after each line, because whoever reads the lines may be slow.
     """
     from tidelake.protocol.json_values import parse, to_text
 

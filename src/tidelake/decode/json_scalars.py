@@ -61,7 +61,7 @@ def plain_form(ddl: str) -> Callable[[Any, str], JsonForm]:
 
 
 def real_form(ddl: str) -> Callable[[Any, str], JsonForm]:
-    """Return the form of a real number. A number out of range is read as infinite, but JSON has no infinite numbers."""
+    """Return the form of a real number. Spark reads one that is out of range as infinite, so infinity is refused."""
 
     def form(kind: Any, column: str) -> JsonForm:
         def problem(value: Column) -> Column:

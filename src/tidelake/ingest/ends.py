@@ -177,7 +177,7 @@ def _begin_before(topic: Topic, start: int, value_of: ReadMessage, table: str) -
 
 
 def _stop_at(read: ReadEnds, topic: Topic, end: End, last: int) -> None:
-    """Read the topic only up to this END, which contradicts an earlier END."""
+    """Read the topic only up to this END: its commit position is before that of an END already read."""
     (partition, (start, _)), *_ = read.offsets.intervals.items()
     newest = read.sorted.new[-1].lsn if read.sorted.new else last
     read.gaps.append(error_at(topic.name, end, newest))

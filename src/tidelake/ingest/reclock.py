@@ -109,7 +109,7 @@ class RecordTick(Tick):
         On a shared timeline, each run of the job moves upper to its own start, so that no collection holds the others
         back.
 
-        The binding replaces those of the idle ticks just before it in the chain, so the chain does not grow.
+        The tick's binding replaces those of the idle ticks just before it in the chain, so the chain does not grow.
 
         Raises:
             LostRace: another tick has moved upper.

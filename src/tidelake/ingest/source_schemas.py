@@ -84,7 +84,7 @@ def resolve_spec(spark: SparkSession, settings: CollectionSettings, is_known: bo
         is_known: whether the store has the collection; if so, the source is not consulted.
 
     Raises:
-        ConfigurationError: the source has no schema yet.
+        ConfigurationError: the source has no schema yet, or one that cannot be used.
     """
     if is_known or settings.value_schema or not isinstance(settings, ReclockSettings):
         return settings.spec()

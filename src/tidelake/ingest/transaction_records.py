@@ -83,7 +83,7 @@ class TransactionRecords(ChangeRecords):
     """Set by `write`: for each partition without a blocked event, a commit position before the transactions of all
     later events.
 
-    Events come in the order of their commits; any repeated ones were read before.
+    Events come in the order of their commits, except repeated events, which have already been read.
     """
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     """Set by `write`: the snapshots with rows in the range, by log position."""
@@ -107,8 +107,8 @@ class TransactionRecords(ChangeRecords):
         These are _position, _end_time bigint, _waiting, _snapshot_place bigint and _before bigint.
         """
         assert self.ends is not None
-        # A snapshot that a signal asks for is taken after the log position that it states. Only the rows of such
-        # a snapshot have a last commit.
+        # The rows of a snapshot that a signal asks for were read after the log position that they state. Of all
+        # snapshots' rows, only these have a last commit.
         is_exact = F.col(IN_SNAPSHOT) & F.col(COMMITTED).isNull()
         read = with_ends(self._read().withColumn(IN_SNAPSHOT, is_exact), self.ends)
         in_snapshot, end = F.col(IN_SNAPSHOT), F.col(END)

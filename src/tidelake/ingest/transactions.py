@@ -117,8 +117,8 @@ class TransactionTick(RecordTick):
         """
         self._read_ends()
         self.ended = self.unsealed = read_transactions(self.collection, self.lower)
-        # The ends of the topic are looked up only after the ENDs were read, so that they include all rows of a snapshot
-        # that were written before one of these ENDs.
+        # The end offsets of the table's topic are looked up only after the ENDs were read. So if a row of a snapshot
+        # was written before one of these ENDs, the end offsets cover it.
         topic_ends = self.events.end_offsets()
         planned, gaps = plan_next(self.events, self.table, self.collection, self.settings.messages_per_tick_max)
         self.report.gaps += gaps

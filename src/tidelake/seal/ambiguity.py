@@ -8,7 +8,7 @@ from tidelake.errors import REPEATED, TWO_VALUES, ConflictingDiff
 
 
 def ambiguity_of(details: Sequence[str]) -> str | None:
-    """Return what has two values according to the contradictions that were noted at a time; None if nothing has."""
+    """Return what has two values according to the contradictions that were noted about a time; None if nothing has."""
     if any(detail.startswith(f"{ConflictingDiff.kind}:") for detail in details):
         return "one update has two diffs"
     if any(REPEATED in detail for detail in details):

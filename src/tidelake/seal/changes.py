@@ -113,7 +113,7 @@ def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, dis
     Raises:
         DamagedTable: the rows of an affected run are not those that were written.
 
-    With transactions, only copies of an event that was repeated with different contents can be discarded.
+    With transactions, a row is left out only if its event was repeated with different contents.
 
     Cost: nothing if there are no discards; else one scan of the files that may hold their times, and of the runs to
         rewrite.

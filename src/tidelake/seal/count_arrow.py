@@ -2,7 +2,8 @@
 
 Arrow groups a hundred thousand rows in less time than Spark takes to plan a job. Rows pass through buckets of times;
 each bucket is counted and dropped once its last row is read, so memory is bounded if files are roughly in time order.
-If they are not, or if a column has lists or structs, Spark counts. All cores count while the next rows are read.
+If they are not, or if a column has lists or structs, seal lets Spark count. All cores count while the next rows are
+read.
 """
 
 from __future__ import annotations

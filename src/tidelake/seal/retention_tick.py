@@ -1,7 +1,7 @@
 """Removes old rows of a reclocked collection in a tick that reads no records, and mints the time of their removal.
 
-Like every tick, it binds its time first, and one commit adds its run and moves upper. If two processes begin at the
-same upper, one of them loses and starts over.
+Like every tick, it writes its run and the binding of its time; then one commit adds the run and moves upper. If two
+processes begin at the same upper, one of them loses and starts over.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def interruptible() -> Iterator[None]:
     _State.is_handled, _State.terminal, _State.line = True, os.dup(2), _LINE
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    # The interpreter writes there as soon as the signal arrives; a handler would wait until a library returns.
+    # The interpreter writes to the pipe as soon as the signal arrives; a handler would wait until a library returns.
     wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, _interrupt)
     threading.Thread(target=_watch, args=(reader,), name="interrupt", daemon=True).start()

@@ -117,7 +117,8 @@ def start_session(
 
     Raises:
         JarError: a locked jar has a different sha256, wherever the driver's JVM loads it from: `--jars`, `--packages`,
-            a class path or `.jars`. If the JVM is already running, as with spark-submit, nothing was started.
+            a class path or `.jars`; or a missing jar could not be fetched. If the JVM was already running, as with
+            spark-submit, no session was started.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     verified: set[Path] = set()

@@ -206,7 +206,7 @@ def absent(folder: Location, locations: Sequence[Location]) -> list[Location]:
 
     Cost: on a disk, one lookup for each. In an object store, at most one request for each, and at most one for each
     thousand names from the first of them to the last; blobs with neighbouring names share a request. A blob that is
-    absent takes one more.
+    absent takes one more request.
     """
     return _backend(folder).absent(folder, locations)
 
@@ -257,8 +257,8 @@ def list_names_in_turn(folder: Location, first: str, second: str) -> tuple[list[
         first: the name of the folder that is listed first; it sorts before `second`.
         second: the name of the other folder.
 
-    Cost: an object store lists both in one request for each thousand names. The last one may also return names that
-    sort after the second folder.
+    Cost: an object store lists both in one request for each thousand names. The last request may also return
+    names that sort after the second folder.
     """
     return _backend(folder).list_names_in_turn(folder, first, second)
 
@@ -310,7 +310,7 @@ def make_names_durable(folders: Iterable[Location]) -> None:
 
 @contextmanager
 def turn(folder: Location, wait_s: float, needs_s: float = 0.0) -> Iterator[Callable[[], bool]]:
-    """Make callers that compete for the names in a folder take turns: each waits until the block before its own ends.
+    """Make callers that compete for names in a folder take turns: each waits until the previous caller's block ends.
 
     This only orders the callers and excludes nobody: a caller that has waited in vain goes on, and in an object store
     nobody waits. If several machines share a disk, the order may be poor.

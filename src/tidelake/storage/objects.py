@@ -429,7 +429,10 @@ class _Ranges(io.RawIOBase):
 
 
 def _answered(location: Location, access: str, ask: Callable[[], T]) -> T:
-    """Send a request that is safe to repeat until its response is whole; errors are those of `_errors_named`."""
+    """Send a request, which must be safe to repeat, and repeat it a few times if its response is cut.
+
+    Errors are those of `_errors_named`.
+    """
     begun_s, waits_s = time.monotonic(), iter(_CUT_WAITS_S)
     while True:
         try:
