@@ -21,7 +21,7 @@ class Started(BaseException):
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake whose collection can be read at the times [2, 9); nothing was ingested into `unread`."""
+    """A lake whose collection `upsert` can be read at the times [2, 9). Nothing was ingested into `unread`."""
     file = unpack(tmp_path_factory.mktemp("golden"))
     document = yaml.safe_load(file.read_text(encoding="utf-8"))
     document["collections"]["unread"] = document["collections"]["plain"]

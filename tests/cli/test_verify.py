@@ -116,7 +116,7 @@ def test_an_invalid_block_is_reported_and_the_other_collections_are_verified(con
     assert run("verify", NAME, "--config", config).returncode == 0
     assert run("verify", "upsert", "--config", config).returncode == 2
     assert run("resolve", "list", NAME, "--config", config).returncode == 0
-    assert run("repair", NAME, "--config", config).returncode == 2  # it may write
+    assert run("repair", NAME, "--config", config).returncode == 2  # a command that may write refuses invalid settings
 
 
 def test_a_damaged_catalog_is_reported_and_restored(config: Path) -> None:

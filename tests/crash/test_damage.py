@@ -122,10 +122,10 @@ class Cases:
         return earlier
 
     def _verify(self, lake: WholeStore, done: Damaged, label: str) -> str:
-        """Check that `verify --deep` names a damaged data file of the collection, and no other file.
+        """If data files of the collection are damaged, check that `verify --deep` names these, and no other files.
 
         Returns:
-            Whether it found damage.
+            Whether the verification found damage.
         """
         damages = lake.collection(self.name).verify(deep=True).damages
         is_own = done.table != CURRENT and lake.folder(self.neighbour) not in done.files[0].parents

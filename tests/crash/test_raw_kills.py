@@ -73,7 +73,7 @@ def test_only_one_of_two_ticks_on_the_same_offsets_takes_effect(
     life.put()
     os.kill(late, signal.SIGCONT)
     assert nursery.wait(late) == 0
-    assert nursery.run(life.order(("ingest",), "last")) == 0  # what was put after the paused tick began
+    assert nursery.run(life.order(("ingest",), "last")) == 0  # reads what was put after the paused tick had begun
     check_steps([message for who in ("victim", "other", "last") for message in said(tmp_path / f"{who}.jsonl")])
     life.check()
 

@@ -11,7 +11,7 @@ CATALOG, CURRENT, NAMES = "catalog", "current", "names"
 _STALE = "a stale copy"
 _WEIGHTS = {"data": 4, "entry": 2}
 _LENDERS = 4
-"""Maximum number of files of other collections whose bytes are used, or that are swapped, in each case."""
+"""The maximum number of files of other collections that a case chooses from, for a swap or for their bytes."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Damager:
         return Damaged(table, what, change, files)
 
     def _stale(self, file: Path, siblings: Sequence[Path]) -> bytes | None:
-        """Earlier bytes of the file; if the file never changed, the bytes of the file just before it by name."""
+        """Earlier bytes of the file or, if none that differ are known, the bytes of the file just before it by name."""
         earlier = self.earlier(file)
         if earlier is not None and earlier.read_bytes() != file.read_bytes():
             return earlier.read_bytes()

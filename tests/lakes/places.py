@@ -33,7 +33,10 @@ _COPIERS = 4
 
 @dataclass
 class Bucket:
-    """A bucket with the stores of all lakes whose folders belong to it; a store's prefix is its folder's path."""
+    """A bucket with the stores of all lakes whose folders belong to it.
+
+    The prefix of a lake's store is the path of the lake's folder.
+    """
 
     server: ObjectStore
     name: str
@@ -96,7 +99,7 @@ class Stores:
             _buckets.append(bucket)
 
     def hold(self, folder: Path) -> Path:
-        """Put the stores of all lakes below a folder here; return the folder."""
+        """Decide that the stores of all lakes below a folder are in the bucket, if there is one; return the folder."""
         if self.bucket is not None:
             self.bucket.folders.add(folder)
         return folder

@@ -19,7 +19,7 @@ Updates = dict[tuple[str, int], int]
 
 
 def updates_of(found: Changes | Batch[Any], text: Callable[[dict[str, Any]], str]) -> Updates:
-    """The diff of each row and time, which must be consolidated. `text` names a row by its data."""
+    """The diff of each row and time. The updates must be consolidated. `text` names a row by its data."""
     updates: Updates = {}
     rows = found.updates.table() if isinstance(found.updates, Answer) else found.updates.toArrow()
     for row in rows.to_pylist():

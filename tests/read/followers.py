@@ -65,7 +65,7 @@ class Follower:
             pass
 
     def check(self, times: Iterable[int], expected: Callable[[int], Rows]) -> None:
-        """Check that the delivered updates add up to the model's contents at each of the times since the first one."""
+        """Check that the delivered updates add up to the model's contents at each of these times from `start` on."""
         assert self.start is not None and self.token is not None
         for time in times:
             if time >= self.start:

@@ -1,4 +1,4 @@
-"""Where a batch of changes ends: after whole times. Only a single time may have more stored rows than requested."""
+"""A batch of changes ends after whole times. Only a batch of one time may have more stored rows than requested."""
 
 from __future__ import annotations
 

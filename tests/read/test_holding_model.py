@@ -66,7 +66,7 @@ class Twins(RuleBasedStateMachine):
         return wanted[-1]
 
     def named(self, command: str) -> MultipleResults[str]:
-        """Run a command that makes a capability, whose name replaces `{}` in it."""
+        """Run a command that makes a capability. A new name replaces `{}` in the command."""
         name = f"c{next(self.numbers)}"
         made = not self.run(command.format(name)).startswith("= !")
         return multiple(name) if made else multiple()

@@ -27,7 +27,7 @@ _TIMES = 5
 
 
 class BankReads:
-    """Reads of both tables at the same time, and the number of these reads."""
+    """Reads of both tables AS OF the same times, and the number of these reads."""
 
     def __init__(self, file: Path, rng: Random) -> None:
         self.lake, self.rng, self.done = open_lake(file, read_only=True), rng, 0

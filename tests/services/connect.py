@@ -54,7 +54,7 @@ class Connect:
         self.start()
 
     def put(self, name: str, settings: Mapping[str, object], *, wait: bool = True) -> None:
-        """Add or change a connector, and wait until it is running."""
+        """Add or change a connector, and by default wait until it is running."""
         self.call("PUT", f"/connectors/{name}/config", {key: str(value) for key, value in settings.items()})
         if wait:
             self.wait_until_running(name)
@@ -80,7 +80,7 @@ class Connect:
         """Wait until the connector and its only task are running.
 
         Raises:
-            AssertionError: the task failed, or was not running in time.
+            AssertionError: the connector or its task failed, or was not running in time.
         """
         end, status = time.monotonic() + WAIT_S, {}
         while time.monotonic() < end:

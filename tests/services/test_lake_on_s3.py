@@ -269,7 +269,7 @@ def test_a_refused_spark_request_is_reported_and_the_next_run_continues(
     read = FileTopic.read
 
     def after_planning(self: FileTopic, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
-        # Spark checks that a file exists before it lists the file: this one disappears in between.
+        # Spark checks that a file exists, and lists it later. For `MalformedTopic`, the file disappears in between.
         pattern = r"list-type.*part-1\.parquet" if kind is MalformedTopic else r"part-1\.parquet"
         proxy.faults = [Fault(method, pattern, answer=answer)]
         return read(self, spark, offsets)

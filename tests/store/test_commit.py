@@ -337,7 +337,7 @@ def test_a_marker_that_comes_after_its_entry_was_cleaned_up_damages_nothing(
     assert opened.commit({"upper": 8}).version == 1
     assert (OpenTable(any_table).version, OpenTable(any_table).value("upper")) == (MANY + 1, 8)
     assert damages(any_table) == []
-    if not any_table.is_local:  # its writer has not looked at the log again, which would take a request
+    if not any_table.is_local:  # here, the writer does not look at the log again, which would take a request
         assert 1 in entry_markers(any_table)
         commit_many(any_table, 2)
     assert 1 not in entry_markers(any_table)

@@ -101,7 +101,7 @@ def test_another_zip_file_in_place_of_a_head_start_is_not_used(catalog: Catalog,
 def test_no_flipped_byte_and_no_cut_stops_a_process(catalog: Catalog) -> None:
     blob, rng = blob_of(catalog), Random(15)
     whole, expected = blobs.read(blob), read_afresh(catalog)
-    at = whole.index(b"PK\x01\x02")  # half of the damage is in the directory, which says how members are read
+    at = whole.index(b"PK\x01\x02")  # every second flip is in the directory, which says how members are read
     for number in range(400):
         damaged = bytearray(whole)
         damaged[rng.randrange(at if number % 2 else 0, len(whole))] ^= 1 << rng.randrange(8)

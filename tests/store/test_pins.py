@@ -81,7 +81,7 @@ def commit_runs(table: Location, runs: dict[str, list[RunFile]]) -> None:
 
 
 def sweep_that_sleeps(table: Location, meanwhile: Callable[[Callable[[], None]], None]) -> None:
-    """Sweep, but before the note is written, call `meanwhile`, which gets a function that writes it earlier."""
+    """Sweep, and just before the note is written, call `meanwhile` with a function that writes the note at once."""
     write = blobs.write
     written: list[Location] = []
 

@@ -91,7 +91,7 @@ def test_notes_of_an_earlier_release_are_valid_and_become_one(store: CountedStor
 
 def test_a_note_that_confirms_what_was_not_announced_counts_as_an_announcement(table: Location) -> None:
     (first,) = leave_dead(table)
-    data = json.dumps({first: [0.0, 0]}).encode()  # as versions between 0.1.0 and the next release wrote it
+    data = json.dumps({first: [0.0, 0]}).encode()  # as unreleased versions after 0.1.0 wrote it
     blobs.write(table / DEAD / f"0-{'0' * 32}-{digest_of(data)}.json", data)
     assert sweep(table, retention_s=-60.0) == 0
     assert sweep(table, retention_s=-60.0) == 1

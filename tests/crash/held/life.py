@@ -93,7 +93,7 @@ class Process(Holder):
 
         def do() -> dict[str, Any]:
             while True:
-                with suppress(Conflict):  # only with a merge or a sweep: no other process moves upper
+                with suppress(Conflict):  # a merge or a sweep was faster; no other process moves upper
                     self.lake.append(*((row, at, diff) for (row, at), diff in updates.items()), upper=upper)
                     return {"upper": upper}
 
