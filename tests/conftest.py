@@ -42,8 +42,8 @@ os.environ.setdefault(
 )
 # A query's objects become garbage at once: the larger the space for new objects, the less is copied.
 YOUNG = {"spark.driver.defaultJavaOptions": "-Xmn512m"}
-# Plans that run once are interpreted: compiling them takes longer than running them. The processes that tests start
-# compile their plans, as they do for users, and so does `make sweep` with TIDELAKE_TEST_CODEGEN=1.
+# Plans that run once are interpreted: compiling them takes longer than running them. With TIDELAKE_TEST_CODEGEN=1, the
+# shared session compiles its plans. The processes that tests start always compile theirs, as the processes of users do.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
@@ -94,7 +94,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def interpreted(spark: SparkSession) -> SparkSession:
-    """A second session that interprets its plans, because a sweep runs each of them only once.
+    """A second session, which always interprets its plans, because a sweep runs each of them only once.
 
     Compiling the plans would take up half of the sweep's time. Other tests run in the shared session.
     """

@@ -78,7 +78,7 @@ def move_money(session: Session, table: str, rng: Random) -> int:
 
 
 def _move(session: Session, account: int, wallet: int, amount: int) -> int:
-    """Move money from an account to a wallet, if both exist."""
+    """Move money from an account to a wallet, if the wallet exists."""
     filled = session.execute("update wallets set balance = balance + %s where id = %s", [amount, wallet]).rowcount
     if filled:
         session.execute("update accounts set balance = balance - %s where id = %s", [amount, account])

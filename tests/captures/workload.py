@@ -183,9 +183,10 @@ def change_one(session: Session, table: str, rng: Random) -> int:
 
 
 def change_many(session: Session, table: str, rng: Random) -> int:
-    """Run a random statement on a range out of about a thousand keys, and return how many rows it has changed.
+    """Run a random statement on a random range of keys, and return how many rows it has changed.
 
-    A truncated table is refilled in the same transaction, so that no snapshot finds it empty.
+    There are about a thousand keys. A truncated table is refilled in the same transaction, so that no snapshot finds it
+    empty.
     """
     first, choice = rng.choice((0, 2 * _MANY)) + rng.randrange(_MANY), rng.random()
     within = "id between %s and %s"

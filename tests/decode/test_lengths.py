@@ -86,7 +86,10 @@ def measured(spark: SparkSession, decoder: Decoder, values: list[bytes]) -> dict
 
 
 def check_damaged(spark: SparkSession, seed: int) -> None:
-    """Check that messages of the right length are good and are read exactly, and that none has too few bytes."""
+    """Check that no message is too short for its statements, and that messages of the right length are read exactly.
+
+    Messages with a doubtful number or an unusable statement are left out of the second check.
+    """
     text = F.col("updates").cast("string").alias("updates")  # dates may be beyond Python's range
     random = Random(seed)
     resolved = resolved_schema(MANY)

@@ -1,7 +1,7 @@
 """A newcomer's path, from the clone to a lost message that is reported, found and sent again, in less than ten minutes.
 
-The packages and jars are linked instead of installed: how long that takes depends on the network. The demo has less
-data than by default, since this test shares the machine with others. The commands are those of the README and the
+The packages and jars are linked, because the time that an installation takes depends on the network. The demo has less
+data than by default, because this test shares the machine with others. The commands are those of the README and the
 Makefile, in processes of their own.
 """
 

@@ -1,4 +1,4 @@
-"""The age of a frontier counts from its last move or, if it never moved, from the creation; it is 0 if closed."""
+"""The age of a frontier counts from its last move or the collection's creation; the age in a closed stream is 0."""
 
 from __future__ import annotations
 

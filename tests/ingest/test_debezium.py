@@ -448,7 +448,7 @@ def test_an_error_without_a_position_is_erased_only_by_events_that_certainly_cam
     changes.put(changes.event("r", (1, "x", "y"), snapshot="last", lsn=1000, committed=None))
     changes.put(changes.event("c", (2, "x", "y"), lsn=1100), partition=1)
     changes.ingest()
-    # Errors in the same tick as a truncate in another partition, or in a later tick, may have come after the truncate.
+    # The truncate is in another partition: an error in the same tick, or in a later tick, may have come after it.
     changes.put(changes.event("t", key=None, lsn=5000))
     changes.put(broken[2], partition=1)
     changes.put(broken[3], changes.event("u", (4, "x", "y"), lsn=1200), partition=2)

@@ -307,7 +307,7 @@ def test_a_column_that_makes_wrapped_values_ambiguous_is_refused(tmp_path: Path,
     assert first["reason"] == second["reason"] == "schema_not_resolved"
     assert "column 'payload' is refused: it is new, but would make" in first["detail"]
     assert "not additive" in second["detail"]
-    # If the settings have such a column, nothing is unwrapped, and what looks like a schema is a value.
+    # If the settings have a column `schema` or `payload`, nothing is unwrapped: what looks like a schema is a value.
     lake.configure(schema=record(*VISIT_FIELDS, ("schema", TEXT), ("payload", TEXT)))
     lake.put(own, {"value": {"schema": "v2", "payload": "x", "id": 7}})
     lake.ingest()

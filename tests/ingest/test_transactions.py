@@ -203,7 +203,7 @@ def test_an_event_without_a_transaction_stops_only_its_partition(lake: Transacti
 def test_the_rows_of_a_snapshot_by_signal_stop_their_partition_until_a_decision_leaves_them_out(
     lake: TransactionLake, marks: tuple[str, str]
 ) -> None:
-    """The rows are read later than their log position says, and one is of transaction 8, which commits later."""
+    """The connector reads the rows later than their position says: transaction 8, which commits later, wrote one."""
     first, last = (
         event(None, 0, None, pair, 0, op="r", source={"snapshot": mark, "lsn": 55, "sequence": '["50","55"]'})
         for mark, pair in zip(marks, ((1, 10), (3, 30)), strict=True)
@@ -615,7 +615,10 @@ def test_a_snapshot_that_was_abandoned_is_never_shown(lake: TransactionLake, rep
 
 @pytest.mark.sweep
 def test_a_snapshot_that_was_accepted_and_sealed_meanwhile_stays_in_the_table(lake: TransactionLake) -> None:
-    """A tick finds that the snapshot was abandoned. Before it commits, a decision accepts it, and a seal follows."""
+    """A tick finds that the snapshot was abandoned.
+
+    Before the tick commits, a decision accepts the snapshot, and a seal follows.
+    """
     lake.events(snapshot_row((1, 10), 30, "first"), snapshot_row((9, 90), 30))
     assert lake.run().upper == 0
     lake.events(snapshot_row((1, 10), 35, "first"), snapshot_row((2, 20), 35, "last"))

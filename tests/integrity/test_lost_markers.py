@@ -33,7 +33,7 @@ def lose_markers(table: Location) -> None:
 
 
 def check_is_refused(table: Location, why: str) -> None:
-    """Check that nothing is written even if the newest entry is accepted, and that `verify` says why."""
+    """Check that nothing is written, even by a repair that may accept the newest entry, and that `verify` says why."""
     with pytest.raises(DamagedLog, match=why):
         mark_again(table)
     assert repair_log(table, accepts_newest_entry=True) == []
@@ -116,7 +116,8 @@ def test_remaining_markers_are_never_overruled(table: Location) -> None:
 def test_a_process_that_dies_while_it_marks_a_log_leaves_a_log_that_opens(table: Location) -> None:
     before = contents(table)
     lose_markers(table)
-    acknowledge_entry(table, 3, entry_path(table, 3).local.read_bytes())  # the first marker that it writes
+    # The process died after it had written its first marker.
+    acknowledge_entry(table, 3, entry_path(table, 3).local.read_bytes())
     assert contents(table) == before
     assert damages(table) == []
 

@@ -37,7 +37,7 @@ class Database:
         self.rows: dict[str, tuple[str, int | None]] = {}
 
     def transaction(self, time: int) -> list[Event]:
-        """A few changes at one time; a row may change more than once, and back to what it was."""
+        """A few changes at one time; a row may change more than once, even back to what it was."""
         events = []
         for _ in range(self.rng.choice([0, 1, 1, 2, 5])):
             key = self.rng.choice("xyz")

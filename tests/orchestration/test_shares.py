@@ -1,4 +1,4 @@
-"""A lake divided among several code locations: each collection is in exactly one, with its jobs and sensors."""
+"""A lake divided among several code locations, each with its own jobs and sensors: a collection is in exactly one."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _histories(draw: st.DrawFn) -> _History:
         for order, partition in enumerate(written, start=1):
             history.partitions[partition].append(_Event(transaction, last, end, order))
             history.note()
-        if dies:  # the connector is killed during the transaction, and repeats earlier transactions
+        if dies:  # the connector is killed during the transaction; it repeats this one, and perhaps earlier ones
             place -= draw(st.integers(0, min(3, place)))
             continue
         history.ends.append(End(transaction, end, len(events), len(events), None, len(history.ends)))
@@ -215,9 +215,10 @@ def _interleaved(draw: st.DrawFn) -> list[tuple[str, int | None]]:
 def test_a_transaction_is_cut_if_and_only_if_a_restarted_connector_skipped_its_first_change(
     records: list[tuple[str, int | None]], restart: int
 ) -> None:
-    """A model of Debezium: restarted after an END, it skips an open transaction up to the record that follows this END.
+    """A model of Debezium that is restarted after an END.
 
-    The position of an END is that of the record after the commit.
+    The position of an END is that of the record after the commit. If this record is a change of the next transaction,
+    Debezium skips this transaction's changes up to and including the record.
     """
     changes: dict[str, list[int]] = {}
     commits: list[tuple[str, int]] = []

@@ -210,7 +210,7 @@ def test_a_publisher_that_sleeps_while_a_column_is_added_states_the_same_facts(
 
 
 def awake(hook: Callable[[str], None], work: Callable[[], object]) -> None:
-    """Start work, with a hook at its failpoints."""
+    """Do work, with a hook at its failpoints."""
     on_reach(hook)
     try:
         work()

@@ -17,7 +17,7 @@ SLOW = "SELECT max(hash(a.range * b.range)) FROM range(150000) a, range(100000) 
 
 @pytest.mark.parametrize("statement", [SLOW, f"CREATE TEMP TABLE kept AS {SLOW}"])
 def test_ctrl_c_ends_a_query_and_removes_its_temporary_files(statement: str) -> None:
-    # A shell may start the tests, as a background process, with this signal ignored.
+    # If a shell starts the tests in the background, it may have made them ignore this signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     engine = Engine()
     (spilled,) = engine.table("SELECT value FROM duckdb_settings() WHERE name = 'temp_directory'").column(0).to_pylist()

@@ -80,7 +80,8 @@ def test_a_column_that_was_dropped_before_does_not_turn_a_later_new_column_into_
     writers = {1: older, 2: dropped, 3: record(("id", "long"), ("b", TEXT))}
     result = separate_writers(Values(older), writers, True, lambda writer: writer)
     assert names(result.values.record["fields"]) == ["id", "a", "b"] and not result.refused
-    # In the reverse order, this is a rename: the writer without the column `a` is older than the writer with `a`.
+    # If the first two change places, `b` may be a rename of `a`: the writer without `a` is then older than the one with
+    # `a`, so nothing shows that `a` was dropped.
     reordered = {1: dropped, 2: older, 3: record(("id", "long"), ("b", TEXT))}
     assert set(separate_writers(Values(older), reordered, True, lambda writer: writer).refused) == {3}
 

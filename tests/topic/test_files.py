@@ -54,7 +54,7 @@ def test_given_up_offsets_are_skipped_only_where_no_file_has_them(tmp_path: Path
     write_offsets(tmp_path, 14, 15, 16, name="00.jsonl")
     assert planned(tmp_path, 10, (10, 20)) == ((14, 17), None)
     assert planned(tmp_path, 17, (10, 20)) == ((20, 30), None)
-    write_offsets(tmp_path, 10, 11, 12, 13, 17, 18, 19, name="000.jsonl")  # between those offsets and around them
+    write_offsets(tmp_path, 10, 11, 12, 13, 17, 18, 19, name="000.jsonl")  # on both sides of those offsets
     assert planned(tmp_path, 10, (10, 20)) == ((10, 30), None)
 
 

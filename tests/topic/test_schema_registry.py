@@ -68,7 +68,7 @@ def test_each_record_is_read_with_its_writers_schema_or_refused_with_a_reason(
     narrow = record(("seconds", "int"), ("id", "int"))
     wide = record(("id", "long"), ("page", TEXT), ("seconds", "double"), ("referrer", TEXT))
     lake.put(framed(10**6, COLUMNS, {"id": 0, "page": None, "seconds": 0.0}))
-    assert lake.ingest().reasons == {"unknown_schema_id": 1}  # the registry knows no such subject yet
+    assert lake.ingest().reasons == {"unknown_schema_id": 1}  # the subject does not exist yet
     first, second, third = (registry.register("shop.visit", schema) for schema in (COLUMNS, narrow, wide))
     other = registry.register("shop.other", record(("id", "long"), name="other"))
     in_header = framed(first, COLUMNS, {"id": 9, "page": None, "seconds": 0.0})
