@@ -49,7 +49,7 @@ def test_a_run_is_described_with_all_its_rows_or_not_at_all(tmp_path: Path, monk
 
 
 @pytest.mark.spark
-def test_rows_of_executors_that_no_listing_shows_are_missed(
+def test_rows_of_executors_that_no_listing_shows_are_reported_as_missing(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "runs_here", lambda _: False)

@@ -81,7 +81,7 @@ def view_sql(collection: Collection, dialect: Dialect) -> str:
         f"-- Contents of the Tidelake collection '{_one_line(collection.name)}' AS OF time {as_of} (upper is "
         f"{upper_text}).\n"
         f"-- The view reads the files of version {table.version} of updates/, and only the times up to {as_of}, so it\n"
-        f"-- shows this time for good. {ends}: print the view again.\n"
+        f"-- never shows another time. {ends}: print the view again.\n"
         f"CREATE OR REPLACE {kind} {name} AS\n{body};"
     )
 
