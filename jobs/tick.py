@@ -67,7 +67,7 @@ class CollectionRun:
     results: dict[str, Any] = field(default_factory=dict)
     """What the steps returned."""
     error: TidelakeError | None = None
-    """The first error."""
+    """The first error, unless `stop` has replaced it."""
     step: str = "tick"
     """The step that began last."""
     is_over: bool = False
