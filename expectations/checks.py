@@ -371,8 +371,8 @@ def _validate(lake: Lake, name: str, collection: "Collection", options: RunOptio
 def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any, prefix: str) -> dict[str, Any]:
     """Return the numbers of a validation.
 
-    Numbers that depend on how much was validated have different names in full validations, so that the line that the UI
-    plots does not jump between new times and all times.
+    Numbers that depend on how much was validated have other names in full validations, and in validations from a chosen
+    time on, so that the line that the UI plots for new times does not jump.
     """
     total = frame.iloc[-1]
     numbers: dict[str, Any] = {
