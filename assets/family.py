@@ -138,7 +138,7 @@ def _collection(names: Names, settings: CollectionSettings, family: Family) -> A
 
 
 def _freshness(settings: CollectionSettings) -> FreshnessPolicy:
-    """Return the policy that fails if no run has sealed for `stalled_after_s`, because nothing runs or runs fail."""
+    """Return the policy that fails if no seal has succeeded for `stalled_after_s`, or a minute if that is longer."""
     return FreshnessPolicy.time_window(
         fail_window=timedelta(seconds=max(settings.stalled_after_s, _FRESH_WITHIN_MIN_S))
     )

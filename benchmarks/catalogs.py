@@ -1,4 +1,4 @@
-"""Stores of ten and of many collections: whether finding or changing one costs the same, and what `status` costs."""
+"""Finding and changing collections in a store of ten and in a store of many, and what `status` costs in the latter."""
 
 from __future__ import annotations
 

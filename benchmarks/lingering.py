@@ -24,14 +24,15 @@ _COLLECTIONS, _UPDATES, _STATE_ROWS = 4, 1_000, 10_000
 _EVERY_S = 2.0
 _WARM_UP_S = 30.0
 _WEIGHED, _AT_ONCE = 20, 5
-"""How often memory is measured; each time, the smallest of five measurements counts, as running tasks only add to it.
-"""
+"""How often memory is measured. Each time, the live objects are measured five times, and the smallest number counts,
+because running tasks only add to it."""
 
 
 def measure_linger(bench: Bench, seconds: int) -> Samples:
     """Send messages to four topics in turn, and measure the time from each arrival until its last row is sealed.
 
-    A separate process does it, in a session as users have it: that of the other measurements keeps its finished stages.
+    A separate process does it, with a session like that of users: the session of the other measurements keeps its
+    finished stages.
     The arrivals of the first half minute create the collections and serve as the warm-up; they do not count.
     """
     bench.say(f"a run that lingers for {seconds:,} s")

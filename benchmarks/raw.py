@@ -60,7 +60,8 @@ BLOCK: dict[str, Any] = {
 def measure_raw(bench: Bench, records: int) -> Samples:
     """Measure one tick of `records` records; every round begins with an empty store.
 
-    Before that, both contestants warm up on fewer records, because a session gets faster for about twenty ticks.
+    Before a large measurement, unless it is to be quick, both contestants warm up on fewer records, because a session
+    gets faster for about twenty ticks.
     """
     if not bench.quick and records > TICK_RECORDS:
         start = time.monotonic()

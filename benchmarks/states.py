@@ -19,7 +19,7 @@ from tidelake.store.table_schema import updates_schema
 def seed_state(lake: Lake, name: str, stream: Stream, versions: int = 1) -> None:
     """Write a state as it is after ingest, seal and full compaction: a run in time order for each version, and upper.
 
-    If the collection forgets history, the whole state becomes its base, and `since` moves.
+    If the collection forgets history and each row has one version, the whole state becomes its base, and `since` moves.
 
     The state has no proofs, so it cannot be validated; ticks and reads do not use proofs.
 

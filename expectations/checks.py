@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tidelake.validate.validation import ValidateReport
 
 TOPIC_COMPLETE = "topic_complete"
-"""The check that fails if offsets are missing, or the last ingest stopped before the end of a topic."""
+"""The check that fails if offsets are missing, a topic cannot be read, or the last ingest did not reach the end."""
 UPDATES_ARRIVE = "announced_updates_arrive"
 """The check that fails if announced updates are missing for too long, or from a topic that was read to its end."""
 HOLDS_END = "holds_end"
@@ -257,7 +257,7 @@ def _read_topics(settings: CollectionSettings, collection: "Collection") -> _Top
 
 
 def _topic_complete(context: OpExecutionContext, key: AssetKey, topics: _Topics) -> AssetCheckResult:
-    """Judge the topics by their offsets and, if none is missing, by what stopped the last ingest."""
+    """Judge whether the topics can be read, whether offsets are missing and, if not, what stopped the last ingest."""
     gaps = [gap for state in topics.states for gap in state.gaps]
     problem = topics.problem or (str(gaps[0]) if gaps else _stopped(context, key))
     metadata: dict[str, Any] = {"offsets_missing": sum(gap.to_offset - gap.from_offset for gap in gaps)}
@@ -371,8 +371,8 @@ def _validate(lake: Lake, name: str, collection: "Collection", options: RunOptio
 def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any, prefix: str) -> dict[str, Any]:
     """Return the numbers of a validation.
 
-    Numbers that depend on how much was validated have different names in full validations, so that the line that the UI
-    plots does not jump between new times and all times.
+    Numbers that depend on how much was validated have other names in full validations, and in validations from a chosen
+    time on, so that the line that the UI plots for new times does not jump.
     """
     total = frame.iloc[-1]
     numbers: dict[str, Any] = {

@@ -37,7 +37,7 @@ def save_verdicts(data_docs: ReportPlace, name: str, at_ms: int, results: Sequen
 
 
 def keep_verdicts(data_docs: ReportPlace, name: str) -> None:
-    """Save the verdicts that are only in the report, where older versions wrote them, before the report is replaced.
+    """Save verdicts that an older version wrote only into the report; the caller is about to replace the report.
 
     Raises:
         OSError, StoreUnreadable: the folder of the reports cannot be written to.

@@ -60,7 +60,7 @@ def published_results(place: ReportPlace) -> list[Result]:
 
 
 def _publish(folder: Path, root: Location, suite: str, results_kept: int) -> None:
-    """Copy all files; then rewrite the index, and delete what it no longer lists."""
+    """Copy all files but static ones that are there already; then rewrite the index, and delete the oldest results."""
     there = {blob.location.path: blob.size for blob in blobs.list_blobs(root / "static")}
 
     def copy(file: Path) -> None:

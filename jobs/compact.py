@@ -96,7 +96,7 @@ def _check_undamaged(collection: Collection) -> None:
     """Refuse to move `since` if a validation found damage: later validations could no longer compare the damaged times.
 
     Raises:
-        DamagedTable: the newest validation found damage below upper.
+        DamagedTable: the newest validation found damage at times before upper.
     """
     damaged = read_proof_log(collection).damaged
     if damaged is not None:

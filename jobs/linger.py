@@ -70,7 +70,7 @@ class _Watched:
     """Whether it is time for a validation and a merge."""
 
     def poll(self) -> None:
-        """Find out whether it is time to ingest: messages have arrived, or it is time to move an idle `upper`."""
+        """Find out whether it is time to ingest new messages, to move an idle `upper`, or to retry after an error."""
         begun_s = time.monotonic()
         ends, waited_s = self._ends(), begun_s - self.at_s
         if self.stopped:

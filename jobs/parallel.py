@@ -222,7 +222,7 @@ def for_each(
     threads: int = 1,
     limit_s: float | None = None,
 ) -> Iterator[tuple[str, TimedOut | None]]:
-    """Work on each collection, and yield its name when its work has ended.
+    """Work on each collection, and yield its name when its work has ended or was given up.
 
     With one thread and no limit, everything happens in the calling thread; otherwise see `Crew`.
 

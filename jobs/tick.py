@@ -67,7 +67,7 @@ class CollectionRun:
     results: dict[str, Any] = field(default_factory=dict)
     """What the steps returned."""
     error: TidelakeError | None = None
-    """The first error."""
+    """The first error, unless `stop` has replaced it."""
     step: str = "tick"
     """The step that began last."""
     is_over: bool = False
@@ -153,7 +153,7 @@ def ingest_at(run_ms: int) -> Step:
 
 
 class OneAtATime:
-    """Notifies an observer by one thread at a time; without an observer, it does nothing."""
+    """Lets one thread at a time notify an observer; without an observer, it does nothing."""
 
     def __init__(self, observer: Observer | None) -> None:
         """Take the observer."""

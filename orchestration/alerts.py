@@ -53,7 +53,7 @@ def build_alerts_sensor(
     """Build the sensor that sends alerts. Warnings cause no alert.
 
     Args:
-        environment: whether the sensor starts with the location.
+        environment: says whether the sensor starts with the location.
         settings: the settings of the lake.
         webhook: where the URL is kept.
         checks: the checks of the lake.

@@ -1,4 +1,4 @@
-"""Creates an archive of the classes that Spark loads, by running all jobs on a small topic.
+"""Creates an archive of the classes that Spark loads, by running most jobs on a small topic.
 
 `make setup` runs `python -m orchestration.class_archive`, which does nothing if the archive exists.
 """
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def work(folder: str, archive: str) -> None:
-    """Generate a topic and run every job on it, in a JVM that writes the archive when it exits.
+    """Generate a topic and run all jobs but `publish` on it, in a JVM that writes the archive when it exits.
 
     Args:
         folder: a folder for the topic and the store.

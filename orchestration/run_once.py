@@ -18,14 +18,14 @@ LABEL_TAG = ".dagster/repository"
 
 
 def run_tick_job(settings_path: Path, instance: DagsterInstance, log_level: str = "WARNING") -> ExecuteInProcessResult:
-    """Ingest, seal, validate and merge every collection of a `collections.yaml`."""
+    """Ingest, seal, validate, publish and merge every collection of a `collections.yaml`."""
     return run_job(TICK, settings_path, instance, log_level)
 
 
 def run_current_job(
     settings_path: Path, instance: DagsterInstance, log_level: str = "WARNING"
 ) -> ExecuteInProcessResult:
-    """Validate new times and rebuild every `current` table."""
+    """Validate new times, and bring every `current` table to upper."""
     return run_job(CURRENT, settings_path, instance, log_level)
 
 

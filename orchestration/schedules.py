@@ -43,7 +43,9 @@ Selection = Sequence[tuple[Sequence[AssetKey], Sequence[AssetCheckKey]]]
 def build_schedules(
     environment: Environment, selections: Mapping[str, Callable[[], Selection]]
 ) -> list[ScheduleDefinition]:
-    """Build a UTC schedule for each job. Schedules start with the code location only if the environment says so.
+    """Build the UTC schedules of the tick, of `current` and of the night.
+
+    They start with the code location only if the environment says so.
 
     Args:
         environment: the times, and into how many runs the collections are divided.

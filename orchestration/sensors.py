@@ -168,7 +168,10 @@ def _was_killed(context: SensorEvaluationContext, job: str) -> bool:
 def _observations(
     names: Names, settings: Settings, found: dict[str, _Topics], cursor: _Cursor, now_s: float
 ) -> list[AssetObservation]:
-    """Return an event for each topic that has changed, or still has unread messages; remember them in the cursor."""
+    """Return an event for each topic that has changed or, every few minutes, that still has unread messages.
+
+    The cursor remembers what was observed.
+    """
     seen: dict[AssetKey, tuple[TopicState, float]] = {}
     for collection in settings.collections:
         topics = found.get(collection.name)

@@ -51,7 +51,7 @@ def build_store_sensor(names: Names, environment: Environment, settings: Setting
 
     Args:
         names: the names of the lake.
-        environment: whether the sensor starts with the location.
+        environment: says whether the sensor starts with the location, and which share of the lake it watches.
         settings: the settings of the lake, which were read when the location was loaded.
     """
     running = environment.schedules == "running"

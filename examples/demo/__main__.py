@@ -1,6 +1,6 @@
 """`make run`: first a proven table, then a Debezium capture, then large mangled topics through the scheduled jobs.
 
-Everything is in `data/demo`, which is emptied first; the runs are in Dagster's instance, which `make ui` shows.
+All files are in `data/demo`, which is emptied first. The runs are in Dagster's instance, which `make ui` shows.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def _place(placed: tuple[float, object]) -> float:
 
 
 def _parts(statement: Progress, random: Random) -> list[Message]:
-    """Return two overlapping parts of a statement, and a third part from within it.
+    """Return two parts that cover a statement and may overlap, and a third part from anywhere in it.
 
     A statement that covers a single time, or closes the stream, stays whole.
     """

@@ -313,7 +313,7 @@ class Snapshot:
     is_first_marked: bool = False
     """Whether its first row is marked. If so, the connector also marks the last row, unless there is only one row."""
     is_abandoned: bool = False
-    """Whether the connector began another snapshot instead of ending this one; its rows mean nothing."""
+    """Whether the connector began another snapshot instead of ending this one, whose rows then mean nothing."""
 
     @property
     def needs_end(self) -> bool:

@@ -78,7 +78,7 @@ def _places(batch: pa.Table) -> Iterator[tuple[int, int]]:
 
 
 def _header_texts(batch: pa.Table, name: str) -> list[str | None]:
-    """Return the first header of this name of each message, as text; None if there is none, or if it is not text."""
+    """Return the first header of this name of each message, as text; None if there is none, or if its value is null."""
     found: list[str | None] = [None] * batch.num_rows
     headers = batch["headers"].combine_chunks()
     pairs = headers.flatten()

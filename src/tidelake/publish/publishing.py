@@ -79,7 +79,7 @@ class PublishReport:
     published_from: int
     messages: int = 0
     updates: int = 0
-    """Number of updates that the messages of all shards have."""
+    """Number of distinct updates at the stated times, including those of shards that this call did not state."""
     statements: int = 0
     """Number of progress statements."""
     frontier: int = 0
@@ -265,7 +265,7 @@ class _Publisher:
             self.read_back()
 
     def shards(self, evidence: Evidence) -> list[int]:
-        """Return the shards to state, as the topic is divided now."""
+        """Return the shards to state, given the number of shards that the topic has now."""
         if self.terms.shard is None:
             return [*evidence.by_shard]
         if self.terms.shard not in evidence.by_shard:
@@ -312,7 +312,7 @@ class _Publisher:
         return min(OpenTable(self.collection().paths.updates).value(UPPER) or 0, INT64_MAX)
 
     def retried(self, start: int, shards: Sequence[int], error: SinceError) -> Evidence:
-        """Read back again: other publishers may have stated what the collection has forgotten since.
+        """Read back again: other publishers may have stated what the collection has forgotten in the meantime.
 
         Raises:
             PublishedTopicBehind: no publisher has stated it.
@@ -364,7 +364,7 @@ class _Publisher:
             return claimed or newest
 
         now = published_topics.topic_now(self.catalog.update(self.name, change), known)
-        # The number of shards stays the one for which the evidence was read.
+        # A new number of shards is not adopted here: the evidence was read for the old one.
         newer = {"claimed": now.claimed, "later_versions": now.later_versions}
         self.published = known.model_copy(update=newer)
         return is_committed

@@ -63,7 +63,7 @@ class Target(Protocol):
         """Return the topic for reading."""
 
     def offsets(self) -> dict[int, tuple[int, int]]:
-        """Return the first offset and the end of each partition; empty if there is no topic."""
+        """Return the first offset and the end of each partition; empty if the folder does not exist."""
 
     def write(self, messages: DataFrame, size: int, headers: Headers, partition: int) -> None:
         """Append messages; they are durable afterwards. After an error, some of them may be in the topic.

@@ -1,4 +1,4 @@
-"""Statements about keys in SQL: only the newest of each key has an effect. See `tidelake.forms.keyed`."""
+"""Computes contents, in SQL, from the newest statement about each key. See `tidelake.forms.keyed`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class KeyedForm(Form):
     def _newest_of_few(
         self, reads: Reads, at: int, later: Sequence[RunFile], columns: Sequence[str]
     ) -> tuple[str, str]:
-        """Return the newest row of each key in a few files as a query, and the relation with all of these keys.
+        """Return a query for the newest row of each key in a few files, and the relation with all of these keys.
 
         Args:
             reads: how to read stored rows.

@@ -1,4 +1,4 @@
-"""Statements about keys in their source's order, in SQL. See `tidelake.forms.positioned` for the rules."""
+"""Computes contents, in SQL, if the source orders the statements about a key. See `tidelake.forms.positioned`."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _DIALECT = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
     "spark.sql.legacy.ctePrecedencePolicy": "CORRECTED",
-    # By default, the parser evaluates the rows of VALUES, so the checks would not see what they contained.
+    # By default, the parser evaluates the rows of VALUES, and the checks would not see the calls in these rows.
     "spark.sql.parser.eagerEvalOfUnresolvedInlineTable": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.session.timeZone": "UTC",

@@ -164,7 +164,7 @@ def _rows(engine: Engine, query: str) -> pa.Table:
     }
     if not may_be_long:
         return engine.table(query)
-    # As a view, because a query may end with a semicolon or a comment.
+    # The query becomes a view, not a subquery: it may end with a semicolon or a comment.
     engine.run(f"CREATE TEMP VIEW {_ANSWER} ({listed(aliases)}) AS {query}")
     rows = engine.table(f"SELECT {listed([*aliases, *may_be_long.values()])} FROM {_ANSWER}")
     for name, are_long in zip(may_be_long, rows.columns[len(columns) :], strict=True):

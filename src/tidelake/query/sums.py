@@ -129,7 +129,7 @@ def _are_small(bounds: tuple[int, int] | None) -> bool:
 
 
 def _add_up_to_little(files: Sequence[RunFile], bounds: tuple[int, int] | None) -> bool:
-    """Return whether `_are_small` is true of any sum of these files' diffs, given the bounds of a single diff."""
+    """Return whether `_are_small` is true of the sums of these files' diffs, given the bounds of a single diff."""
     rows = sum(file.rows for file in files)
     return bounds is not None and _are_small((rows * min(bounds[0], 0), rows * max(bounds[1], 0)))
 

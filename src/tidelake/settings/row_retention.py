@@ -102,7 +102,7 @@ def read_row_retention(
 def _by_time(
     place: Block, unit: Block, duration: timedelta, keep: Literal["all"] | int | timedelta, mints_times: bool
 ) -> RowRetention:
-    """Return the rule for `_time`; refuse it if compaction could move the times of rows that are not yet that old."""
+    """Return the rule for `_time`; refuse it if compaction could move the times of rows that must still be kept."""
     if mints_times and unit.value is not None:
         unit.fail("is not allowed: minted times are milliseconds", "leave it out")
     if not mints_times and unit.value is None:

@@ -280,7 +280,7 @@ class FileTopic:
 
 
 def _cache(folder: Location, index: _Index) -> None:
-    """Cache the whole index of a topic. To make room, drop files of the topics that were listed longest ago."""
+    """Cache the whole index of a topic. To make room, drop entries of the topics that were listed longest ago."""
     with _remote_lock:
         _remote.pop(folder, None)
         excess = sum(map(len, _remote.values())) + len(index) - _REMOTE_MAX

@@ -159,7 +159,8 @@ class KafkaTopic:
     ) -> Interval | TopicGap:
         """Return a partition's next readable interval, or the gap that stops reading.
 
-        The interval begins at `start`, or at the end of an accepted gap, and may be empty.
+        The interval may be empty. It begins at `start`; if that offset is in an accepted gap and no longer exists, it
+        begins at the first remaining offset or at the end of the gap, whichever comes first.
         """
         first, end = facts.offsets.get(partition, (0, 0))
         if end < start:

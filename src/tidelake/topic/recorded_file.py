@@ -127,7 +127,7 @@ def _contradiction(covered: dict[int, Interval], footer: pq.FileMetaData) -> str
 
 
 def _digest(stated: str, footer: pq.FileMetaData) -> str:
-    """Return the SHA-256 of the stated offsets, and of the place and the sizes of each column's pages.
+    """Return the SHA-256 of the stated offsets, the numbers of rows, and the places and sizes of each column's pages.
 
     A row that is missing or repeated changes the size of a dictionary or of a page.
     """

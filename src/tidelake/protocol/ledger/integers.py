@@ -213,7 +213,7 @@ class IntegerBook:
                 break
             settled.append(time)
             decided += time in self._decided
-        # A fixed time settles only by a decision: all other fixed times are contradicted.
+        # The settled times in `_fixed` are those with a decision: a fixed time without one is contradicted.
         self._fixed.drop_first(decided)
         self._plain.drop_first(len(settled) - decided)
         self._frontier = frontier
