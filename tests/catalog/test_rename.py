@@ -16,7 +16,8 @@ from tests.sweeps import swept
 from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.handles import read_handles
 from tidelake.catalog.name_log import NameLog
-from tidelake.errors import ArgumentRefused, CollectionRenamed, DamagedLog, NameTaken, UnknownCollection
+from tidelake.errors import ArgumentRefused, CollectionRenamed, Conflict, DamagedLog, NameTaken, UnknownCollection
+from tidelake.integrity.lost_names import bind_again
 from tidelake.integrity.verification import repair_name
 from tidelake.storage import blobs
 from tidelake.store.commit import OpenTable
@@ -176,6 +177,13 @@ def test_a_lost_log_of_the_new_name_is_recreated(catalog: Catalog) -> None:
         catalog.find("b")
     repair_name(catalog.store, "b")
     assert names_of(catalog) == {"b": id}
+
+
+def test_a_log_that_is_no_longer_lost_is_not_recreated(catalog: Catalog) -> None:
+    bound = NameLog.of(catalog.store, "prices").binding
+    with pytest.raises(Conflict, match=r"version 0 of .* was not committed: another process has already recreated"):
+        bind_again(catalog.store, "prices", "the collection that the name had before")
+    assert NameLog.of(catalog.store, "prices").binding == bound
 
 
 def rename_or_create(root: str, name: str, other: str) -> None:

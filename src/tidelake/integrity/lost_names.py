@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tidelake.catalog.handles import read_handles
 from tidelake.catalog.name_log import Binding, NameLog
-from tidelake.errors import TidelakeError
+from tidelake.errors import Conflict, TidelakeError
 from tidelake.storage import blobs
 from tidelake.storage.location import HIDDEN
 from tidelake.storage.notices import warn
@@ -46,7 +46,10 @@ def bind_again(store: Store, name: str, owner: str) -> None:
     """Start a new log for a name whose log is lost.
 
     Raises:
-        Conflict: another process has started the log at the same time.
+        Conflict: another process has started the log in the meantime; nothing was written.
     """
-    NameLog(store, folder_of_name(name), may_be_lost=True).commit(Binding(name=name, id=owner))
+    log = NameLog(store, folder_of_name(name), may_be_lost=True)
+    if log.version >= 0:
+        raise Conflict(str(log.path), 0, "another process has already recreated the log")
+    log.commit(Binding(name=name, id=owner))
     warn("the lost log of a name was recreated", name=name, collection=owner)
