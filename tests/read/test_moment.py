@@ -188,7 +188,7 @@ def test_arguments_out_of_range_are_refused(shop: SharedTimes) -> None:
 
 
 def test_a_timeline_has_only_one_kind_of_time(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="is 'shop', like that of 'orders', but only one of them is reclocked"):
+    with pytest.raises(ConfigurationError, match="is 'shop', like that of 'orders', but only one of the two"):
         SharedTimes(tmp_path, orders=SHOP, visits=RECLOCKED | SHOP)
     with pytest.raises(ConfigurationError, match="should be a name"):
         SharedTimes(tmp_path / "other", orders={"timeline": "wall clock"})

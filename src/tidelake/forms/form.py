@@ -31,9 +31,9 @@ class Form(Protocol):
     moves_times: bool
     """Whether a merge moves rows to later times; if not, the remaining rows keep their stated times."""
     key_of_values: Sequence[str] | None
-    """The key's columns if a key may have only one value at each time; empty if diffs are summed.
+    """What seal checks the stored rows for, if they alone show every breach; otherwise None.
 
-    None if, in either case, the stored rows alone do not show a breach.
+    The key's columns if a key may have only one value at each time; empty if diffs are summed.
     """
     is_additive: bool
     """Whether the contents are the sums of the diffs of equal stored rows, so that no merge changes these sums."""

@@ -1,4 +1,4 @@
-"""Lossless JSON values: they are compared, stored and written exactly as they were read.
+"""Lossless JSON values: numbers keep all their digits, and values are compared by what they mean.
 
 Python's own parser treats `1` and `1.0` as equal, rounds long decimals, keeps the last of two equal names, and fails
 on deep nesting and long integers. Here an integer is an exact `int`, a number with a decimal point or an exponent is a

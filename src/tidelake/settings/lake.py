@@ -51,7 +51,7 @@ class Settings(Frozen):
     data_docs: FolderPlace
     """The folder of the reports."""
     object_stores: ObjectStores = ObjectStores()
-    """How to reach the object stores that these settings or a command line name."""
+    """How to reach the object stores that are named in these settings or on a command line."""
     kafka: KafkaSettings | None = None
     registry: RegistrySettings | None = None
     writer: str | None = None
@@ -188,9 +188,9 @@ def _check_timeline(place: Block, collection: CollectionSettings, others: Sequen
     for other in others if collection.timeline is not None else ():
         if other.timeline == collection.timeline and other.mints_times != collection.mints_times:
             place.fail(
-                f"is '{collection.timeline}', like that of '{other.name}', but only one of them is reclocked: their "
-                "times do not mean the same thing",
-                "give one of them another name",
+                f"is '{collection.timeline}', like that of '{other.name}', but only one of the two collections is "
+                "reclocked: their times do not mean the same thing",
+                "name another timeline in one of the two collections",
             )
 
 
@@ -201,7 +201,7 @@ def _check_bag(place: Block, collection: CollectionSettings) -> None:
 
 
 def _check_current(place: Block, collection: CollectionSettings) -> None:
-    """Refuse to leave out keys in error if there are no keys."""
+    """Refuse `skip_errors` without a key: no key can be in error."""
     if collection.current is not None and collection.current.skip_errors and not collection.key:
         place.fail("is true, but the collection has no key, so no key can be in error", "leave it out")
 
@@ -258,7 +258,7 @@ def _check_store(place: Block, store: FolderPlace, topics: FolderPlace) -> None:
 
 
 def _check_reports(place: Block, data_docs: FolderPlace, others: Mapping[str, FolderPlace]) -> None:
-    """Refuse reports in an object store that would be in the same folder as the store or the topics."""
+    """Refuse reports in an object store whose folder overlaps that of the store or of the topics."""
     for name, other in others.items() if isinstance(data_docs, ObjectStorePlace) else ():
         if _overlap(data_docs, other):
             place.fail(
