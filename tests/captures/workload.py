@@ -171,8 +171,8 @@ def change_one(session: Session, table: str, rng: Random) -> int:
     if choice < 0.7:
         return _rows(session, f"update {table} set big = %s, bin = %s where id = %s", [*_large(rng), key])
     if choice < 0.8:
-        # Debezium sends only the large values that a statement writes. If Debezium does not know the whole old
-        # row, the statement writes them again; otherwise they would be unknown for the new key.
+        # Debezium sends only the large values that a statement writes. For `people`, it does not get the whole old row,
+        # so this statement writes the large values again: without that, they would be unknown for the new key.
         anew = ", big = big || '', bin = bin || ''::bytea" if table == "people" else ""
         return _rows(session, f"update {table} set id = %s{anew} where id = %s", [rng.randint(1, _KEYS), key])
     if choice < 0.85:

@@ -208,7 +208,7 @@ class _Resolver:
                 raise SchemaRefused(path, f"its enum has the symbol {repeated!r} twice")
             resolved["symbols"] = symbols
         else:
-            # If array items had no bytes, a few bytes could claim to hold billions of them.
+            # An array of items of zero bytes could claim billions of items in a message of a few bytes.
             if type(kind.get("size")) is not int or kind["size"] < 1:
                 raise SchemaRefused(path, "a fixed type must have a size of at least one byte")
             resolved |= {"size": kind["size"], **_decimal_of(kind, path)}

@@ -21,7 +21,7 @@ _Columns = TypeVar("_Columns")
 
 
 def cached(build: Callable[_Arguments, _Columns]) -> Callable[_Arguments, _Columns]:
-    """Cache a function's result for each JVM and the `repr` of its arguments.
+    """Cache a function's results, by JVM and the `repr` of the arguments.
 
     Args:
         build: builds columns from its arguments alone. Callers must not change the result, and `repr` must show each
