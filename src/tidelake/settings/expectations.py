@@ -19,7 +19,7 @@ TYPES_FILE = Path(__file__).with_name("expectation_types.json")
 _OURS = ("type", "name", "blocking", "severity", "description")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _COLUMNS = ("column", "column_A", "column_B", "column_list")
-"""The arguments that name columns of the table; the expectations about the set of columns take others."""
+"""The arguments whose values must be columns of the table. The values of other arguments are not checked."""
 _TEXT_MAX = 200
 
 Severity = Literal["critical", "warning"]

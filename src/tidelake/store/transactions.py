@@ -75,7 +75,7 @@ def end_rows(ends: Iterable[End], topic: str) -> list[dict[str, Any]]:
 
 
 def snapshot_row(snapshot: Snapshot, topic: str) -> dict[str, Any]:
-    """Return the row of a snapshot, whose rows are in this topic."""
+    """Return the row of `transactions/` for a snapshot. The snapshot's own rows are in this topic."""
     numbers = {"events": snapshot.rows, "events_in_all": snapshot.rows}
     return {TIME: snapshot.lsn, "kind": _SNAPSHOT, "topic": topic, **numbers}
 
@@ -123,7 +123,7 @@ def snapshot_values(snapshots: Iterable[Snapshot]) -> dict[str, int]:
 def asserted_times(table: OpenTable) -> list[int]:
     """Return the times of the snapshots that were stated and were not abandoned.
 
-    Only the last rows of these snapshots say that they are complete.
+    That such a snapshot is complete is asserted, not proven: nothing announces how many rows it has.
     """
     stated = table.value(STATED) or 0
     snapshots = read_snapshots(table, 0)
