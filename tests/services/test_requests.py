@@ -43,10 +43,10 @@ COMPACT, SWEEP = 20, 35
 """The requests of a compaction without merges, and those that it adds if it sweeps all tables."""
 MERGE, MERGED_FILE = 20, 22
 """The requests that a merge adds to a compaction, and those that it adds for each file of its runs."""
-VALIDATE, RECOUNTED_FILE = 28, 8
+VALIDATE, RECOUNTED_FILE = 28, 12
 """The requests of a validation, and those that it adds for each file with new times."""
-LOG_ENTRY, LOG_CHECKPOINT = 4, 20
-"""The requests that Spark's reader adds for each entry since the newest checkpoint, and for the checkpoint."""
+LOG_ENTRY, LOG_CHECKPOINT = 2, 12
+"""The requests that delta-rs adds for each entry since the newest checkpoint, and for the checkpoint."""
 CLUSTER = 44
 """The requests that a tick adds on a cluster, whose executors put the files."""
 

@@ -55,6 +55,22 @@ def test_a_later_tick_and_its_seal_compile_nothing(tmp_path: Path, compiling: Sp
     assert compiled(compiling) == before
 
 
+@pytest.mark.parametrize("family", ["plain", "upsert"])
+def test_a_later_validation_compiles_nothing(tmp_path: Path, compiling: SparkSession, family: str) -> None:
+    key: dict[str, Any] = {"key": ["id"]} if family == "upsert" else {}
+    lake = Lake(tmp_path, compiling, family, **key)
+    for tick in range(4):
+        # The first run has both updates in one file. The second of them is not sealed before the next tick.
+        low, sealed = 10 * tick, 2 if tick else 1
+        lake.send(updates((tick, low + 1, 1), (99, low + 11, 1)))
+        lake.run()
+        lake.send(progress([low], [low + 10], {low + 1: sealed}))
+        assert lake.run().upper == low + 10
+        before = compiled(compiling)
+        assert [row["recounted"] for row in lake.validate().times] == [sealed]
+    assert compiled(compiling) == before
+
+
 def test_a_later_raw_tick_compiles_nothing(tmp_path: Path, compiling: SparkSession) -> None:
     lake = RawLake(tmp_path, compiling, envelope="upsert", key=["id"])
     for tick in range(4):

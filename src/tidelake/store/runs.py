@@ -263,15 +263,20 @@ def read_files(spark: SparkSession, table: Location, files: Iterable[RunFile], s
 
     Cost: the driver reads small files whole; of larger files, it reads what `open_verified` reads.
     """
-    blobs.prepare_spark(spark, table)
     paths = []
     for file in files:
         open_verified(table, file).close()
-        paths.append(str(table / file.path))
+        paths.append(file.path)
+    return read_paths(spark, table, paths, schema)
+
+
+def read_paths(spark: SparkSession, table: Location, paths: Sequence[str], schema: pa.Schema) -> DataFrame:
+    """Read the rows of these Parquet files, given by their paths below the table's folder. Spark verifies the pages."""
+    blobs.prepare_spark(spark, table)
     wanted = spark_schema(schema)
     if not paths:
         return spark.createDataFrame([], schema=wanted)
-    return spark.read.options(**VERIFIED_READS).schema(wanted).parquet(*paths)
+    return spark.read.options(**VERIFIED_READS).schema(wanted).parquet(*(str(table / path) for path in paths))
 
 
 def append_run(

@@ -661,21 +661,21 @@ def state_at(path: Location, version: int) -> LogState | None:
         return None
 
 
-def load_table(path: Location) -> DeltaTable:
-    """Read a prepared log.
+def load_table(path: Location, version: int | None = None) -> DeltaTable:
+    """Read a prepared log with delta-rs, by default up to its newest entry.
 
     Raises:
         DamagedTable: there is no table, or delta-rs cannot read its log.
     """
     try:
-        return DeltaTable(str(path), storage_options=blobs.delta_options(path))
+        return DeltaTable(str(path), version=version, storage_options=blobs.delta_options(path))
     except BaseException as error:
         if isinstance(error, OSError) and not path.is_local:
             raise blobs.engine_error(path, error) from error
         if not isinstance(error, DeltaError) and not is_panic(error):
             raise
         if _set_aside(path, path / LOG / HINT):  # everything except the hint is verified
-            return load_table(path)
+            return load_table(path, version)
         if isinstance(error, TableNotFoundError):
             raise DamagedTable(str(path), "there is no table") from error
         raise DamagedTable(str(path), f"its log cannot be read: {engine_fact(error)}") from error

@@ -1,8 +1,8 @@
 """Validate: recounts what seal has published, independently, at a pinned version, and reports every mismatch.
 
-Seal reads the list of files from the log and counts rows or their fingerprints. Here Spark's Delta reader finds the
-rows, whole rows are grouped, and the result is compared with the announced counts in `proofs/`. Times that a
-compaction may have moved cannot be recounted, but the sum of their diffs is still compared.
+Seal takes the list of files from the log that its process follows, and counts rows or their fingerprints. Here, Spark's
+Delta reader or delta-rs finds the rows, whole rows are grouped, and the result is compared with the announced counts in
+`proofs/`. Times that a compaction may have moved cannot be recounted, but the sum of their diffs is still compared.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.catalog.evolution import with_newest_columns
@@ -52,6 +52,7 @@ from tidelake.validate.hashes import (
     time_hashes,
 )
 from tidelake.validate.late import LateReport, compare_late
+from tidelake.validate.sealed_rows import SealedRows
 
 _MISMATCHES_NAMED_MAX = 10
 _EVIDENCE_MAX = 10
@@ -165,9 +166,7 @@ def validate(
         if report.has_damaged_files:
             _record(collection, report, proofs)
             return report
-    blobs.prepare_spark(spark, collection.paths.updates)
-    rows = spark.read.format("delta").option("versionAsOf", table.version).load(str(collection.paths.updates))
-    sealed = rows if closed else rows.where(F.col(TIME) < upper)
+    sealed = SealedRows(spark, collection, table, upper, closed)
     framing, form = framing_of(collection.entry.framing), form_of(collection.entry, table)
     hashes: dict[int, TimeHash] = {}
     idle_from = idle_lower(table)
@@ -175,18 +174,19 @@ def validate(
     is_idle = not full and idle_from is not None and idle_from <= lower == proofs.validated_upper
     try:
         if lower < upper or closed:
-            in_range = sealed.where(F.col(TIME) >= lower)
-            recounted = [] if is_idle else framing.recount(in_range, collection, form)
+            recounted = []
+            if not is_idle:
+                in_range = sealed.every.where(F.col(TIME) >= lower) if full else sealed.since(lower)
+                recounted = framing.recount(in_range, collection, form)
             departures = read_departures(collection, table)
             left = {each.time: each.rows for each in departures if each.time >= lower}
             recounted = without_departures(report, recounted, left)
             _compare_times(report, recounted, framing.proofs(collection, lower))
             hashes = time_hashes(recounted)
             report.times_hash = hash_text(add_halves(time_hash.times for time_hash in hashes.values()))
-        _compare_hashes(spark, collection, report, _Hashed(table, form, sealed, hashes), proofs, full, first)
+        _compare_hashes(spark, collection, report, _Hashed(form, sealed, hashes), proofs, full, first)
         if not collection.entry.key:  # with a key, sums would lack the rows that merges have dropped
-            rows_of = sealed.select((F.col(DIFF).cast("decimal(38,0)") * form.rows_brought()).alias(DIFF))
-            _compare_sums(report, rows_of, proofs, full, unbroken=proofs.validated_upper >= first)
+            _compare_sums(report, sealed, form, proofs, full, unbroken=proofs.validated_upper >= first)
             if full:
                 _find_below_zero(spark, collection, report)
     except DamagedTable as error:
@@ -265,12 +265,17 @@ def _compare_times(
             )
 
 
-def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, full: bool, unbroken: bool) -> None:
+def _compare_sums(
+    report: ValidateReport, sealed: SealedRows, form: Form, proofs: ProofLog, full: bool, unbroken: bool
+) -> None:
     """Compare the sum of all diffs with the sum that the last validation recorded plus that of this range.
+
+    Each diff counts as the number of rows that it adds to the contents.
 
     Args:
         report: receives the sums, and any mismatch.
-        sealed: `_diff` of all sealed rows, as the number of rows that each adds to the contents.
+        sealed: the sealed rows.
+        form: the form of the table.
         proofs: the recorded proofs.
         full: whether to add up everything.
         unbroken: whether the recorded sum and this range meet. They do not if a time in between was compacted before it
@@ -280,7 +285,7 @@ def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, f
     fresh = [row["diff_sum"] for row in report.times if not was_complete and row["time"] >= proofs.validated_upper]
     report.diff_sum_recorded = proofs.validated_sum + sum(fresh)
     if full or not unbroken:
-        total = sealed.agg(F.sum(DIFF).alias("total")).first()
+        total = sealed.every.agg(F.sum(F.col(DIFF).cast("decimal(38,0)") * form.rows_brought()).alias("total")).first()
         report.diff_sum_found = int(total["total"] or 0) if total is not None else 0
         if not unbroken:
             report.diff_sum_recorded = report.diff_sum_found
@@ -294,10 +299,8 @@ def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, f
 class _Hashed:
     """The rows that a validation hashes."""
 
-    table: OpenTable
     form: Form
-    sealed: DataFrame
-    """All sealed rows."""
+    sealed: SealedRows
     hashes: dict[int, TimeHash]
     """The hashes of the range that was recounted."""
 
@@ -327,8 +330,8 @@ def _compare_hashes(
     """
     different: list[str] = []
     if full:
-        files = [file for file in seen.table.files() if file.rows_hash is not None]
-        runs = mismatched_runs(files, sum_runs(spark, seen.table.path, files, collection.updates_schema()))
+        files = [file for file in seen.sealed.table.files() if file.rows_hash is not None]
+        runs = mismatched_runs(files, sum_runs(spark, seen.sealed.table.path, files, collection.updates_schema()))
         different += [f"the rows of the run {run} are not those that were written" for run in runs]
         different += compare_times(seen.hashes, proofs.hashes, first)
     if seen.form.is_additive:
@@ -363,7 +366,7 @@ def _compare_added_contents(
     if not (full or not unbroken or recorded is None):
         report.contents_hash = recorded
         return []
-    report.contents_hash = hash_contents(seen.sealed, seen.form.fields)
+    report.contents_hash = hash_contents(seen.sealed.every, seen.form.fields)
     if recorded is None or not unbroken or report.contents_hash == recorded:
         return []
     return [f"the contents before {report.upper} hash to {report.contents_hash}, not to {recorded}"]
