@@ -6,8 +6,8 @@ from dagster import AssetCheckKey, AssetKey, AutomationCondition
 def follows_seal() -> AutomationCondition[AssetKey | AssetCheckKey]:
     """Return the condition that runs an asset after a collection's upper, or the time of its `current`, has moved.
 
-    A tick that seals nothing new requests nothing, because upper and this time are the versions of the data. While a
-    blocking check fails, nothing is requested either.
+    A tick that seals nothing new requests nothing: the data version of a collection is its upper, and that of its
+    `current` is the time that the table shows. While a blocking check fails, nothing is requested either.
     """
     moved = AutomationCondition.any_deps_match(AutomationCondition.data_version_changed())
     return (

@@ -1,7 +1,7 @@
 """Changes for assets downstream of a lake: each run takes what has changed since the asset was last materialized.
 
-The token, the last time that the asset has seen, is in the metadata of its own materialization. A run that fails
-leaves it as it was, so its retry takes the same changes again.
+The token is the latest time whose changes the asset has taken. It is in the metadata of the asset's materialization. A
+run that fails leaves it as it was, so its retry takes the same changes again.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class ChangesSince:
     after: int | None
     """The token of the last materialization; None if the updates begin with the contents AS OF `since`."""
     through: int
-    """The last time of the changes: the new token."""
+    """The latest time whose changes are included: the new token."""
     updates: "DataFrame"
     """The data's columns, followed by `_time` and `_diff`, as `LakeCollection.changes` returns them."""
     metadata: dict[str, int | str]
@@ -78,7 +78,7 @@ def _token(noted: dict[str, object], place: str, id: str) -> int | None:
 
     Args:
         noted: the metadata of the last materialization.
-        place: where the token of a collection with the present name is noted.
+        place: the prefix of the keys under which the token and the id are noted for the collection's present name.
         id: the collection's id.
     """
     places = [key.removesuffix(f"/{_ID}") for key, value in noted.items() if value == id]

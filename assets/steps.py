@@ -69,7 +69,7 @@ class Lake(Protocol):
         """
 
     def wanted_tables(self, rebuild: bool, is_published: Callable[[str], bool]) -> "Mapping[str, Wanted]":
-        """Return the table to publish for each collection; the first call chooses the times for the whole run."""
+        """Return what to publish of each collection, and how; the first call chooses the times for the whole run."""
 
     def open(self, name: str) -> "Collection":
         """Check the settings of a collection against its topics and the store, and open or create the collection.
@@ -191,7 +191,10 @@ def _ingest(context: OpExecutionContext, names: Names, name: str) -> Numbers:
 
 
 def _run_ms(context: OpExecutionContext) -> int | None:
-    """Return the run's start in milliseconds since 1970: the time to mint for collections that share a timeline."""
+    """Return the run's start in milliseconds since 1970, or None if Dagster has not recorded it.
+
+    It is the time to mint for collections that share a timeline.
+    """
     record = context.instance.get_run_record_by_id(context.run_id)
     return None if record is None or record.start_time is None else int(record.start_time * 1000)
 
@@ -199,7 +202,7 @@ def _run_ms(context: OpExecutionContext) -> int | None:
 def _observe(
     context: OpExecutionContext, names: Names, settings: CollectionSettings, collection: "Collection"
 ) -> Numbers:
-    """Observe the topics after ingest; if the brokers cannot be reached, the lag is unknown."""
+    """Observe the topics after ingest, and return the lag as metadata; empty if a topic cannot be read."""
     try:
         states = read_topic_states(settings, collection)
     except SourceError as error:

@@ -29,7 +29,7 @@ RECORD: dict[str, Any] = {
         {"name": "place", "type": "string"},
     ],
 }
-"""About 60 bytes with time and diff."""
+"""The schema of the data. An update has about 60 bytes, including its time and diff."""
 
 COLUMNS = tuple(field["name"] for field in RECORD["fields"])
 KEY = "id"

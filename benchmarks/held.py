@@ -16,7 +16,8 @@ ACQUIRE, DOWNGRADE, DROP, HOLDS = "acquire", "downgrade", "drop", "holds"
 CALLS = (ACQUIRE, DOWNGRADE, DROP, HOLDS)
 _NAME = "held"
 _SETTLING = 64
-"""Number of commits after a pause, so that the log forgets the entries of the burst, as it would between real calls."""
+"""Number of commits after the burst of calls and a pause. They make the log forget the entries of the burst, as it
+would between real calls."""
 
 
 def new(what: str) -> str:

@@ -32,7 +32,7 @@ def measure_linger(bench: Bench, seconds: int) -> Samples:
     """Send messages to four topics in turn, and measure the time from each arrival until its last row is sealed.
 
     A separate process does it, with a session like that of users: the session of the other measurements keeps its
-    finished stages.
+    finished stages, so its memory would grow.
     The arrivals of the first half minute create the collections and serve as the warm-up; they do not count.
     """
     bench.say(f"a run that lingers for {seconds:,} s")

@@ -1,6 +1,6 @@
 """Compares a tick and the publication of its changes with a MERGE of the same rows.
 
-Any engine can read the table that MERGE writes.
+Both leave a table that any engine can read.
 """
 
 from __future__ import annotations

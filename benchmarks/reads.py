@@ -47,7 +47,7 @@ def measure_reads(bench: Bench, rows: int) -> Samples:
     lake = Lake(spark, root, dict.fromkeys(names, "upsert") | {"sums": "plain"}, keep=keep)
     stream = Stream(
         rows, "upsert", state_updates_per_time=UPDATES_PER_TIME
-    )  # as many updates at each time as in a tick
+    )  # the state has as many updates at each time as the ticks have
     changes = _ticks(bench, stream, root / "made")
     plain = Stream(rows, "plain", state_updates_per_time=UPDATES_PER_TIME)
     plain_changes = _ticks(bench, plain, root / "made-plain")
@@ -104,9 +104,9 @@ def _as_of_turns(bench: Bench, lake: Lake, stream: Stream) -> dict[str, Callable
 
 
 def _duckdb_turns(bench: Bench, lake: Lake, stream: Stream, optimised: str) -> dict[str, Callable[[int], Measured]]:
-    """Read every row and column of the data in this process.
+    """Return measurements that read every row and column of the data in this process.
 
-    The plain table has as many rows as the contents, in files that were also written by Spark.
+    The optimised table has as many rows as the contents, in files that were also written by Spark.
     """
     hashed = f"bit_xor(hash({', '.join(COLUMNS)}))"
     files = DeltaTable(optimised).file_uris()
@@ -133,7 +133,10 @@ def _duckdb_turns(bench: Bench, lake: Lake, stream: Stream, optimised: str) -> d
 
 
 def _time_turns(bench: Bench, lake: Lake, stream: Stream) -> dict[str, Callable[[int], Measured]]:
-    """Read rows by time as any Delta reader does: the log selects files, and footers select row groups and pages."""
+    """Return measurements that read rows by time.
+
+    They read as any Delta reader does: the log selects files, and footers select row groups and pages.
+    """
 
     def scan(name: str, start: int, end: int) -> Callable[[int], Measured]:
         def rows() -> DataFrame:

@@ -105,7 +105,7 @@ def measure_ledger(bench: Bench, times: int) -> Samples:
 
 
 def _held_bytes(times: int) -> dict[str, float]:
-    """Return the memory of a ledger that holds early statements, and its memory once these statements are settled."""
+    """Return the memory of a ledger while only the first time is not announced, and once all times are settled."""
     statements = [Progress([time], [time + 1], [(time, 1)]) for time in range(times - 1, -1, -1)]
     tracemalloc.start()
     try:
@@ -116,7 +116,7 @@ def _held_bytes(times: int) -> dict[str, float]:
         open_bytes = tracemalloc.get_traced_memory()[0]
         ledger.announce(statements[-1])
         ledger.advance()
-        ledger.advance()  # settled times are held until the next call
+        ledger.advance()  # a call keeps the times that it settles; the next call forgets them
         return {"open_bytes": open_bytes, "settled_bytes": tracemalloc.get_traced_memory()[0]}
     finally:
         tracemalloc.stop()

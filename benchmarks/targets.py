@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: a target, and what it is compared with."""
+    """A row of the table: what is measured, what it is compared with, and the target."""
 
     what: str
     against: str
