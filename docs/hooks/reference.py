@@ -78,7 +78,7 @@ TOP_LEVEL = (
 
 
 def collection_settings() -> str:
-    """Return a table of the keys of a collection: first those for every framing, then those for single framings."""
+    """Return a table of the keys of a collection: first those for every framing, then those for only some."""
     from tidelake.settings.collection import CollectionSettings
     from tidelake.settings.framings import SETTINGS
     from tidelake.settings.terms import ENVELOPES

@@ -46,7 +46,10 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def on_post_build(config: MkDocsConfig, **_: object) -> None:
-    """Load the script that search needs if the site is opened from a folder; the theme would load it from elsewhere."""
+    """Let pages load the site's own `frame_worker.js` instead of a script from unpkg.com.
+
+    Search needs it if the site is opened from a folder.
+    """
     folder = Path(config.site_dir)
     for page in folder.rglob("*.html"):
         script = "../" * (len(page.relative_to(folder).parts) - 1) + "frame_worker.js"
