@@ -19,7 +19,7 @@ class ApplicationFolders(BuildHookInterface):  # type: ignore[type-arg]
     """Adds the folders to a wheel, with their imports rewritten; an editable installation needs no copies."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the rewritten files to a temporary folder, and name them to the builder."""
+        """Write the rewritten files to a temporary folder, and tell the builder to include them."""
         if version == "editable":
             return
         root = Path(self.root)

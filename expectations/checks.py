@@ -117,8 +117,8 @@ def checks_of(names: Names, settings: CollectionSettings) -> list[AssetCheckKey]
 def build_checks(names: Names, settings: CollectionSettings) -> list[AssetChecksDefinition]:
     """Build the checks of a collection, and the compaction that waits for them.
 
-    The check of the compaction belongs to the contents, `current`: like everything downstream of the collection, it is
-    stopped by a blocking check.
+    The check of the compaction belongs to the asset `current`: like everything downstream of the collection, it does
+    not run if a blocking check has failed.
     """
     key = names.collection(settings.name)
     specs = {spec.name: spec for spec in validation_specs(names, settings)}
@@ -257,7 +257,7 @@ def _read_topics(settings: CollectionSettings, collection: "Collection") -> _Top
 
 
 def _topic_complete(context: OpExecutionContext, key: AssetKey, topics: _Topics) -> AssetCheckResult:
-    """Judge whether the topics can be read, whether offsets are missing and, if not, what stopped the last ingest."""
+    """Judge whether the topics can be read, no offset is missing, and nothing stopped the last ingest."""
     gaps = [gap for state in topics.states for gap in state.gaps]
     problem = topics.problem or (str(gaps[0]) if gaps else _stopped(context, key))
     metadata: dict[str, Any] = {"offsets_missing": sum(gap.to_offset - gap.from_offset for gap in gaps)}

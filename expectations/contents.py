@@ -26,10 +26,10 @@ def judge_contents(
     rules: list[Rule],
     data_docs: ReportPlace | None,
 ) -> list[Verdict]:
-    """Judge the contents at the last time before the upper that was validated.
+    """Judge the contents at the last time before the upper of the validation.
 
-    Keys in error are left out, as the check `no_key_is_in_error` reports them. Before anything is sealed, every
-    expectation passes, and says so.
+    Keys in error are left out, as the check `no_key_is_in_error` reports them. If nothing is sealed yet, every
+    expectation passes, with a note that says why.
 
     Cost: reads the contents once, and keeps them until they are judged.
 

@@ -51,8 +51,8 @@ def keep_verdicts(data_docs: ReportPlace, name: str) -> None:
 def last_verdicts(data_docs: ReportPlace, name: str, rules: Sequence[Rule]) -> list[Verdict]:
     """Return the verdicts of the last full validation that judged the user's own expectations.
 
-    An expectation that has not been judged yet passes, and says so. If the verdicts cannot be read, none passes: the
-    last full validation may have failed.
+    An expectation that has not been judged yet passes, with a note that says so. If the verdicts cannot be read, none
+    passes: the last full validation may have failed.
     """
     if not rules:
         return []

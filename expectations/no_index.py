@@ -11,7 +11,7 @@ from great_expectations.render.renderer.site_builder import DefaultSiteIndexBuil
 
 
 class NoIndexBuilder(DefaultSiteIndexBuilder):
-    """Builds no index, because `expectations.offline` writes the page of the lake."""
+    """Builds no index: `expectations.offline` writes one, under a different name."""
 
     def build(self, skip_and_clean_missing: bool = True, build_index: bool = True) -> tuple[Any, Any]:
         """Return nothing, as there is no page."""

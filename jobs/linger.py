@@ -83,7 +83,7 @@ class _Watched:
         self.poll_at_s = now_s + (POLL_S if now_s - begun_s < _SLOW_POLL_S else AGAIN_S)
 
     def begin(self, store: Store) -> None:
-        """Open the topics, and note where they end before they are ingested; if opening fails, the old ones stay."""
+        """Open the topics, and note where they end before they are ingested; if that fails, earlier topics stay."""
         self.at_s = time.monotonic()
         try:
             stored = Catalog(store).get(self.settings.name)

@@ -84,7 +84,7 @@ def judge_and_report(
     from expectations.last_verdicts import save_verdicts
     from expectations.suite import rules_of
 
-    # In a tick, brokers are asked only about reclocked topics: if nothing is unread, upper need not move.
+    # In a tick, brokers are asked only about reclocked topics, whose upper need not move if nothing is unread.
     status = status_of(settings, collection, reads_topics=full or settings.mints_times)
     facts = read_facts(collection, settings, status, validated) if full else None
     judge = partial(judge_collection, spark, collection, settings, validated, status, lake.data_docs, facts)
@@ -143,7 +143,7 @@ def report_unreadable(
 
     For errors that are not about the table, nothing is written (see `is_about_the_table`): the last report is kept.
     The last verdicts on the user's own expectations are always kept. If the folder of the reports cannot be written to,
-    that is logged: the reason itself is the error to raise.
+    that is only logged, so that the caller can raise `error` itself.
     """
     if not is_about_the_table(error):
         return

@@ -14,7 +14,7 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 _GRACE_S = 5.0
-"""How long the work on a collection may continue after its jobs were cancelled, before its thread is abandoned."""
+"""How long work may continue after its Spark jobs were cancelled, before its thread is abandoned."""
 
 
 @dataclass(frozen=True)
@@ -138,12 +138,15 @@ class Crew(AbstractContextManager["Crew"]):
         self._start_threads()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait until work has ended or takes too long, but at most for some seconds."""
+        """Wait until work has ended or takes too long, but for at most `seconds`, if given."""
         self._changed.wait(min((each for each in (seconds, self._due_s()) if each is not None), default=None))
         self._changed.clear()
 
     def _due_s(self) -> float | None:
-        """Return the seconds until `ended` has something to do even if no work ends; None if it never has."""
+        """Return in how many seconds `ended` must be called although no work has ended; None if it need not be.
+
+        It must be called at once if refused work is to be reported, and otherwise when a limit passes.
+        """
         if self._refused:
             return 0.0
         if self._limit_s is None or not self._jobs:
@@ -186,7 +189,10 @@ class Crew(AbstractContextManager["Crew"]):
                 return
 
     def _is_given_up(self, job: _Job) -> bool:
-        """Cancel the jobs of work that takes too long. If it continues, abandon its thread and return true."""
+        """Cancel the Spark jobs of work that takes too long.
+
+        If the work still continues after the grace period, abandon its thread and return true.
+        """
         now_s = time.monotonic()
         if self._limit_s is None or job.begun_s is None or now_s < job.begun_s + self._limit_s:
             return False

@@ -96,7 +96,7 @@ class CollectionRun:
                     self.is_over = True
 
     def stop(self, error: TidelakeError) -> None:
-        """Begin no further step; a thread that is still at work no longer changes anything."""
+        """Begin no further step; a thread that is still at work no longer changes what this run reports."""
         self.results, self.error, self.is_over = dict(self.results), error, True
 
 

@@ -138,7 +138,7 @@ def _read_all_topics(settings: Settings) -> tuple[dict[str, _Topics], list[str]]
 
 
 def _choose(found: dict[str, _Topics], cursor: _Cursor, retries: bool) -> tuple[list[str], list[str]]:
-    """Return the collections to request a tick of, and a sentence about each other collection with unread messages.
+    """Return the collections to request a tick of, and a sentence about every other collection with unread messages.
 
     Args:
         found: the topics of each collection.

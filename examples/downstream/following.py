@@ -1,8 +1,8 @@
-"""An asset that follows the changes of a collection instead of reading its contents again: the totals of the demo.
+"""An asset that follows the changes of a collection instead of reading its contents again: totals of the demo's orders.
 
 Each run adds to the totals what has changed since the asset's last materialization. The commit of the totals also
-records the last time that they include, so if a run dies between this commit and its materialization, the next run
-counts nothing twice.
+records the greatest time that is included in them, so if a run dies between this commit and its materialization, the
+next run counts nothing twice.
 """
 
 from pathlib import Path

@@ -124,7 +124,7 @@ class Catalog:
         return found
 
     def _lookup_undivided(self, names: list[str]) -> dict[str, Collection | TidelakeError | None]:
-        """Look up, in an undivided catalog, names that no log bound to a collection a moment ago."""
+        """Look up, in an undivided catalog, names that led to no collection when their logs were read a moment ago."""
         catalog = self._undivided()
         if catalog is None:  # another process may have divided it in the meantime
             return {name: self._found(name) for name in names}
@@ -141,10 +141,11 @@ class Catalog:
         return None if entry is None else self._collection(entry)
 
     def _entry_of_published(self, name: str) -> Entry | None:
-        """Return the newest entry of a collection, found by a binding that may be out of date; None if it is not found.
+        """Return the newest entry of the collection with this name, found through a binding that may be out of date.
 
-        Only for names in an object store that this process has seen with a publication. A name is rebound only after
-        its collection has given it up. So if the newest handles of the collection have the name, the binding is valid.
+        A name is rebound only after its collection has given it up. So if the newest handles of the collection have the
+        name, the binding is valid; otherwise the result is None. It is also None unless the store is an object store,
+        and this process has already read the log of the name, with a publication in its binding.
         """
         if last_seen(self.store.log_of_name(name)) is None:  # on a disk, logs are not followed
             return None
@@ -155,7 +156,7 @@ class Catalog:
         return Collection(entry, self.store.collection(entry.id))
 
     def _undivided(self) -> OpenTable | None:
-        """Return the catalog of a store before format 4, which still has rows; None if there is none.
+        """Return the catalog if it still has rows, as in formats before 4; None if it was divided or does not exist.
 
         Raises:
             DamagedTable: the catalog is missing, but the store has collections.
@@ -167,7 +168,7 @@ class Catalog:
         return None if is_divided(catalog) else catalog
 
     def divide(self) -> int:
-        """Divide the catalog of a store before format 4, or create one; return how many collections its rows had.
+        """Divide the catalog of a store in a format before 4, or create one; return how many collections its rows had.
 
         Each collection gets handles of its own, and each name a log. If an earlier call was interrupted, this call
         finishes its work. Nothing is written if the catalog is already divided.
@@ -193,7 +194,7 @@ class Catalog:
         Args:
             names: the names in the settings.
 
-        Cost: a listing of the folder of all names; then, for each other name that was ever bound, what `find` costs.
+        Cost: a listing of the folder of all names; then, for every other name that was ever bound, what `find` costs.
         """
         known = set(names)
         folders = set(blobs.list_names(self.store.names))
@@ -237,7 +238,7 @@ class Catalog:
 
         Cost: as for `entries`, and the folder of all collections is listed.
         """
-        listed = blobs.list_names(self.store.collections)  # first: a name is bound before its folder exists
+        listed = blobs.list_names(self.store.collections)  # first: a name is bound before its collection has a folder
         folders = {folder for folder in listed if not folder.startswith(HIDDEN)}
         if (catalog := self._undivided()) is not None:
             folders -= {entry.id for entry in catalog_entries(catalog).values()}
