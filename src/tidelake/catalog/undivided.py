@@ -1,4 +1,4 @@
-"""The catalog of a store before format 4, which has a row for each collection and publication, and how it is divided.
+"""The catalog as it was before format 4, with a row for each collection and publication; and how it is divided.
 
 To divide a catalog, one commit first states format 4, which every earlier release refuses: from then on, nobody changes
 a row. Then each row is copied to the logs of its collection and its name, unless these exist; and a final commit
