@@ -99,7 +99,7 @@ def _close(store: Store) -> OpenTable:
 
 
 def _copy(store: Store, binding: Binding, entry: Entry | None = None) -> None:
-    """Bind a name as the catalog's rows state it, unless it already has a log; the collection's handles come first."""
+    """Bind a name as the catalog's rows state it, unless it already has a log; create the handles first."""
     log = NameLog.of(store, binding.name)
     if log.binding is None:
         if entry is not None:

@@ -43,8 +43,8 @@ IS_UNREAD = "_unread"
 
 # The contents of the event.
 KIND = "_kind"
-"""string. `value`, even for unusable events; `delete`; `barrier` (a truncate); `tombstone` (a null value, which only
-lets Kafka delete the key); null if the record does not concern a row."""
+"""string. `value` (a current row, even if the event is unusable); `delete`; `barrier` (a truncate); `tombstone` (a null
+value, which only lets Kafka delete the key); null if the record does not concern a row."""
 IS_ROW = "_is_row"
 """boolean. Whether the event states the current row."""
 LANDED = "_landed"
