@@ -1,8 +1,9 @@
 """The rules of `resolve`: which decisions a collection accepts now, and what is stored for each.
 
-A decision is accepted only if it can have an effect: its time is not sealed, its gap stops ingest, its topic has
-changed, ingest waits for the END of its transaction or stops at it, or its message is in the quarantine. Sealed times
-never change, so a decision about a sealed time may only confirm what was published there.
+A decision is accepted only if it can have an effect: its gap stops ingest; its topic has changed; ingest waits for the
+END of its transaction, or stops at that END; its message is in the quarantine, unexplained; or its time is not sealed
+yet. Sealed times never change, so a decision about a sealed time is accepted only if it confirms what was published
+there, and so settles a late fact.
 """
 
 from __future__ import annotations
@@ -231,8 +232,8 @@ def _check_gap(collection: Collection, settings: CollectionSettings, decision: A
     if collection.entry.counts_positions:
         blocked = waiting_events(settings, OpenTable(collection.paths.updates), topic)
         ends = topic.end_offsets()
-        # A snapshot may have any number of rows, so the decision may cover all later offsets of the partition; only
-        # the events without a transaction are left out.
+        # Such an event may be a row of a snapshot of any size, so the decision may cover all later offsets of the
+        # partition: ingest leaves out only those events in its range that have no transaction.
         open_gaps += [
             Offsets(topic.name, event.partition, event.offset, ends[event.partition])
             for event in blocked
@@ -251,7 +252,8 @@ def _check_gap(collection: Collection, settings: CollectionSettings, decision: A
 def _current_topic(collection: Collection, settings: CollectionSettings, decision: AcceptTopic) -> AcceptTopic:
     """Complete a decision with the topic that has this name now, and with the offsets to start from.
 
-    A recreated topic is read from its beginning; a truncated topic from its end, or from the offset it was read up to.
+    A recreated topic is read from its beginning. Each partition of a truncated topic is read from the offset that it
+    was read up to, or from its end if that is earlier.
     """
     topic, offsets, gaps = _stops_at(collection, settings, decision.topic)
     changed = next((gap for gap in gaps if isinstance(gap, TopicChanged)), None)

@@ -67,5 +67,6 @@ def raise_epoch(path: Location, epoch: int) -> None:
         if (table.value(EPOCH) or 0) < epoch:
             table.commit({EPOCH: epoch})
 
-    # Epochs only rise, so even a stale state that has this epoch is proof; a commit from a stale state conflicts.
+    # Epochs only rise: if even a stale state has this epoch, the table has it, and nothing is left to do. If a commit
+    # is needed, one from a stale state conflicts, and is retried.
     retry_commit(OpenTable(path, may_be_stale=True), commit, f"{ATTEMPTS_MAX} attempts to fence failed")

@@ -93,7 +93,7 @@ def observe_dropped(paths: CollectionPaths) -> Entry:
     def note(newest: Entry) -> Entry:
         newest = observe(newest, beats, store_ms, slack_ms)
         dropped = newest.dropped
-        if dropped is None or seen.is_held:  # nobody can acquire a capability: `since` is empty
+        if dropped is None or seen.is_held:  # `seen` suffices: `since` is empty, so nobody can acquire a capability
             return newest
         noted_ms = dropped.unheld_at_ms
         if noted_ms is not None and noted_ms <= store_ms:

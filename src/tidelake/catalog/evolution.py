@@ -40,8 +40,8 @@ def open_newest(collection: Collection) -> tuple[Collection, OpenTable]:
 def with_newest_columns(collection: Collection) -> Collection:
     """Return a collection with the columns of its newest entry.
 
-    The entry gets each column first, so these include every column that the collection's table has in any version
-    opened before this call.
+    A column is added to the entry before it is added to the table. So the returned collection has every column that
+    its table has in any version opened before this call.
 
     Cost: that of `Catalog.find`.
     """

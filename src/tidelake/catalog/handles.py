@@ -104,7 +104,8 @@ def _swap(table: OpenTable, entry: Entry) -> None:
     holds = any(capability.hold is not None for capability in entry.capabilities)
     is_new = holds or entry.ended or entry.published_topics or entry.renaming is not None
     if is_new or entry.dropped is not None:
-        # Earlier releases would ignore leases, and refuse the new fields without naming the format.
+        # Without this format, earlier releases would ignore leases, and would refuse the new fields with an error that
+        # does not name the format.
         values[FORMAT] = HANDLES_VERSION
     try:
         table.commit(values, added, [file.run for file in table.files()])

@@ -137,5 +137,5 @@ def _renamed(entry: Entry, intent: Renaming) -> Entry:
 
 
 def _without(entry: Entry, intent: Renaming, **changed: Any) -> Entry:
-    """Remove the intent, and apply the other changes with it; an entry with another intent stays as it is."""
+    """Return an entry without this intent and with the changed fields; an entry with another intent stays as it is."""
     return entry.model_copy(update={"renaming": None, **changed}) if entry.renaming == intent else entry

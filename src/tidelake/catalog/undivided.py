@@ -1,4 +1,4 @@
-"""The catalog of a store before format 4, which has a row for each collection and publication, and how it is divided.
+"""The catalog as it was before format 4, with a row for each collection and publication; and how it is divided.
 
 To divide a catalog, one commit first states format 4, which every earlier release refuses: from then on, nobody changes
 a row. Then each row is copied to the logs of its collection and its name, unless these exist; and a final commit
@@ -99,7 +99,7 @@ def _close(store: Store) -> OpenTable:
 
 
 def _copy(store: Store, binding: Binding, entry: Entry | None = None) -> None:
-    """Bind a name as the catalog's rows state it, unless it already has a log; the collection's handles come first."""
+    """Bind a name as the catalog's rows state it, unless it already has a log; create the handles first."""
     log = NameLog.of(store, binding.name)
     if log.binding is None:
         if entry is not None:

@@ -62,7 +62,7 @@ def replay(
 
 
 def _read_streams(files: list[Path], failed: list[Path]) -> Iterator[tuple[Path, list[bytes]]]:
-    """Yield the lines of each file. If a file cannot be read, print its error and add it to `failed`."""
+    """Yield the lines of each file. If a file cannot be read, print the error, and add the file to `failed`."""
     from tidelake.protocol.replay import split_lines
 
     for file in files:

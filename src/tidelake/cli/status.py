@@ -183,7 +183,7 @@ def _notes(status: CollectionStatus) -> list[str]:
     notes += [
         f"{noted['detail']}{' (decided)' if noted['decided'] else ''}" for noted in status.contradictions[:_TIMES_SHOWN]
     ]
-    # The sentence states the worst problem, without the kind of a contradiction.
+    # Leave out the problem that the sentence states. Of a contradiction, it states the fact without the kind.
     notes = [note for note in notes if (note.partition(": ")[2] or note) not in status.sentence]
     if status.published_problem is not None and not status.published_is_changed:
         notes.append(f"move the folder of the published table away, then run `tidelake current {status.name}`")

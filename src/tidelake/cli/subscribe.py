@@ -205,7 +205,7 @@ def _is_sealed(collection: LakeCollection, time: int) -> bool:
 
 
 def _print_start(time: int, as_json: bool, renew: Callable[[], None]) -> None:
-    """Print that a time is complete without any updates, so that a call can continue even if nothing follows."""
+    """Print only that a time is complete, without updates: a later call can then continue even if nothing follows."""
     from tidelake.protocol.recorded_lines import recorded_times
 
     for through, lines in recorded_times((), 0, time):

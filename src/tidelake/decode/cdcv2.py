@@ -129,9 +129,9 @@ class Decoder:
     def lengths(self, statement: Column) -> Lengths:
         """Return the length of a statement that was decoded with a reading that measures.
 
-        If the total length of all statements equals the sum of the column `bytes` of `updates`, and no statement is
-        doubtful, the messages are exactly what an encoder would write: they have no trailing bytes, and no number was
-        truncated.
+        If the total length of all statements equals the sum of the column `bytes` of `updates`, and `is_doubtful` of
+        the result is false for every statement, the messages are exactly what an encoder would write: they have no
+        trailing bytes, and no number was truncated.
         """
         measure = lengths_of_statement(land_record(self.record_schema).decoding)
         assert measure is not None

@@ -115,7 +115,7 @@ class Target:
 
     @property
     def is_suspect(self) -> str:
-        """Boolean. JSON: whether the record may have a repeated name or a non-string, which only a variant reveals."""
+        """Boolean. JSON: whether a name may occur twice, or a non-string where text must be; a variant shows this."""
         return f"{self.name}_suspect"
 
     @property

@@ -86,7 +86,7 @@ def _reports(place: ObjectStorePlace) -> Finding:
 
 
 def _folder(store: Path) -> Iterator[Finding]:
-    """Check the store's folder: whether this user may write to it, its disk's free space, and its clock."""
+    """Check the store's folder: this user's permission to write to it, the free space of its disk, and its clock."""
     nearest = next(above for above in (store, *store.absolute().parents) if above.exists())
     if not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
         fact = f"this user has no permission to read and write {nearest}"

@@ -43,8 +43,8 @@ IS_UNREAD = "_unread"
 
 # The contents of the event.
 KIND = "_kind"
-"""string. `value`, even for unusable events; `delete`; `barrier` (a truncate); `tombstone` (a null value, which only
-lets Kafka delete the key); null if the record does not concern a row."""
+"""string. `value` (a current row, even if the event is unusable); `delete`; `barrier` (a truncate); `tombstone` (a null
+value, which only lets Kafka delete the key); null if the record does not concern a row."""
 IS_ROW = "_is_row"
 """boolean. Whether the event states the current row."""
 LANDED = "_landed"
@@ -82,7 +82,8 @@ END = "_end"
 END_ID = "_id"
 """string. The id of a transaction whose END was read."""
 END_LOWER = "_lower"
-"""bigint. The first commit position at which an event with this id belongs to this transaction."""
+"""bigint. A lower bound of `_committed` for the events of this transaction: ids repeat, and an event with this id but a
+smaller `_committed` belongs to an earlier transaction."""
 BEGINS_AT = "_begins_at"
 """bigint. Where the event's transaction begins in the log, as its BEGIN states; null if that is unknown."""
 TABLE = "_table"

@@ -223,7 +223,7 @@ def _reason_without_key(shape: ChangeShape) -> list[Column]:
 
 
 def _has_unreadable_key(shape: ChangeShape) -> Column:
-    """Return whether the key in an event's schema cannot be read, so that it is unknown which row changes."""
+    """Return whether an event's schema makes even the key unreadable, so that it is unknown which row changes."""
     return F.col(SCHEMA).isin(*shape.unreadable_keys) if shape.unreadable_keys else F.lit(False)
 
 

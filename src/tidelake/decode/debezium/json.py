@@ -52,7 +52,7 @@ def _careful_steps(shape: ChangeShape) -> list[dict[str, Column]]:
         defect_of(text, F.col(PARSED), surrogates=False),
         surrogates,
     )
-    # The detail is null, and is skipped, unless the event is large.
+    # The detail is null unless the event is large; `concat_ws` skips nulls.
     undecodable = F.concat_ws(", ", F.lit("undecodable"), oversize_detail(text))
     broken = F.when(broken == "undecodable", undecodable).otherwise(broken)
     # The record's key is read only if the event does not contain the row's key.

@@ -35,7 +35,7 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: Column, place: Seq
 
 @cached
 def _numbers() -> list[Column]:
-    """Return whether a record becomes a row, and the number of each of its rows."""
+    """Return two columns: whether a record becomes a row, and which of its rows this one is; see `PART`."""
     # Numbers are exploded, not the rows themselves, which would be copied into a list and out of it.
     good = F.col(REASON).isNull() & F.col(POSITION).isNotNull() & (F.col(KIND) != "tombstone")
     changes_key = good & F.col(PREVIOUS_KEY).isNotNull()
@@ -56,7 +56,7 @@ def _row_columns(shape: ChangeShape) -> list[Column]:
             return F.when(whole, row_value)
         return F.when(first, F.when(kind != "barrier", row_value)).otherwise(F.col(f"{PREVIOUS_KEY}.{name}"))
 
-    # Seal counts the positions of events: the second row of an event has a longer position.
+    # Seal counts events by their positions. The second row of an event gets a longer position, which is not counted.
     position = F.col(POSITION)
     if shape.transactions:
         position = F.when(first, position).otherwise(F.concat(position, F.array(F.lit(-1).cast("bigint"))))

@@ -111,5 +111,5 @@ class RowReader:
 
 
 def is_read_as_text(wire: WireType, plain: Collection[str]) -> bool:
-    """Return whether a JSON value is read as text: always, unless its wire type is in `plain` and loses no digits."""
+    """Return whether a JSON value is read as text: if its wire type is not in `plain`, or it becomes a decimal."""
     return wire.name not in plain or wire.conversion == "decimal_text"
