@@ -33,7 +33,7 @@ def holds_id_in_header(frame: DataFrame, part: str) -> Column:
 
 
 def reason_by(number: Column, reasons: Mapping[int, str]) -> Column:
-    """Return the reason for a number, such as a schema id; null if it has none."""
+    """Return why the schema with this number (an id or a hash) was refused; null if it was not."""
     text: Column = F.lit(None).cast("string")
     for known, reason in reasons.items():
         text = F.when(number == known, F.lit(reason)).otherwise(text)

@@ -40,7 +40,7 @@ PAYLOAD = '"payload":'
 WRAPPING = frozenset({"schema", "payload"})
 """A value with columns of these names cannot be distinguished from a value with an embedded schema."""
 _HASH_MAX = 2**63 - 1
-"""Bounds the hash of a schema: stored state is never negative."""
+"""A mask that keeps the hash of a schema non-negative, like all state that a table stores."""
 _SPACED_NAMES = ('" ', '"\t', '"\n', '"\r')
 """The end of a name if whitespace comes before its colon; such names are not counted."""
 

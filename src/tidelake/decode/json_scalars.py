@@ -33,7 +33,8 @@ class JsonForm:
         ddl: the type that Spark reads.
         stored: converts the value read to the stored one.
         problem: `<reason> <column>` if a value is present and does not fit, else null. None: every value fits.
-        suspect: whether a value read as text may have been something else; never null. None: every value was text.
+        suspect: whether a value read as text may have been something else, and has to be checked; never null. None: no
+            value has to be checked.
         variant_ddl: the type to read from a variant, to check a suspect value. None: no value is suspect.
         not_text: the name of the first column whose value in the variant is not text; null if all are text.
         name_count: the number of object names in a value, or fewer if some were lost.
@@ -100,7 +101,7 @@ def decimal_form(kind: Any, column: str) -> JsonForm:
     """Return the form of a decimal, as a number or as text."""
     precision, scale = int(kind["precision"]), int(kind.get("scale", 0))
 
-    # A value that does not fit is never stored, so only the check needs care.
+    # This cast may round, but a value that does not fit is never stored, so only the check must be exact.
     number_or_text = _number_or_text(
         column,
         lambda value: value.try_cast(f"decimal({precision},{scale})"),

@@ -18,7 +18,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Entry
 
 _REPEATED_WITHIN_MS = 7 * 24 * 3600 * 1000
-"""How long an event may be repeated after it was first read: a restarted connector repeats it at the old position."""
+"""For how long after its first read an event may come again: a restarted connector repeats it at the old position."""
 
 
 def _is_without_rows(statement: SparkColumn) -> SparkColumn:
@@ -39,7 +39,7 @@ class Debezium(Envelope):
     )
 
     def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
-        """Return the form of events or, for a reclocked topic, of the resulting rows in the source's own order."""
+        """Return the form of the events as stated (CDCv2) or of the rows that result from them (other framings)."""
         if entry.counts_positions and not entry.key:
             return AnnouncedSumForm(entry, table)
         if entry.positioned:

@@ -86,7 +86,7 @@ class DecisionRefused(Refusal):
 
 
 class StatementRefused(Refusal):
-    """A statement that is not an update, written as JSON with data and a diff."""
+    """The text of a statement is not JSON, or does not have exactly `data` and a valid `diff`."""
 
 
 class GeneratorRefused(Refusal):

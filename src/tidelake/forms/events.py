@@ -100,7 +100,10 @@ class EventForm(Form):
         return rows_brought()
 
     def rows_by_key(self, sealed: DataFrame, effects: DataFrame) -> DataFrame | None:
-        """Count the rows of each key; if `before` has only the key, count the key's events, which have no order."""
+        """Count the rows of each key. If `before` has only the key, count the events about each key instead.
+
+        Two events about a key at the same time break the envelope, because they have no order.
+        """
         if not self.key:
             return None
         key = [f"`{name}`" for name in self.key]

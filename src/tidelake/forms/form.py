@@ -31,7 +31,7 @@ class Form(Protocol):
     moves_times: bool
     """Whether a merge moves rows to later times; if not, the remaining rows keep their stated times."""
     key_of_values: Sequence[str] | None
-    """What seal checks the stored rows for, if they alone show every breach; otherwise None.
+    """The columns that seal has to check, if the stored rows alone show every breach; otherwise None.
 
     The key's columns if a key may have only one value at each time; empty if diffs are summed.
     """

@@ -33,7 +33,7 @@ class KeyErrors:
         count: the number of keys; if `has_more`, a lower bound.
         has_more: whether there are more suspects than `KEYS_EXAMINED_MAX`.
         first: some of the keys, each with its error.
-        rows: the time and the position of the row of each key in error, as one tuple.
+        rows: for each key in error, the time of its newest row, followed by the numbers of that row's position.
     """
 
     count: int = 0
@@ -98,7 +98,10 @@ def _greatest_barrier(files: Sequence[pq.ParquetFile], key: Sequence[str]) -> li
 
 
 def _first_value_in(rows: Iterable[dict[str, Any]], column: pa.Field) -> pc.Expression:
-    """Return whether a column, or a struct's first field, has a value that one of these rows has; true for a list."""
+    """Return a filter for the rows that have the same value in a column as one of these rows.
+
+    Of a struct, only the first field is compared; a list is not compared, so all rows pass.
+    """
     path = [column]
     while pa.types.is_struct(path[-1].type):
         path.append(path[-1].type.field(0))

@@ -30,7 +30,7 @@ class Transactions(Cdcv2):
     def tick(
         self, spark: SparkSession, collection: Collection, settings: CollectionSettings, topics: Sequence[Topic]
     ) -> Tick:
-        """Make a tick of the table's topic and the topic of transactions, which is the last one."""
+        """Make a tick of the table's topic and the topic of transactions, which is the last of `topics`."""
         assert isinstance(settings, TransactionSettings)
         return TransactionTick(spark, collection, settings, topics, envelope_of(settings.envelope))
 

@@ -56,7 +56,7 @@ nothing was truncated.
 
 @dataclass(frozen=True)
 class _Sealed:
-    """The sealed times at a version of the table."""
+    """Which times are sealed in one version of the table."""
 
     upper: int
     closed: bool
@@ -114,7 +114,7 @@ class StreamTick(Tick):
 
     def read(self) -> None:
         """Read the schemas of the ranges and their progress statements."""
-        # The registry is queried after the end offsets were, so it knows the schema id of every message before them.
+        # The end offsets are known by now, so the registry has the schema id of every message before them.
         self.decoder = decoder_of(resolve_stream(self.settings, self.schema))
         self.reading = self.decoder.readings[0]
         if self.table.value(LENGTHS_INSUFFICIENT) and self.reading is Reading.MEASURED:
@@ -220,7 +220,7 @@ class StreamTick(Tick):
         return WrittenRun(run, written.files, [counts.values() for counts in observed])
 
     def _observe(self, rows: DataFrame, observed: list[Observed]) -> DataFrame:
-        """Observe the sums over the columns of `_row_columns`, and the first and last offset of a late update."""
+        """Observe the sums over the columns of `_row_columns`, and the lowest and highest offset of late updates."""
         late_offset = F.when(_has(_ACCEPTED) & self.sealed.holds(F.col(TIME)), F.col("_offset"))
         late = F.min(late_offset).alias("late_first"), F.max(late_offset).alias("late_last")
         seen = Observed(rows, *_counts(self.reading), *late)

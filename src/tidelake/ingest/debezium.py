@@ -218,7 +218,7 @@ class ChangeRecords:
         return _marks_of(self.plain, bool(self.batch.settings.position), self._known_schemas())
 
     def _count_rare(self, any_noted: bool) -> dict[str, Any]:
-        """Count the rare facts of noted records; read nothing if no record is noted."""
+        """Count rare facts in another pass. If no record has the mark `noted`, there are none, and nothing is read."""
         good, error = F.col("_reason").isNull(), F.col("_error").isNotNull()
         snapshot = F.when(F.col("_snapshot"), F.col("_lsn"))
         counts = {
@@ -239,7 +239,7 @@ class ChangeRecords:
         return dict(row.asDict())
 
     def _known_schemas(self) -> tuple[int, ...] | None:
-        """Return the hashes of the schemas that were judged; None if there can be no others."""
+        """Return the hashes of the judged schemas; None if no message can have a schema that was not judged."""
         if self.batch.settings.format != "json" or self.schemas.complete:
             return None
         return tuple(sorted({*self.schemas.agreed, *self.refused_schemas}))
@@ -372,7 +372,7 @@ def has_unknown_schema(known: tuple[int, ...] | None) -> Column:
     """Return whether a record has a schema that was not judged; the result is never null.
 
     Args:
-        known: the hashes of the judged schemas; None if there can be no others.
+        known: the hashes of the judged schemas; None if no record can have a schema that was not judged.
     """
     if known is None:
         return F.lit(False)

@@ -27,8 +27,8 @@ from tidelake.topic.topic import OffsetRange, Topic
 
 _MALFORMED = "malformed_transaction"
 _BACK_MAX = 3
-"""How many offsets to look back from a range for the BEGIN of its first END: markers of exactly-once producers may take
-up the offsets between the two."""
+"""If a range starts with an END, how many offsets to look back for the BEGIN of its transaction: markers of
+exactly-once producers may take up the offsets between the two."""
 
 
 @dataclass
@@ -177,7 +177,7 @@ def _begin_before(topic: Topic, start: int, value_of: ReadMessage, table: str) -
 
 
 def _stop_at(read: ReadEnds, topic: Topic, end: End, last: int) -> None:
-    """Read the topic only up to this END: its commit position is before that of an END already read."""
+    """Shorten the range to stop before this END, whose commit position is before that of an END already read."""
     (partition, (start, _)), *_ = read.offsets.intervals.items()
     newest = read.sorted.new[-1].lsn if read.sorted.new else last
     read.gaps.append(error_at(topic.name, end, newest))

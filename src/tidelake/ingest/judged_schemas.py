@@ -75,7 +75,7 @@ def _newest(lengths: Mapping[int, int]) -> dict[int, int]:
 
 
 def cached_schemas(table: OpenTable, row: Record, key: Sequence[str]) -> tuple[JudgedSchemas, bool]:
-    """Read the schemas that earlier ticks cached, and whether any schema did not agree."""
+    """Read the schemas that earlier ticks cached, and whether those ticks also found a schema that did not agree."""
     name = _value_name(row, key)
     count = table.value(f"{name}/count") or 0
     agreed = table.values(f"{name}/", map(str, range(count)))

@@ -164,7 +164,7 @@ def _row_of(of_changes: bool, schema: Any) -> Record:
 
 
 def _look_up(settings: ReclockSettings, known: Values) -> _Resolved:
-    """Resolve the schemas in the registry, which has a schema before the first message with its id is written."""
+    """Resolve the schemas in the registry. A schema is registered before the first message with its id is written."""
     of_changes = known.of_changes
     row_of = partial(_row_of, of_changes)
     values = separate_writers(known, registered(settings, settings.value_schema, "value"), settings.evolves, row_of)

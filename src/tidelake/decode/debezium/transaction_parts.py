@@ -1,4 +1,4 @@
-"""Finds the commit position of change events, which only the END of their transaction states."""
+"""Finds the commit position of each change event's transaction, which only the transaction's END states."""
 
 from __future__ import annotations
 

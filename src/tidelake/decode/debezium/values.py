@@ -133,7 +133,10 @@ def _placeholder_forms(wire: WireType, placeholder: str) -> list[str]:
 
 
 def _placeholder_items(item: WireType, placeholder: str) -> Sequence[str | bytes | int] | None:
-    """Return the items of a placeholder list: the text, or its bytes one by one."""
+    """Return the items of the list that stands for an unavailable list; None if there is none with items of this type.
+
+    The only item is the placeholder or, in a list of numbers, each item is one of its bytes.
+    """
     if item.name == "string":
         return [placeholder]
     if item.name == "bytes":
