@@ -147,7 +147,7 @@ def verify_name(store: Store, name: str, found: Verification) -> Location | None
     """Verify the log of a name, and the note that the name was bound.
 
     Returns:
-        The handles of the collection that has the name; None if no collection has it, or if the log of the name is damaged.
+        The handles of the collection that has the name; None if no collection has it, or if the name's log is damaged.
     """
     path = store.log_of_name(name)
     damages = [damage for damage, _, _ in _damage_in_name(store, path)]
