@@ -18,9 +18,9 @@ from tidelake.topic.schema_registry import SchemaRegistry
 def resolve_stream(settings: CollectionSettings, record: dict[str, Any]) -> SourceSchemas:
     """Resolve the schemas of a CDCv2 stream.
 
-    A registered schema must have the collection's columns, in any order; otherwise it is refused. It may lack nullable
-    columns, as the older schemas of a published topic do if a column was added later. For change events, no column may
-    be missing.
+    A registered schema is refused unless it has the collection's columns, in any order. Only nullable columns may be
+    missing, as they are from the older schemas of a published topic if a column was added later; for change events, no
+    column may be missing.
 
     Raises:
         RegistryUnreachable: the registry does not answer, so schema ids cannot be resolved.

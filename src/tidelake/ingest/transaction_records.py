@@ -49,9 +49,9 @@ from tidelake.store.table_schema import data_fields
 NO_TRANSACTION = "belongs to no transaction: the connector did not have `provide.transaction.metadata=true`"
 NO_SNAPSHOT = "is a row of a snapshot that a signal asked for, whose log position is not exact"
 END_TIME = "_end_time"
-"""The column with the time of an event whose END was read, or of a row of a snapshot."""
+"""The column with the time of a row of a snapshot, or of an event if the END of its transaction was read."""
 _BEFORE = "_before"
-"""The column with the commit position before the transaction of an event whose END was read."""
+"""The column with the previous commit position, as an event states it, if the END of its transaction was read."""
 _MARKS = MARKS | {"foreign": 64, "elsewhere": 128, "snapshot_ends": 256, "snapshot_begins": 512, "cut": 1024}
 
 
@@ -59,8 +59,9 @@ _MARKS = MARKS | {"foreign": 64, "elsewhere": 128, "snapshot_ends": 256, "snapsh
 class TransactionRecords(ChangeRecords):
     """The change events of a tick, with what is known of their transactions.
 
-    A tick reads its events once. An event whose END has not been read is not stored, nor is any later event of its
-    partition. Only if a connector was killed can the END of a later event have been read; the tick then reads again.
+    A tick normally reads its events once. If the END of an event's transaction has not been read, neither this event
+    nor any later event of its partition is stored. A later event may already have a time, for example because a
+    connector was killed; the tick then discards what it wrote, and reads again without the events that are left out.
     """
 
     ends: DataFrame | None = None
@@ -80,18 +81,18 @@ class TransactionRecords(ChangeRecords):
     blocked: list[Blocked] = field(default_factory=list)
     """Set by `write`: in each partition, the first event that cannot be read yet; everything after it was left out."""
     before_rest: dict[int, int] = field(default_factory=dict)
-    """Set by `write`: for each partition without a blocked event, a commit position before the transactions of all
-    later events.
+    """Set by `write`: for each partition without a blocked event, a commit position; the transactions of all later
+    events commit after it.
 
     Events come in the order of their commits, except repeated events, which have already been read.
     """
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     """Set by `write`: the snapshots with rows in the range, by log position."""
     cuts: list[Cut] = field(default_factory=list)
-    """Set by `write`: the transactions at unsealed times whose first event is in the range, but whose first change was
-    not sent.
+    """Set by `write`: the transactions at unsealed times whose first event is in the range, and comes so late in the
+    log that the connector might have skipped changes before it.
 
-    Only the table of the first event shows this; the changes that were not sent may be of any table.
+    Only the collection that reads this first event can tell; the skipped changes may be of any table.
     """
     marks: ClassVar[Mapping[str, int]] = _MARKS
     carried: ClassVar[Sequence[str]] = ("partition", "offset", WAITING, SNAPSHOT_PLACE, _BEFORE)
@@ -107,8 +108,8 @@ class TransactionRecords(ChangeRecords):
         These are _position, _end_time bigint, _waiting, _snapshot_place bigint and _before bigint.
         """
         assert self.ends is not None
-        # The rows of a snapshot that a signal asks for were read after the log position that they state. Of all
-        # snapshots' rows, only these have a last commit.
+        # The rows of a snapshot that a signal asks for were read after the log position that they state. Among the
+        # rows of snapshots, only these state a previous commit position.
         is_exact = F.col(IN_SNAPSHOT) & F.col(COMMITTED).isNull()
         read = with_ends(self._read().withColumn(IN_SNAPSHOT, is_exact), self.ends)
         in_snapshot, end = F.col(IN_SNAPSHOT), F.col(END)
@@ -131,7 +132,8 @@ class TransactionRecords(ChangeRecords):
             }
         )
         lacks = F.col(POSITION).isNull() & F.col("_kind").isin("value", "delete", "barrier")
-        # An event without a position is quarantined. The time of its transaction, which may be unknown, waits.
+        # An event that is not waiting and has no position is quarantined; the time of its transaction, if known, is
+        # held back.
         is_left_out = unended & F.col(OPERATION).isNotNull() & ~is_named
         reason = (
             F.when(unended & is_parked, F.lit(quarantine.PARKED))

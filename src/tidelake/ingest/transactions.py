@@ -1,8 +1,8 @@
 """A tick of a table with transactions: it reads the ENDs first, then the events of the transactions that have ended.
 
-An event does not state its commit position; the END of its transaction does. So each partition is read up to its first
-event whose END has not been read. The counts that the ENDs announce for the table become one progress statement, which
-seal compares with the events. The pure rules are in `tidelake.protocol.transactions`.
+An event does not state the commit position of its transaction; the END does. So each partition is read up to the first
+event of a transaction whose END has not been read. The counts that the ENDs announce for the table become one progress
+statement, which seal compares with the events. The pure rules are in `tidelake.protocol.transactions`.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class TransactionTick(RecordTick):
         }
         """The log positions of abandoned snapshots that no statement covers yet: their rows are not stored."""
         self.newly_abandoned: Set[int] = frozenset()
-        """The abandoned snapshots that this tick has found: earlier ticks may have stored their rows."""
+        """The snapshots that this tick has found to be abandoned; it removes the rows that earlier ticks stored."""
 
     # --- plan --------------------------------------------------------------------------------------------------------
 
@@ -368,7 +368,7 @@ class TransactionTick(RecordTick):
             append_statements(self.collection, self.marks.name, statements)
 
     def _times_held_back(self) -> Column:
-        """Return the time of an unusable event whose END was read."""
+        """Return the time of an unusable event, in an array; null if the time is not known."""
         return F.when(F.col(END_TIME).isNotNull(), F.array(F.col(END_TIME)))
 
     def _set_late_aside(self, records: TransactionRecords) -> None:

@@ -1,9 +1,9 @@
 """Recovers a log that has lost all of its markers: finds what its entries and checkpoints prove, and marks that again.
 
-Without markers, nothing says which commit was the newest: the entries of later commits may be lost as well, and no
-entry states the SHA-256 of the newest one. So the log is refused, and is marked again only if a person accepts this
-risk. Even then, everything before the newest entry must be proven: by the entries, each of which states the SHA-256 of
-the one before it, and by checkpoints, which must agree with the entries or with each other.
+Without markers, nothing says that the newest entry belongs to the newest commit: the entries of later commits may be
+lost. Nor does any entry state the SHA-256 of the newest one. So the log is refused, and is marked again only if a
+person accepts this risk. Even then, everything before the newest entry must be proven: by the entries, each of which
+states the SHA-256 of the one before it, and by checkpoints, which must agree with the entries or with each other.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ from tidelake.store.publication import folder_of_name
 
 
 def owner_of(store: Store, name: str) -> str | None:
-    """Return the id of the only collection whose handles state this name.
+    """Return the id of the collection whose handles state this name; None if it is not certain which one it is.
 
     Returns:
-        None if there is no such collection, or if several that were not dropped state the name, or if some handles
-        cannot be read: they might state it, too. Dropped collections count only if there is no other; of several
-        dropped ones, one is returned.
+        The only collection that states the name and was not dropped. If all that state it were dropped, one of them.
+        None if none states it, or if several that were not dropped do, or if some handles cannot be read: they might
+        state it, too.
 
     Cost: the handles of all collections of the store are read.
     """

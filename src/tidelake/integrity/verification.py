@@ -105,7 +105,8 @@ def verify_table(
 
     Args:
         table: the table's folder.
-        deep: whether to read every page of every file, and to verify its checksum and the SHA-256 of larger files.
+        deep: whether to read every page of every file, and to verify the checksums of pages and the SHA-256 of larger
+            files.
         found: receives the counts and the damage.
         share: the files to verify; all other files are only checked for existence. None means all files.
         since: the first readable time, used to say which reads need a damaged file; None if it is not known.
@@ -146,7 +147,7 @@ def verify_name(store: Store, name: str, found: Verification) -> Location | None
     """Verify the log of a name, and the note that the name was bound.
 
     Returns:
-        The handles of the collection that has the name; None if no collection has it, or if its log is damaged.
+        The handles of the collection that has the name; None if no collection has it, or if the name's log is damaged.
     """
     path = store.log_of_name(name)
     damages = [damage for damage, _, _ in _damage_in_name(store, path)]
@@ -224,7 +225,7 @@ def missing_files(table: Location, files: Sequence[RunFile]) -> list[RunFile]:
 def check_intact(collection: Collection) -> None:
     """Refuse to write to a collection if a file of `updates` is missing, or if a validation has noted damaged files.
 
-    The state of `updates` may be the last one that this process has seen: `telemetry.steps` has just read it.
+    The last state of `updates` that this process has seen is new enough: `telemetry.steps` has just read it.
 
     Raises:
         DamagedFiles: names the first missing file, or says what the validation found.
@@ -288,7 +289,7 @@ def repair_log(table: Location, accepts_newest_entry: bool = False) -> list[Dama
 
 
 def _marked_again(table: Location) -> list[Damage]:
-    """If a log has lost all of its markers, mark it again, provided that its entries are proven."""
+    """If a log has lost all of its markers, mark it again, provided that all entries but the newest are proven."""
     if not has_lost_markers(table):
         return []
     try:
@@ -325,7 +326,7 @@ def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
         if None in (text, *copies.values()) and version not in entry_markers(table):
             continue  # a cleanup has just deleted it
         if text is None and version < last_checkpoint(table) and _is_forgotten(table, version + 1, markers):
-            continue  # its writer was suspended until the log had forgotten this version
+            continue  # the writer of the marker was suspended until the log had forgotten this version
         good = digest_of(text) if text is not None and digest_of(text) in digests else None
         if good is None:
             fitting = [digest for digest, copy in copies.items() if _fits(table, markers, version, digest, copy)]
@@ -379,7 +380,7 @@ def _stated_after(table: Location, version: int) -> str | None:
 
 
 def _is_unmarked(table: Location, version: int) -> bool:
-    """Return whether a version still has no marker although an older version has one, so no cleanup has deleted it."""
+    """Return whether a version lacks its marker, although no cleanup has deleted it: an older version still has one."""
     markers = entry_markers(table)
     return version not in markers and min(markers, default=version) < version
 

@@ -146,7 +146,7 @@ class Answers(StoredCollection):
         If it was not read, there is one answer.
 
         Args:
-            topic: the topic's name, or a name under which the collection has stored it since it was accepted again.
+            topic: the topic's name, or a name under which it was accepted again, such as `orders#1`.
             partition: the partition of the message.
             offset: its offset.
 

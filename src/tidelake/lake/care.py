@@ -50,7 +50,7 @@ class Care(StoredCollection):
         return checked
 
     def withdraw(self, subject: int | Offsets) -> None:
-        """Withdraw every decision about an open time, or the acknowledgement of these offsets.
+        """Withdraw every decision about the unsealed time `subject`, or the acknowledgement of the offsets `subject`.
 
         Raises:
             DecisionRefused: there is no such decision, or the time is sealed.

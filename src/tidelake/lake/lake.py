@@ -314,7 +314,7 @@ class Lake(OpenedStore):
         Raises:
             UnknownCollection: the store has no such collection.
 
-        Cost: two commits to the handles, and one to each other table.
+        Cost: two commits to the handles, and one to every other table.
         """
         check_name("name", name)
         with engine_errors():
@@ -355,10 +355,10 @@ class Lake(OpenedStore):
             return self.catalog.upgrade()
 
     def trace(self, topic: str, partition: int, offset: int) -> dict[str, list[Fate] | TidelakeError]:
-        """Return what became of a message in each collection that reads its topic; an error takes the place of fates.
+        """Return what became of a message in each collection that reads its topic, or the error of that collection.
 
         Args:
-            topic: the topic's name, or a name under which a collection has stored it since it was accepted again.
+            topic: the topic's name, or a name under which it was accepted again, such as `orders#1`.
             partition: the partition of the message.
             offset: its offset.
 

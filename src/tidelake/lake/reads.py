@@ -72,7 +72,7 @@ class Reads(StoredCollection):
             UnknownColumn, PredicateRefused: a column does not exist, or the condition is not accepted.
             EngineRefused: the envelope is from another package; use `snapshot`.
 
-        Cost: once the rows are read, the files with rows at or before the time; only the needed columns of these files.
+        Cost: when the rows are read, the needed columns of the files that have rows at or before the time.
         """
         from tidelake.query.contents import contents
 
@@ -284,7 +284,7 @@ class Reads(StoredCollection):
 
         Each batch is a pair of `updates`, which have the columns, `_time` and `_diff`, and `progress`, whose `through`
         is the token: `subscribe(as_of=token, snapshot=False)` continues after this batch, with either engine. A hold
-        follows the subscription, so that compaction does not pass it, and sweeps keep the files that it reads. A
+        follows the subscription, so that compaction does not pass it, and no sweep deletes files that it reads. A
         read-only lake holds nothing.
 
         Args:

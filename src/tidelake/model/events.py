@@ -160,9 +160,9 @@ class EventCollection:
 
         Without a key, times advance to `since`, and equal rows are summed. With a key, times never change, and updates
         at or before `since` are thinned out: of those at times that no other run spans, only the newest of each key
-        stays. If another run spans the time of an update, the update stays, because an update in that run may cancel
-        it. A removed row is dropped only if no other run holds anything at or before `since`. Unsealed events stay as
-        they are.
+        stays. If it removes a row, it is dropped as well, unless another run holds anything at or before `since`. If
+        another run spans the time of an update, the update stays, because an update in that run may cancel it.
+        Unsealed events stay as they are.
         """
         self.since = max(self.since, since)
         through = min(self.since, self.upper - 1)

@@ -329,7 +329,7 @@ class MemorySubscription:
         self.is_complete = False
 
     def next(self) -> tuple[int | None, int, list[Update]] | None:
-        """Return the time before the next batch, its last time and its updates; None if there is none yet, or no more.
+        """Return the time before the next batch, the batch's last time and its updates; None if no batch is ready.
 
         Raises:
             SubscriptionLapsed, CapabilityError, SinceError, UpperError: as for `Subscription.next`.

@@ -15,7 +15,7 @@ from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.order import INT64_MAX, INT64_MIN, Time, width_of
 
 ANY_WIDTH = -1
-"""Times of any width are accepted. The other widths are None, for integers, and the length of lists of integers."""
+"""As an expected width, this means any. Other widths are None, for integers, and the length of lists of integers."""
 
 
 class _UpdateFields(NamedTuple):

@@ -138,7 +138,7 @@ def ends_of(marks: Iterable[Begin | End], begun: Begin | None = None) -> list[En
     """Return the ENDs, each with the position of its BEGIN.
 
     The connector writes a transaction's BEGIN directly before its END. If it was killed in between, it writes the BEGIN
-    again; what it sent before is then unknown, and so is the position of the transaction.
+    again; it is then unknown what it had sent before, so its END is left without a position.
 
     Args:
         marks: the messages of the topic of transactions, in the order of their offsets.
@@ -170,7 +170,7 @@ def is_cut(begins_at: int | None, after: int | None, first: int | None) -> bool:
 
     Args:
         begins_at: where the transaction's first change is in the log, as its BEGIN states; None if that is unknown.
-        after: the commit position before the transaction; None if that is unknown.
+        after: the commit position of the previous transaction; None if that is unknown.
         first: the log position of the first change that was sent; None if none was sent.
 
     >>> [is_cut(40, 44, first) for first in (40, 44, 47, None)]
@@ -239,7 +239,7 @@ class Sorted:
     repeated: Sequence[End]
     """ENDs that the connector has sent again; they may contradict the first ones."""
     went_back: End | None = None
-    """An END of an unknown transaction at or before an END that was read; neither it nor any later END is used."""
+    """An unknown transaction's END, at or before one that was read; neither it nor any later END is used."""
 
 
 def sort_ends(ends: Iterable[End], last: int, known: Mapping[int, str], parked: Set[str] = frozenset()) -> Sorted:
@@ -273,8 +273,8 @@ def sort_ends(ends: Iterable[End], last: int, known: Mapping[int, str], parked: 
 def commit_ranges(ends: Iterable[tuple[str, int]]) -> list[tuple[str, int, int]]:
     """Return `(id, lower, lsn)` for each transaction.
 
-    Ids repeat. Of the transactions with an event's id, the event belongs to the one whose range `[lower, lsn)` holds
-    the commit position before the event's own transaction. The ranges of one id are disjoint.
+    Ids repeat. Of the transactions with its id, an event belongs to the one whose range `[lower, lsn)` contains the
+    previous commit position, which the event states. The ranges of one id are disjoint.
 
     Args:
         ends: the id and commit position of each transaction; a pair may be repeated.
@@ -298,7 +298,7 @@ class Blocked:
     reason: str
     transaction: str | None
     after: int | None
-    """A commit position before the event's transaction; None if none is known."""
+    """A commit position before that of the event's transaction; None if none is known."""
     at_ms: int | None = None
     """When the connector processed the event."""
 

@@ -67,7 +67,7 @@ class Evidence:
     """The frontier from which statements were read."""
 
     def frontier(self, shards: Sequence[int] | None = None) -> int:
-        """Return the first time that is not stated for one of these shards; by default, for any of all shards."""
+        """Return the first time that is still missing for any of these shards; by default, of all shards."""
         return min(self.by_shard[shard] for shard in (self.by_shard if shards is None else shards))
 
     def is_closed(self, shards: Sequence[int] | None = None) -> bool:

@@ -312,7 +312,7 @@ class _Publisher:
         return min(OpenTable(self.collection().paths.updates).value(UPPER) or 0, INT64_MAX)
 
     def retried(self, start: int, shards: Sequence[int], error: SinceError) -> Evidence:
-        """Read back again: other publishers may have stated what the collection has forgotten in the meantime.
+        """Read back again: meanwhile, other publishers may have stated what the collection has forgotten.
 
         Raises:
             PublishedTopicBehind: no publisher has stated it.
@@ -339,8 +339,8 @@ class _Publisher:
     def claim(self, until: int) -> None:
         """Record that times before `until` may be stated; if the collection has new columns, first add a version.
 
-        `until` was read before the entry is, so the entry has every column with a value at a time before `until`. If
-        the last version has all columns of this entry, or gets them here, no version leaves out a value.
+        The entry is read after `until` was determined, so it has every column with a value at a time before `until`.
+        If the last version has all columns of this entry, or gets them here, no version leaves out a value.
 
         Raises:
             PublishedTopicColumns: the topic cannot state the new columns.
