@@ -27,7 +27,7 @@ class Regroup:
         self.start = header + _UPDATES_BRANCH
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield a batch for each batch with rows."""
+        """Yield a batch of messages for each batch that has rows."""
         for batch in batches:
             if batch.num_rows:
                 yield self._messages(batch)

@@ -78,7 +78,7 @@ def write_updates(
 
 
 def _chunks(blocks: Iterable[Block], header: bytes) -> Iterator[list[bytes]]:
-    """Yield the messages of blocks, some at a time."""
+    """Yield the messages made of blocks, in lists of about `_CHUNK_BYTES`."""
     values: list[bytes] = []
     size = 0
     for block in blocks:

@@ -20,7 +20,7 @@ def missing_type(kind: DuckDBPyType) -> str | None:
 
 
 def has_long_interval(value: str, kind: DuckDBPyType, depth: int = 0) -> str | None:
-    """Return the condition that a value, or a part of it, is an interval too long for Arrow; None if neither can be.
+    """Return the condition that a value is or contains an interval too long for Arrow; None if its type has none.
 
     The condition is null, or false, for all other values.
 

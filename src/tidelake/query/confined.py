@@ -35,7 +35,7 @@ _KINDS = """ASCENDING BASE_TABLE CTE_NODE DESCENDING DISTINCT_MODIFIER EMPTY EXP
 _NODES = frozenset(_KINDS.split())
 _TABLE_NODES = frozenset({"BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY", "TABLE_FUNCTION"})
 _FUNCTION_NAME = "function_name"
-"""Functions of `BY_NAME` get the name of another function in this argument, or in their second one."""
+"""The functions in `BY_NAME` get the name of an aggregate in the argument called this, or else in the second one."""
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _SELECT_DEFAULTS: Mapping[str, Any] = {
     "modifiers": [],
@@ -193,7 +193,7 @@ def _tables_outside(tree: Any) -> Iterator[str]:
 
 
 def _folded(name: str) -> str:
-    """Return a name as DuckDB compares it; `str.lower` would also turn some other letters into ASCII."""
+    """Return a name as DuckDB compares it; `str.lower` would also turn a few letters outside ASCII into ASCII ones."""
     return name.translate(_TO_LOWER)
 
 
@@ -227,7 +227,7 @@ def _check_expression(part: Mapping[str, Any], columns: frozenset[str]) -> None:
 
 
 def _check_called_by_name(name: str, arguments: Sequence[Mapping[str, Any]]) -> None:
-    """Check the name of the aggregate that a function applies to a list; in a list, rows have an order."""
+    """Check the aggregate that a function applies to a list, by its name. It may depend on order: a list has one."""
     named = [argument for argument in arguments if argument["name"].lower() == _FUNCTION_NAME]
     is_unpacked = any(argument["expression"]["type"] == "OPERATOR_UNPACK" for argument in arguments)
     called = next(iter(named or arguments[1:2]), None)

@@ -46,7 +46,7 @@ class Engine:
         self._end = finalize(self, rmtree, spilled, ignore_errors=True)
         self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": spilled})
         # DuckDB does not know the size of a stream, so it would hash the base instead of the few rows that are joined
-        # with the base. Without this optimizer, it hashes the side of each join that the query has on the right.
+        # with the base. Without this optimizer, it hashes the relation that the query has on the right of a join.
         keeps_sides = "disabled_optimizers = 'build_side_probe_side'"
         allowed = f"allowed_paths = [{listed(map(text, paths))}]"
         closed = ("enable_external_access = false", "lock_configuration = true")

@@ -23,7 +23,7 @@ class EventForm(Form):
         self.fields = list(after.type)
         self.key = entry.key
         self.key_before = () if entry.before == "whole" else entry.key
-        """The key's columns if `before` has only those."""
+        """The key's columns if `before` has only those, otherwise empty."""
 
     def contents(self, reads: Reads, at: int, columns: Sequence[str], where: Where | None = None) -> str:
         """Add up the rows that events add and remove; with a key, take the newest."""

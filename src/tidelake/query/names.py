@@ -58,7 +58,7 @@ def with_one_zero(column: str, kind: pa.DataType, depth: int = 0) -> str:
 def packed(fields: Iterable[pa.Field], others: Iterable[str] = ()) -> str:
     """Return columns as one struct that an aggregate returns unchanged; `unpacked` returns the columns.
 
-    `arg_max` builds its result from the key by which it compares structs, which would turn -0 into 0.
+    `arg_max` compares structs by a sort key and builds its result from that key, which would turn -0 into 0.
 
     Args:
         fields: the columns.

@@ -133,7 +133,7 @@ class PositionedForm(Form):
         return f"SELECT {taken} FROM ({by_key})"
 
     def _followed(self, reads: Reads, rows: str, names: Sequence[str], after: int, through: int) -> str:
-        """Return the states of keys from all rows. At and after its time, a barrier erases all lower positions."""
+        """Return the states of keys from all of their rows. From its time on, a barrier erases all lower positions."""
         key = names_of(self.key)
         top = f"struct_pack(rank := {_RANK}, diff := {DIFF}, error := {ERROR}, row := {packed(self.fields)})"
         newest = {"_top": (top, f"{DIFF} IS NOT NULL")}

@@ -114,7 +114,7 @@ class Reads:
     def _plan(
         self, columns: Sequence[str], through: int, after: int, files: Sequence[RunFile]
     ) -> tuple[pa.Schema, str, range]:
-        """Return the columns to read, the condition on the time, and the range of times; add the files to `files`."""
+        """Return the columns to read, the condition on the time, and the range of times; add to `self.files`."""
         self.files.update(files)
         bounds = []
         if any(file.reach[1] > through for file in files):

@@ -182,7 +182,7 @@ def _create_view(engine: Engine, reads: Reads, form: Form, name: str, parsed: Pa
     """
     needed = names = [field.name for field in form.fields]
     if form.key and not parsed.takes_all_columns:
-        # Without a key, rows that are equal in these columns would be added up, and a query would count fewer rows.
+        # Only with a key: without one, rows equal in these columns would be added up, and a query would count fewer.
         needed = [column for column in names if column.lower() in parsed.names] or list(form.key)
     rows = form.contents(reads, at, needed)
     shown = names_of(needed) if form.key else names_of([*needed, DIFF])

@@ -53,7 +53,7 @@ class SumForm(Form):
             return many
         fields = self.chosen(columns)
         are_small = _are_small(bounds) and _add_up_to_little(later, reads.diffs(later))
-        # An int64 costs less than a sum of the type that DuckDB gives it.
+        # An int64 costs less than the type that DuckDB gives to a sum.
         stored = listed([*map(quoted, columns), "_total::BIGINT AS _total" if are_small else "_total"])
         few = reads.keep(f"SELECT {stored} FROM ({_totals(kept(later), fields)}) WHERE _total <> 0")
         # No two rows of the base are equal, so each matches at most one of the few; one scan of the base is enough.
@@ -111,7 +111,7 @@ def _same_rows(reads: Reads, few: str, fields: Sequence[pa.Field]) -> str:
 
 
 def _telling(reads: Reads, few: str, fields: Sequence[pa.Field]) -> str | None:
-    """Return a column whose values hardly repeat among the few rows, an integer if possible; None if there is none."""
+    """Return a column whose values hardly repeat among the few rows, preferably of integers; None if none is found."""
     if any(pa.types.is_nested(field.type) for field in fields):
         return None
     integers_first = sorted(fields, key=lambda field: not pa.types.is_integer(field.type))

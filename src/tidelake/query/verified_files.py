@@ -123,7 +123,7 @@ def may_be_read(table: Location, file: RunFile) -> bool:
 
 
 def is_readable(table: Location, file: RunFile, schema: pa.Schema) -> bool:
-    """Return whether DuckDB is to read these columns of a file itself, which it does exactly as Arrow would.
+    """Return whether DuckDB is to read these columns of a file itself; if so, it returns exactly what Arrow would.
 
     The file has to be on this machine and large enough to be worth it, the log has to state its digest (for a larger
     file, that of its page headers), and each column has to be stored with its own type, which is neither nested nor a

@@ -106,8 +106,8 @@ def _add_times(earliest: _EarliestTimes, table: Location, file: RunFile) -> None
 def whole_times(files: Sequence[RunFile], after: int, last: int, rows_max: int) -> int:
     """Return the last time of a batch: `last`, or an earlier time at which a file ends. No file is opened.
 
-    The time is the greatest one up to which the files have at most `rows_max` rows. If even the files up to the first
-    such end have more rows, the batch has more, because it is cut only where files end.
+    The time is the greatest one up to which the files have at most `rows_max` rows. A batch is cut only where a file
+    ends, so it has more rows if the files up to the first such time already do.
 
     Args:
         files: the live files; their first and last times are known.

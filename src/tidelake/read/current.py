@@ -186,7 +186,7 @@ class _Attempt:
         """
         publication = Catalog(self.collection.paths.store).publish(self.collection)
         reach("current.after_catalog")
-        # The version is read first: if the note is that of a later version, the commit fails.
+        # `StagedRows` reads the version first: if the state read next is that of a later version, the commit fails.
         staged = StagedRows(published_table(self.collection, publication))
         state = read_table_state(staged.table)
         shown, path = state.shown, str(staged.table)

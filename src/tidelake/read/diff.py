@@ -93,7 +93,7 @@ def difference(
 
 
 def _rows_between(spark: SparkSession, collection: Collection, table: OpenTable, first: int, last: int) -> DataFrame:
-    """Read the rows after a time, up to and including another. No merge has moved them, because `first` is readable."""
+    """Read the rows after a time, up to and including another. No merge has moved their times: `first` is readable."""
     files = [file for file in table.files() if file.reach[0] <= last and file.reach[1] > first]
     rows = read_files(spark, table.path, files, collection.updates_schema())
     return rows.where((F.col(TIME) > first) & (F.col(TIME) <= last))

@@ -262,7 +262,10 @@ def _statements_about(collection: Collection, time: int) -> list[dict[str, Any]]
 
 
 def _add_statements(found: Explanation, of_transactions: bool) -> None:
-    """Add the statements about the time; a statement about transactions may cover all ENDs that a tick has read."""
+    """Add the statements about the time.
+
+    A statement about transactions may sum up all ENDs that a tick has read; its offset is then the tick's last one.
+    """
     for statement in found.statements[:_SHOWN_MAX]:
         end = "the end" if statement["upper"] is None else statement["upper"]
         is_sum = of_transactions and statement["upper"] != statement["lower"] + 1

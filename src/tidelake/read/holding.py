@@ -198,7 +198,7 @@ def acquire(
         return holds.acquire(entry, replace(unbound, collection_id=entry.id), time, lease_ms, purpose, _now_ms())
 
     if newest_version(catalog.store.log_of_name(name)) < 0:
-        catalog.find(name)  # for an unknown name, nothing is changed, not even the catalog of an earlier release
+        catalog.find(name)  # refuses an unknown name, before `update` divides the catalog of an earlier release
     entry = catalog.update(name, add)
     return ReadCapability(catalog.store.collection(entry.id), entry, replace(unbound, collection_id=entry.id))
 
@@ -238,10 +238,11 @@ def _change_held(
         name: the name of the collection.
         token: the token.
         change: the change.
-        has_successor: whether the dropped collection may have a successor, another collection of its name.
+        has_successor: whether to accept that the collection was dropped and another one has its name by now.
 
     Raises:
-        CapabilityForeign: the store has no such collection, the collection has another name, or it has a successor.
+        CapabilityForeign: the store has no such collection, the collection has another name, or `has_successor` is
+            false and the collection has such a successor.
     """
     id = token.collection_id
     if not COLLECTION_ID.fullmatch(id) or newest_version(store.collection(id).handles) < 0:

@@ -116,20 +116,20 @@ class EntryLog:
     """The changes of a collection's entry that the logs still have, oldest first."""
 
     start_ms: int | None = None
-    """When its oldest entry was written; None if the log is complete."""
+    """From when on the logs have every commit; None if they are complete."""
     events: list[Event] = field(default_factory=list)
     withdrawn: list[Decision] = field(default_factory=list)
     """The decisions that were withdrawn or replaced."""
 
 
 def read_entry_log(collection: Collection) -> EntryLog:
-    """Compare each entry of the collection with the one that it replaced.
+    """Compare each entry of the collection with the one that it replaced, as far as the logs still have the commits.
 
-    Replaced entries stay for a day, longer than the log, unless a sweep ran with a shorter retention. An entry that was
-    replaced before the catalog was divided is still in the catalog's log.
+    The file of a replaced entry stays for a day, longer than its commit stays in the log, unless a sweep ran with a
+    shorter retention. Entries that were replaced before the catalog was divided are found by the catalog's log.
 
-    Cost: opens the entry that each commit to the handles added; in a store that was created before format 4, also
-     everything that the catalog's log still has, for all collections.
+    Cost: opens the entries that each commit to the handles added and removed; in a store that was created before
+    format 4, also those of all collections that the catalog's log still has.
     """
     log = EntryLog()
     _read_commits(collection.paths.store.catalog, collection, log)

@@ -142,7 +142,7 @@ class ByRow:
         return {"contents": F.sum(F.col(DIFF).cast("decimal(38,0)"))}
 
     def replacement(self, net: DataFrame, scanned: DataFrame, touched: int, sums: Mapping[str, Any]) -> Replacement:
-        """Add the diffs of the table's rows to those of the new rows."""
+        """Add the diffs of the net changes to those of the table's rows."""
         rows = net
         if touched:
             rows = add_up(counted_rows(scanned, self.on, self._shape).unionByName(net), self.on)

@@ -26,7 +26,7 @@ class PublishedContents:
     problem: str | None = None
     """Why the table cannot be read, or no longer shows the contents; None if nothing is wrong with it."""
     changed_by: str | None = None
-    """The other engine that has changed its rows since the contents were published, or None."""
+    """The other engine that has changed the table since the contents were published, or None."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the path and what the table shows as JSON values.

@@ -18,8 +18,7 @@ _CELLS_MAX = 3
 def same_cells(record_schema: dict[str, Any], data: Sequence[Mapping[str, Any]]) -> pc.Expression | None:
     """Return a filter that passes all stored rows with any of these data, and few others; None if every row would pass.
 
-    Only the first few integers and strings are compared. Values of other types may be stored in another form than the
-    stated one.
+    Only the first few integers and strings are compared. The stored form of other types may differ from the stated one.
 
     Args:
         record_schema: the collection's record schema.
@@ -37,7 +36,7 @@ def same_cells(record_schema: dict[str, Any], data: Sequence[Mapping[str, Any]])
 
 
 def _cells(record: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the path of each integer and each string in a resolved record, with its Arrow type; None for a string.
+    """Yield the path and the Arrow type of each integer and string in a resolved record; the type is None for a string.
 
     Lists, and unions of several types, are left out.
     """

@@ -142,7 +142,7 @@ def read_status(
     contradictions = [
         note | {"decided": note["time"] in decided} for note in proofs.blocked if not closed and note["time"] >= upper
     ]
-    # In an object store, this is left to ingest, seal and compaction, which check first that the files exist.
+    # In an object store, the search for missing files is left to ingest, seal and compaction, which begin with it.
     damaged = proofs.damaged or (_missing(paths.updates, files) if paths.updates.is_local else None)
     is_held_back = damaged or not all(noted["decided"] for noted in contradictions)
     may_wait = counts_waiting and (pending or statements) and not is_held_back
@@ -208,7 +208,7 @@ def age_of_upper_s(collection: Collection, closed: bool, lag_messages: int | Non
 def _waiting_transactions(
     collection: Collection, table: OpenTable, topics: Sequence[Topic], settings: CollectionSettings | None
 ) -> list[dict[str, Any]]:
-    """Return the events that make ingest wait. If the topic cannot be read, another field of the status says so."""
+    """Return the events that make ingest wait; none if the topic cannot be read, which `topic_problem` says."""
     if not topics or not collection.entry.counts_positions:
         return []
     try:
