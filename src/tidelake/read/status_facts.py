@@ -91,5 +91,5 @@ class StatusFacts:
 
     @property
     def published_is_changed(self) -> bool:
-        """Whether that problem is that another engine wrote to the table; the next run of `current` solves it."""
+        """Whether `published_problem` is a change that another engine made; the next run of `current` solves it."""
         return self.publication is not None and self.publication.get("changed_by") is not None

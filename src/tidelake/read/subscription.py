@@ -47,7 +47,7 @@ ROWS_MAX = 1_000_000
 POLL_S = 1.0
 WAIT_S_MAX = 366 * 86_400.0
 _ENDED = (CapabilityExpired, CapabilityUnknown)
-"""The errors of a hold that expired. If many other holds ended after it, the entry no longer says that it expired."""
+"""The errors that say that the lease of a hold has ended. Once many other holds have ended since, it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Subscription(Generic[T]):
 
     @property
     def capability(self) -> ReadCapability | None:
-        """The hold that follows the subscription; None if it holds nothing. Compaction may then pass it."""
+        """The hold that follows the subscription; None if there is none, so that compaction may pass the token."""
         return self._capability
 
     @property
@@ -183,11 +183,11 @@ class Subscription(Generic[T]):
         return None
 
     def renew(self) -> None:
-        """Renew the hold if a third of its lease has passed since its last call; otherwise, do nothing.
+        """Renew the hold if a third of its lease has passed since it was last moved or renewed; otherwise, do nothing.
 
         `next` does this while it waits, but nothing does it while you process a batch. If that may take as long as the
-        lease, call this as often as you like, for example after each row: it keeps the time of the hold and the files
-        of the batch.
+        lease, call this as often as you like, for example after each row: it does not move the hold, and the files of
+        the batch are kept.
 
         Raises:
             CapabilityError: the capability that the caller gave has ended, or its token was used by another holder. If
@@ -364,7 +364,8 @@ def subscribe(
     collection = catalog.find(name)
     if capability is not None:
         capability.check_collection(collection)
-        blobs.check_writable(collection.paths.handles)  # the capability itself comes from a lake that may write
+        # The capability may come from another lake object, which may write although this one is read-only.
+        blobs.check_writable(collection.paths.handles)
         if as_of is not None and as_of < capability.since:
             rule = f"but must not be before the since of the capability, {capability.since}"
             raise ArgumentRefused("as_of", as_of, rule, "leave it out: the capability says where to continue")

@@ -169,7 +169,7 @@ class _Trace:
         return start, next((gap for gap in gaps if gap.partition == self.partition), None)
 
     def _doubt(self) -> str | None:
-        """Return what cannot be known about a message in the topic if a decision gave up on its offset."""
+        """Return what cannot be known about a message because a decision gave up on its offset; None if none did."""
         gap = self._accepted_gap()
         if gap is None:
             return None

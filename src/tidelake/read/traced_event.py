@@ -17,7 +17,7 @@ from tidelake.store.transactions import read_snapshots, read_transactions
 def describe_message(
     collection: Collection, table: OpenTable, value: bytes | None, read_message: ReadMessage = payload_of
 ) -> tuple[str, str, dict[str, Any]]:
-    """Return the kind of a message's fate, and what a change event, a BEGIN or an END says, as a sentence and as facts.
+    """Return the kind of a message's fate, and what the message says, as a sentence and as facts.
 
     Cost: the table `transactions/`.
     """

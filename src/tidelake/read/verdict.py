@@ -49,7 +49,8 @@ def verdict_of(status: StatusFacts) -> Verdict:
     """Return the first of the most severe verdicts on a collection."""
     verdicts = list(_verdicts(status))
     worst = max(verdicts, key=lambda verdict: _RANK[verdict.severity])
-    # `in_order` is last. If it is the worst, it warns of something that no earlier verdict mentions.
+    # The last verdict is `in_order`. If no other is as severe, it warns of something that no other mentions: then the
+    # first verdict keeps its words, with this severity.
     return verdicts[0]._replace(severity=worst.severity) if worst is verdicts[-1] else worst
 
 
@@ -166,7 +167,7 @@ def _published(status: StatusFacts) -> Iterator[Verdict]:
 
 
 def _in_order(status: StatusFacts) -> Verdict:
-    """Return the verdict of a collection that needs no attention."""
+    """Return the verdict that always applies: `in order`, as a warning if upper stalls or messages are unexplained."""
     if status.since is None:
         definite = "but no time can be read"
     elif status.closed:

@@ -147,7 +147,7 @@ def stored_counts(
         return {}
     if sum(file.rows for file in files) > ROWS_COUNTED_MAX:
         return None
-    from tidelake.store.table_schema import data_fields  # imported late: it needs the types of every column
+    from tidelake.store.table_schema import data_fields  # imported late: it loads the registry of types
 
     if collection.entry.counts_positions:
         positions = count_positions(table.path, files, within, ROWS_COUNTED_MAX)

@@ -183,7 +183,7 @@ def _merge_files(folder: Location, table: DeltaTable, name: str) -> None:
 
 @contextmanager
 def _engine_errors(folder: Location, access: str) -> Iterator[None]:
-    """Raise an object store's error without the request, which delta-rs may repeat in it, signature included."""
+    """Raise an object store's error without the request, which delta-rs may quote in its text, signature included."""
     try:
         yield
     except (OSError, DeltaError) as error:

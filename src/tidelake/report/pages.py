@@ -72,7 +72,7 @@ def write_report(data_docs: ReportPlace, facts: Facts, names: Sequence[str]) -> 
 
 
 def write_lake_page(data_docs: ReportPlace, names: Sequence[str], summary: dict[str, Any] | None = None) -> None:
-    """Write the page of the lake from the known summaries, one of which may be replaced.
+    """Write the page of the lake from the known summaries and, if given, a new summary of one collection.
 
     Processes may write at the same time: no summary is lost, and the page shows all of them.
     """

@@ -118,7 +118,7 @@ def _bytes_text(data: bytes | None, shows_values: bool) -> str | None:
     part = data[:_BYTES_MAX]
     try:
         text = part.decode("utf-8", errors="strict" if len(data) <= _BYTES_MAX else "ignore")
-        # If more is invalid than a character that was cut off at the end, the bytes are not text.
+        # In text, only a character that was cut off at the end can be invalid: at most 3 bytes.
         if len(data) > _BYTES_MAX and len(text.encode()) < len(part) - 3:
             text = part.hex(" ")
     except UnicodeDecodeError:

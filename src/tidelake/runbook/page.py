@@ -260,7 +260,7 @@ def pages() -> list[ErrorPage]:
 
 
 def all_errors() -> Iterator[type[TidelakeError]]:
-    """Yield the classes that can be raised: all but the root and the families without fields."""
+    """Yield the classes that can be raised: all but the root and the classes that only group others."""
     waiting = list(reversed(FAMILIES))
     while waiting:
         error = waiting.pop()

@@ -190,7 +190,7 @@ def added_fields(record: Record, requested: Record, added: Collection[str]) -> t
     Args:
         record: the table's columns.
         requested: the columns that the settings ask for, in any order.
-        added: columns that were added to the table later; settings do not have to name them.
+        added: the names of columns that the table got after its creation; settings do not have to name them.
 
     Raises:
         SchemaRefused: names the first column that differs in any other way.

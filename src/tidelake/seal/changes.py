@@ -74,13 +74,13 @@ def cancel(table: OpenTable, schema: pa.Schema, counts: OpenCounts, end: int) ->
 def cancel_repeated(
     spark: SparkSession, collection: Collection, table: OpenTable, times: Sequence[int], discards: Sequence[Discard]
 ) -> Changes:
-    """Write the rows that cancel the copies of events at these times: rows with the same position and contents.
+    """Write the rows that cancel the copies of events at these times. A copy has the same position and contents.
 
     Args:
         spark: the session.
         collection: a collection whose diffs are summed, and whose events have positions.
         table: its updates table, in the state that was counted.
-        times: the times with copies that this seal proves.
+        times: the times that have copies and that this seal proves.
         discards: the statements that `leave_out` removes.
 
     Cost: nothing without copies; else one exchange of the rows at these times.

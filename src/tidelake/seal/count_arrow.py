@@ -149,7 +149,7 @@ class _Buckets:
 
 
 def _batch_rows(file: pq.ParquetFile, names: list[str]) -> int:
-    """Choose the number of rows per batch by the size of the first rows in memory; on disk, repeats are compressed."""
+    """Choose the number of rows per batch by the first rows' size in memory, because files compress repeated values."""
     first = next(file.iter_batches(_ROWS_TO_WEIGH, columns=names), None)
     if first is None:
         return BATCH_ROWS

@@ -70,7 +70,7 @@ def numbers_at(table: Location, files: Sequence[RunFile], time: int) -> set[int]
 
 
 def _add(totals: dict[int, list[int]], positions: np.ndarray) -> None:
-    """Add the number of rows, and of distinct rows, by their first column."""
+    """Add the number of rows, and of distinct rows, to the totals of their time, which is the first column."""
     if not len(positions):
         return
     distinct = _distinct(positions)

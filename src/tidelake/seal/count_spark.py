@@ -81,7 +81,7 @@ def count_differing_events(
     """Count, by time, the events that were repeated with different contents; times without any are left out.
 
     In:  the data's columns, _time, _diff, _position; `discards` has the data's columns, _time and _diff.
-    Out: the number of such events that remain once the discards are applied, and the number of those that then have no
+    Out: how many of these events still have different contents once the discards are applied, and how many have no
          contents left.
     Cost: one exchange of four longs and the position of each row.
     """
@@ -106,7 +106,7 @@ def count_differing_events(
 
 
 def differing_events(rows: DataFrame, data: Sequence[str]) -> dict[int, list[int]]:
-    """Return, by time, the numbers of the events that were repeated with different contents; a few at most.
+    """Return, by time, the numbers of the few events that were repeated with different contents.
 
     An event's number is its place in its transaction.
 

@@ -26,7 +26,7 @@ def cut_transactions(collection: Collection, table: OpenTable, lower: int) -> li
 
 
 def _sent(cut: Cut) -> str:
-    """Describe the part of a transaction that was sent first."""
+    """Say where the first event of a transaction is or, if it has none, its END."""
     place = f"topic '{cut.topic}', partition {cut.partition}, offset {cut.offset}"
     if cut.first is None:
         return f"its END, in {place}, counts no event"

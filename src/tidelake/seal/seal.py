@@ -209,7 +209,7 @@ class _Seal:
         def check_still_valid(table: OpenTable) -> None:
             nonlocal changes
             files = table.files()
-            # Merges take only runs with sealed rows and carry unsealed rows over unchanged: only ingest adds rows.
+            # Only ingest adds rows: a merge copies the unsealed rows of the runs that it replaces, unchanged.
             added = [file for file in files if file.path not in counted_files and file.run.startswith("ingest")]
             low = min((self.upper if file.time_min is None else file.time_min for file in added), default=INT64_MAX)
             self.overtaken = low <= self.upper

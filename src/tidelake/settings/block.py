@@ -119,7 +119,7 @@ _children: WeakKeyDictionary[yaml.MappingNode, dict[str, tuple[int, yaml.Node]]]
 
 
 def _children_of(node: yaml.MappingNode) -> dict[str, tuple[int, yaml.Node]]:
-    """Return the line and the node of each child, by key; a file may have thousands of collections."""
+    """Return the line and the node of each child, by key; kept, because a file may have thousands of collections."""
     if node not in _children:
         _children[node] = {
             at.value: (at.start_mark.line + 1, below) for at, below in node.value if isinstance(at.value, str)
