@@ -258,7 +258,7 @@ def _check_store(place: Block, store: FolderPlace, topics: FolderPlace) -> None:
 
 
 def _check_reports(place: Block, data_docs: FolderPlace, others: Mapping[str, FolderPlace]) -> None:
-    """Refuse reports in an object store whose folder overlaps that of the store or of the topics."""
+    """Refuse reports in an object store if their folder overlaps that of the store or of the topics."""
     for name, other in others.items() if isinstance(data_docs, ObjectStorePlace) else ():
         if _overlap(data_docs, other):
             place.fail(

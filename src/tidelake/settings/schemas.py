@@ -134,7 +134,7 @@ def read_key_record(
 
 
 def _key_columns(key: Sequence[str], value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of keys whose columns are columns of the value."""
+    """Return a record of the key's columns, all of which are columns of the value."""
     types = {column["name"]: column["type"] for column in resolved_schema(dict(value))["fields"]}
     return {"type": "record", "name": "key", "fields": [{"name": name, "type": types[name]} for name in key]}
 
@@ -218,7 +218,7 @@ def check_json(block: Block, place: Block, record: Mapping[str, Any]) -> None:
 
 
 def _union_column(kind: Any, column: str) -> str | None:
-    """Return the first column of a resolved type that is a union of several types, or None."""
+    """Return the first column, within a resolved type, that is a union of several types; None if there is none."""
     if isinstance(kind, list):
         branches = [branch for branch in kind if branch != "null"]
         return column if len(branches) > 1 else _union_column(branches[0], column)

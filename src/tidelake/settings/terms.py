@@ -32,8 +32,8 @@ class FramingTerms:
             statement is identified by its place.
         checks: the names of the expectations that apply whatever the envelope is.
         key_checks: the expectations of collections with a key, which replace the envelope's.
-        counts_positions: whether a statement is identified by its position in the source: seal counts distinct
-            positions, and `transactions` has the transactions that announce their number.
+        counts_positions: whether a statement is identified by its position in the source. If so, seal counts distinct
+            positions, and the rows of the table `transactions/` announce how many there are.
     """
 
     name: str
@@ -89,7 +89,7 @@ FRAMINGS = {
         checks=_ANNOUNCED,
         key_checks=("one_value_a_key",),
     ),
-    # Nothing is announced, so nothing can be contradicted or late, and the binding has the count.
+    # Nothing is announced, so nothing can be contradicted or late; the number that is recounted is in the binding.
     "reclock": FramingTerms(
         "reclock",
         mints_times=True,

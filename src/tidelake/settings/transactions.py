@@ -36,7 +36,7 @@ class TransactionSettings(ReclockSettings):
 
     @property
     def timeline_name(self) -> str:
-        """The timeline that it names, or else that of its connector: all tables have the commits of one database."""
+        """The timeline that is set, or else the connector's: the times of its tables are commits of one database."""
         return self.timeline or f"transactions of {self.transaction_topic}"
 
     @property

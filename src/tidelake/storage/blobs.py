@@ -84,7 +84,8 @@ def ensure(location: Location, data: bytes) -> bool:
 
     All callers must write the same bytes.
 
-    Cost: in an object store, one request. If the blob exists, this also shows that the store has conditional writes.
+    Cost: in an object store, one request. If the store refuses it because the name is in use, this also shows that the
+    store has conditional writes.
     """
     return _writable(location).ensure(location, data)
 

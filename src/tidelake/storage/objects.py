@@ -69,7 +69,10 @@ class Objects:
         self._has_conditional_writes = not is_remote
 
     def check_conditional_writes(self, location: Location) -> None:
-        """Create one object twice, unless this process did so before. A store in use already has the object."""
+        """Try to create one object twice, unless a refusal has already proven conditional writes.
+
+        A store in use already has the object, so the first attempt is refused.
+        """
         if self._has_conditional_writes:
             return
         probe = Location(location.root) / PROBE
@@ -78,9 +81,10 @@ class Objects:
             raise ConditionalWritesMissing("a second put replaced an object", location.root)
 
     def _is_refused(self, location: Location, data: bytes) -> bool:
-        """Put an object if its name is free. Return whether the name was taken, which proves conditional writes.
+        """Put an object if its name is free; return whether the store refused because the name was taken.
 
-        It does not matter who created that object: it may have been an earlier attempt of this call.
+        Such a refusal proves conditional writes, no matter who created the object that has the name: it may have been
+        an earlier attempt of this call.
         """
         created = self._put_repeatedly(
             location, secrets.token_hex(16), data, lambda is_taken: False if is_taken else None
@@ -151,7 +155,7 @@ class Objects:
     def _put_repeatedly(
         self, location: Location, nonce: str, data: bytes, settle: Callable[[bool], bool | None]
     ) -> bool:
-        """Try to put an object, if its name is free, until the outcome is known; return whether it is this caller's.
+        """Try to put an object, if its name is free, until the outcome is known; return whether this caller created it.
 
         A warning says that another attempt begins, and for how long the outcome has been unknown.
 

@@ -58,7 +58,7 @@ def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
 
 
 def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> list[Binding]:
-    """Return the bindings of times at or after `lower` that are valid at a version of the updates table, oldest first.
+    """Return the bindings that a version of the updates table makes valid, for times at or after `lower`, oldest first.
 
     Raises:
         DamagedTable: a binding is missing or contradicts the others.

@@ -92,7 +92,8 @@ not set proves nothing."""
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 6 hours",
     "delta.deletedFileRetentionDuration": "interval 24 hours",
-    # The first column is `_time`. With `dataSkippingStatsColumns`, a column of structs would lose all statistics.
+    # The first column is `_time`. Naming it in `dataSkippingStatsColumns` would be less safe: delta-rs has lost the
+    # bounds of columns that follow a struct; see docs/decisions/statistics.md.
     "delta.dataSkippingNumIndexedCols": "1",
     "delta.checkpointInterval": "1000000",  # `maintain` writes checkpoints, after the commit
     REFUSED_PROPERTY: REFUSED_VALUE,
@@ -457,8 +458,8 @@ class OpenTable:
             return True
         if markers.newest > version:
             # The next entry, even one that came too late itself, states the SHA-256 of the entry that the log had here.
-            # Read the next entry first: on a disk, cleanup deletes oldest first, so if this entry is committed, it is
-            # deleted before the next one.
+            # Read the next entry before this one. On a disk, cleanup deletes the oldest entries first: if the next one
+            # is gone and this one is still there, this one was not in the log when the cleanup passed.
             following = stated_before(read_or_none(entry_path(self.path, version + 1)) or b"")
             if following == digest:
                 return True
@@ -475,9 +476,9 @@ class OpenTable:
     def _was_restored_over(self, digest: str) -> bool:
         """Return whether the log no longer has the version at which this table was opened, but has earlier ones.
 
-        If so, an older copy of the store was restored. Nobody acknowledges an entry after a version that is missing,
-        and the entry must not stay: with it, the log could not be opened. Listings may leave out names, so those that
-        matter are looked up one by one.
+        If so, an older copy of the store was restored. Nobody would acknowledge the new entry, because the version
+        before it is missing, and the new entry must not stay: with it, the log could not be opened. Listings may leave
+        out names, so those that matter are looked up one by one.
 
         Args:
             digest: the SHA-256 of the new entry; if the entry was acknowledged, the answer is False.
@@ -581,8 +582,9 @@ class OpenTable:
     def _renew(self, runs: Sequence[str]) -> None:
         """Give readers the retention period, starting now, to finish with the runs that this commit removes.
 
-        Only a run that was announced before it was committed needs this: a sweep may confirm, even after this commit,
-        that an earlier version did not name it. Any other run is announced later and confirmed in a version without it.
+        Only a run that a sweep announced before the run was committed needs this: a sweep that opened the table before
+        then may write its confirmation even after this commit. A run that is announced later is confirmed only by a
+        sweep that opens the table after this commit.
         """
         folders = [f"{RUN}={run}" for run in runs]
         if len(folders) > _RENEWED_UNASKED and not self.path.is_local:
@@ -722,7 +724,7 @@ def _run_file(path: str, action: dict[str, Any]) -> RunFile:
 
 
 def _withdraw(entry: Location, text: bytes) -> bool:
-    """Delete an entry unless its bytes are another writer's; return whether it was there."""
+    """Delete this writer's entry, unless another writer's is in its place; return whether there was one to delete."""
     is_there = read_or_none(entry) == text
     if is_there:
         blobs.delete(entry)

@@ -1,8 +1,8 @@
-"""Notes, for all tables of a connector, about transactions whose first changes it did not send. Needs no JVM.
+"""Notes, for all tables of a connector, about transactions whose first changes it might not have sent. Needs no JVM.
 
-Only the table that has a transaction's first event can notice that changes are missing, but these changes may belong to
-any table of the connector. So ingest notes the transaction in the store, and the seal of each table looks there. A note
-is a blob that is never changed or deleted; notes are rare.
+That changes are missing can only be noticed in the table whose event the connector sent first, but the missing changes
+may be of any table. So ingest notes the transaction in the store, and the seal of each table looks there. A note is a
+blob that is never changed or deleted; notes are rare.
 """
 
 from __future__ import annotations

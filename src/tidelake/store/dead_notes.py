@@ -53,7 +53,7 @@ class Note:
     seq: int | None
     """The newest `seq` whose version is known not to name the folder; None if the table has no `seq`."""
     clock_s: float
-    """The store's clock, as it was read between the announcement and the state that confirmed it."""
+    """The store's clock, as the newest confirmation read it in step 2 above."""
 
     def is_before(self, pinned_seq: int | None) -> bool:
         """Whether no version at or after a pinned `seq` names the folder; true if nothing is pinned."""
@@ -111,13 +111,13 @@ def long_dead(
     A folder can be deleted if it was confirmed more than `retention_s` ago, has not changed since, and is not pinned.
 
     Args:
-        beginning: what was read before the state in which no version names the folders.
+        beginning: what was read before the table was opened and found not to name the folders.
         folders: the names of all the table's folders that no version names now. A name with a `/` is a single file,
             which never changes.
         present: the names of all folders, listed after the notes were read. Notes about other folders are
             forgotten.
         retention_s: how long a reader may still need a folder after it was confirmed to be in no version.
-        seq: the `seq` of that state, if the table has one.
+        seq: the `seq` at which the table was opened, if it has one.
         pinned_seq: the first `seq` that a reader has pinned. Folders stay if a version at or after it may name them.
 
     Cost: each folder that was confirmed long enough ago is listed. If a folder has to be announced or confirmed, or
@@ -179,7 +179,7 @@ def notes_of(table: Location) -> Mapping[str, Note | None]:
 def _newest_of(one: Note | None, other: Note | None) -> Note | None:
     """Combine two notes by taking the newest of each value.
 
-    This is safe because a later state was opened after every earlier clock was read.
+    This is safe: the state with the greater `seq` was opened after both clocks had been read.
     """
     if one is None or other is None:
         return one or other
@@ -220,7 +220,7 @@ def _read(blob: Blob) -> dict[str, Note | None] | None:
 
 
 def _note(stated: list[Any] | None, written_s: float) -> Note | None:
-    if stated is None or len(stated) == 2:  # an earlier release stated a time and a `seq`, but announced nothing before
+    if stated is None or len(stated) == 2:  # two values are from an earlier release, which announced nothing
         return None
     at_s, seq, clock_s = stated
     # No time in a note is later than the note itself.
