@@ -94,7 +94,8 @@ class _Kept:
 
 _kept = _Kept()
 _suggested, _suggested_to_show = _Kept(), _Kept()
-"""Unverified logs, which the markers have to prove. Those in `_suggested_to_show` are followed at once."""
+"""Unverified logs, which the markers have to prove. A proven log in `_suggested_to_show` is followed from there; those
+in `_suggested` only save requests when the log is opened from scratch."""
 
 
 def newest(path: Location) -> Followed:
@@ -199,7 +200,11 @@ def _prove(markers: Markers, tip: Tip) -> bool:
 
 
 def _continued(path: Location, followed: Followed, markers: Markers) -> Followed | None:
-    """Return a verified log with the later entries that markers name; None if an entry or its marker is wrong."""
+    """Return a verified log with the later entries that markers name.
+
+    Returns:
+        None if there are too many such entries, or if an entry or its marker is missing or wrong.
+    """
     start = followed.tip.version
     if markers.newest - start > _FOLLOWED_ENTRIES_MAX:
         return None

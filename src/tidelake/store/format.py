@@ -14,7 +14,7 @@ FORMAT, FORMAT_VERSION = "format", 2
 """The value that states a table's format, and the format that every table is upgraded to. A table without the
 value was created before formats were stated. Tables of format 1, which was never released, lack the property."""
 CATALOG_VERSION = 4
-"""The format of a catalog that no commit adds rows to."""
+"""The format of catalogs to which rows are no longer added."""
 HANDLES_VERSION = NEWEST_VERSION = 5
 """The format of handles after the first hold, renaming or drop. It is the newest format that this release supports."""
 RETENTION_VERSION = 5

@@ -146,7 +146,10 @@ def forget_swept() -> None:
 
 
 def drop_head_start(store: Store, name: str) -> None:
-    """Delete the head start of a name that its collection gave up: the blob holds rows. On a disk, nothing is done."""
+    """Delete the head start of a name whose collection was dropped or renamed, because the blob holds rows.
+
+    Nothing is done on a disk.
+    """
     if store.root.is_local:
         return
     blob = store.head_start(name)

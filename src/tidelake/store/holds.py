@@ -212,7 +212,7 @@ def take_over(entry: Entry, token: Token, fresh: Token, now_ms: int) -> Entry:
 
 
 def drop(entry: Entry, token: Token) -> Entry:
-    """End a hold as its holder; raises what `find` raises, even if the hold was dropped before."""
+    """End a hold as its holder; raises what `find` raises, for example if the hold was dropped before."""
     held, _ = find(entry, token)
     return _ended(entry, {held.id: "dropped"})
 
@@ -259,7 +259,7 @@ def observe(entry: Entry, seen: Mapping[str, int], now_ms: int, slack_ms: int = 
     ended: dict[str, Literal["dropped", "expired"]] = {}
     for capability in entry.capabilities:
         hold = capability.hold
-        if hold is None or seen.get(capability.id) != hold.beat:  # a call was made in the meantime: it lives
+        if hold is None or seen.get(capability.id) != hold.beat:  # it had a call in the meantime
             capabilities.append(capability)
             continue
         first = hold.sighting

@@ -175,7 +175,7 @@ def settles(
     Args:
         collection: the collection.
         late: the late fact.
-        time: the time of the decision.
+        time: the time that the decision is about.
         count: the count that the decision sets, or None.
         discard: the statement `{"data": …, "diff": …}` that the decision discards, or None.
     """

@@ -33,7 +33,8 @@ class HashNote:
     contents: str | None = None
     """The hash of the contents just before upper."""
     as_of: int | None = None
-    """The time of the contents if diffs are not summed: then `contents` is not the sum over all ranges."""
+    """The time of the contents if diffs are not summed. If they are summed, it is None, and `contents` is the sum of
+    what each time contributes."""
 
     @property
     def detail(self) -> str:

@@ -54,7 +54,7 @@ class Published(BaseModel):
     """When the name was bound to the collection."""
     published_at_ms: int
     proofs_at_ms: int
-    """When the newest note then in `proofs/` was made, in milliseconds since 1970."""
+    """The moment of the newest note that `proofs/` had when the contents were published, in milliseconds since 1970."""
     rows: int
     """Number of rows of the table: distinct rows of the contents."""
     contents_rows: int
@@ -67,7 +67,7 @@ class Published(BaseModel):
     followed_from: int | None = None
     """The time of the contents that the changes were applied to; None if the table was rebuilt."""
     together: tuple[str, ...] = ()
-    """The collections of its timeline that were published together AS OF this time; empty if it was published alone."""
+    """The collections, including this one, that were published together AS OF `as_of`; empty if this one was alone."""
     skip_errors: bool = False
     """Whether keys in error are left out. Earlier releases published nothing while there were any."""
 
@@ -269,7 +269,7 @@ def removed(path: str, size: int, now_ms: int) -> dict[str, Any]:
 
 
 def maintain_published(table: Location) -> None:
-    """Write a checkpoint if one is due, and delete files that have been in no version for `RETENTION_S`.
+    """Write a checkpoint if one is due, and delete files that have not been live for `RETENTION_S`.
 
     A folder that was staged for a later version stays: it may still be committed. A folder is deleted as a whole once
     it has no live file; until then, its other files are deleted one by one.

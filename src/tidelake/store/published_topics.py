@@ -2,8 +2,8 @@
 
 What the first publisher commits is the rule for all later ones: from which time, with which columns, in which encoding.
 The same commit adds a hold at that time, without a lease. The hold follows the frontier of the topic, so the changes
-that the topic may lack can always be read. Before times are stated, they are claimed; a version with new columns starts
-at the first time that nobody has claimed. See docs/decisions/publishing.md.
+that the topic may lack can always be read. Before times are stated, they are claimed; a schema version with new columns
+starts at the first time that nobody has claimed. See docs/decisions/publishing.md.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def begin(entry: Entry, first: PublishedTopic) -> Entry:
 def follow(entry: Entry, known: PublishedTopic, frontier: int, closed: bool, offsets: Mapping[int, int]) -> Entry:
     """Record how far a topic was read back, and move its hold.
 
-    Two publishers may call this in any order: the greater frontier and offsets are kept, and they are always true.
+    Two publishers may call this in any order: the greater frontier and offsets are kept. What was read back stays true.
 
     Raises:
         PublishedTopicUnknown: nobody publishes to the topic.
@@ -101,7 +101,9 @@ def claim(
     record_schema: dict[str, Any] | None = None,
     schema_id: int | None = None,
 ) -> Entry:
-    """Record that times may be stated, before any of them is; with a schema, first add a version with new columns.
+    """Claim the times before `until`: publishers state them only after this commit.
+
+    With a schema, also add a version with new columns.
 
     The version in force at a claimed time never changes: a new version starts at the first time that nobody has
     claimed. So publishers that read the entry before and after this commit write the same data.
@@ -109,7 +111,7 @@ def claim(
     Args:
         entry: the newest entry.
         known: the topic, from an earlier entry.
-        until: the time before which times may be stated. The entry has every column that has a value before that time.
+        until: the end of the times to claim. The entry has every column that has a value before `until`.
         record_schema: the schema of the new version; None if the last version has all columns.
         schema_id: with Confluent framing, the id of its CDCv2 schema.
 

@@ -42,14 +42,14 @@ class Departure:
 
     @property
     def sentence(self) -> str:
-        """The event, in words."""
+        """The removal, in words."""
         rows, were = ("1 row", "was") if self.rows == 1 else (f"{self.rows:,} rows", "were")
         cutoff = iso_to_the_second(self.cutoff_ms)
         return f"{rows} with `{self.column}` before {cutoff} {were} removed from the contents"
 
     @property
     def values(self) -> dict[str, int]:
-        """The values that the commit that removes the rows sets."""
+        """The values set by the commit that removes the rows."""
         return {LEFT_AT: self.time, ROWS_LEFT: self.total, FORMAT: RETENTION_VERSION}
 
     @property

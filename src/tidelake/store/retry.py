@@ -106,7 +106,10 @@ def pause_after_conflicts(conflicts: int, took_s: float) -> None:
 
 @contextmanager
 def _turn(path: Location, needs_s: float) -> Iterator[Callable[[], bool]]:
-    """Wait for a turn; within the block, further commits by this thread to the same table need none."""
+    """Wait for a turn, and yield a function that says whether it is this thread's turn.
+
+    If the wait succeeds, further commits within the block, by this thread to the same table, need no turn.
+    """
     with blobs.turn(path, _TURN_S_MAX, needs_s) as is_mine:
         token = _turns.set(_turns.get() | {path} if is_mine() else _turns.get())
         try:

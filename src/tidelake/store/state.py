@@ -42,7 +42,7 @@ LENGTHS_INSUFFICIENT = "searches"
 def idle_lower(table: OpenTable) -> int | None:
     """Return the upper that was reached before the latest idle ticks; None if the newest tick was not idle.
 
-    Since that time, only upper has moved; the contents have not changed.
+    Since then, only upper has moved; the contents have not changed.
 
     Args:
         table: a version of `updates/`.

@@ -124,14 +124,17 @@ def sweep(
     """
     beginning = begin_sweep(table)
     opened = OpenTable(table)
-    listing = blobs.list_folder(table)  # after the notes: a noted folder that it does not show is gone for good
+    # Read after the notes: a noted folder that is not in the listing is gone for good.
+    listing = blobs.list_folder(table)
     dead, present = _dead_folders(opened, listing), {folder.name for folder in listing.folders}
     pinned_seq = read_pin() if dead else None
     old = long_dead(beginning, dead, present, retention_s, opened.seq, pinned_seq)
     given_up: list[str] = []
     if old:
         given_up, newest = _give_up(table, [name.removeprefix(f"{RUN}=") for name in old])
-        if newest.seq != opened.seq:  # meanwhile, a version may have named a run and been read; such a run was renewed
+        # A version committed in the meantime may have named a run, and readers may still need the run. The commit that
+        # removed it has renewed it.
+        if newest.seq != opened.seq:
             changed = changed_since(beginning.notes, old)
             given_up = [run for run in given_up if f"{RUN}={run}" not in changed]
     for run in given_up:

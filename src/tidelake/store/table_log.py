@@ -320,7 +320,8 @@ def _settle(path: Location, takes_over: bool, seen: Tip | None = None) -> Tip:
     tip = _verify_entries(path, markers, tip, read[: bisect_right(read, acknowledged)], seen)
     if not markers.entries:
         if is_earlier and takes_over:
-            forget_before(path, start)  # delete the markers of an interrupted upgrade, which would leave a gap
+            # Between the markers of an interrupted upgrade and new ones, there would be a gap.
+            forget_before(path, start)
         return _take_over(path, tip, past or versions[-1:], takes_over)
     return _finish_entries(path, markers, tip, versions[bisect_right(versions, acknowledged) :])
 

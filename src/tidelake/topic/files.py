@@ -77,7 +77,7 @@ class FileTopic:
         self._local: _Index = {}
 
     def check_exists(self) -> None:
-        """Refuse a topic whose folder is missing; in an object store, one with nothing below it.
+        """Refuse a topic whose folder is missing or, in an object store, has nothing below it.
 
         Raises:
             FolderMissing: there is no such folder.
@@ -405,7 +405,7 @@ def _parquet_offsets(path: Location, size: int) -> dict[int, list[Interval]]:
 
 
 def open_listed(path: Location, size: int | None = None) -> pa.NativeFile:
-    """Open a Parquet file of a topic that a listing has shown; `size` as for `blobs.open_file`.
+    """Open a topic's Parquet file, which a listing has shown; `size` as for `blobs.open_file`.
 
     Raises:
         MalformedTopic: the file no longer exists.

@@ -1,7 +1,7 @@
 """Asks a schema registry for the schemas that a topic's messages may have been written with.
 
-A producer registers a schema before it sends the first message with its id. So a reader that first gets the end offsets
-and then asks the registry knows every id before those offsets; any other id is unknown.
+A producer registers a schema before it sends the first message with its id. So if a reader first gets the end offsets
+and then asks the registry, the answer has every valid id of the messages before those offsets.
 """
 
 from __future__ import annotations

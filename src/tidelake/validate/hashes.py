@@ -94,7 +94,7 @@ def compare_times(hashes: Mapping[int, TimeHash], notes: Sequence[HashNote], low
 
 
 def hash_contents(contents: DataFrame, fields: Sequence[pa.Field]) -> str:
-    """Hash the contents at a time: their rows, each as many times as it occurs.
+    """Hash contents: each row counts as many times as it occurs.
 
     Cost: one pass over the contents.
     """
@@ -104,7 +104,7 @@ def hash_contents(contents: DataFrame, fields: Sequence[pa.Field]) -> str:
 
 
 def compare_contents(notes: Sequence[HashNote], read: Callable[[int], str | None]) -> list[str]:
-    """Compare the contents at the newest time that an earlier validation has hashed, if it is still readable.
+    """Hash the contents again at the newest `as_of` in the notes, if it is still readable; return any difference.
 
     Args:
         notes: the notes of earlier validations.

@@ -23,7 +23,7 @@ _TIMES, _CONTENTS = "_times", "_contents"
 
 
 def recount_statements(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
-    """Count distinct statements by time: if diffs are summed, only those with an effect.
+    """Count distinct statements by time; if seal cancels copies, only those with an effect.
 
     Cost: one exchange of the rows, and one more if keys may be left with two rows.
     """
@@ -55,9 +55,9 @@ def recount_rows(sealed: DataFrame, collection: Collection, form: Form) -> list[
 
 
 def recount_positions(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
-    """Count distinct positions of events by time. Copies of an event count as one event, and as one row of the hash.
+    """Count distinct positions of events by time. An event and its copies count as one event, and are hashed once.
 
-    If diffs are summed, seal has cancelled the copies, so all rows count for the hash.
+    If diffs are summed, all rows are hashed, because seal has cancelled the copies.
     """
     stored = [field for field in collection.updates_schema() if field.name != RUN]
     counted = F.when(F.size(POSITION).isin(*EVENT_POSITION_SIZES), F.col(POSITION))
@@ -90,7 +90,7 @@ def recount_positions(sealed: DataFrame, collection: Collection, form: Form) -> 
 
 
 def _recount_diffs(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
-    """Count the statements with an effect by time, and find the minimum and the sum of the effects."""
+    """Count, by time, the statements that have an effect, and find the minimum and the sum of the effects."""
     data = [field.name for field in data_fields(collection.entry.record_schema)]
     effects = (
         sealed.groupBy(*(f"`{name}`" for name in data), TIME)
