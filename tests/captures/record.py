@@ -308,7 +308,7 @@ def capture_bank(running: Services, name: str, **settings: object) -> Capture:
 
 
 def note_bank(recording: Capture) -> None:
-    """Commit a marker, and note its transaction and the tables' contents; no other session may write meanwhile."""
+    """Commit a mark, and note its transaction and the tables' contents; no other session may write meanwhile."""
     postgres, database = recording.services.postgres, recording.database
     with postgres.connect(database) as session:
         session.autocommit = False

@@ -159,7 +159,7 @@ def test_a_refused_writer_does_not_divide_the_catalog(catalog: Catalog, golden: 
 
 
 def read_name(table: OpenTable, file: RunFile) -> list[str]:
-    """The name in a row of the catalog, unless the row is a publication."""
+    """A list with the name in this row of the catalog; it is empty if the row is a publication."""
     if file.run.startswith("publication."):
         return []
     names: list[str] = read_rows(table.path, [file], ENTRIES_SCHEMA)["name"].to_pylist()

@@ -1,4 +1,4 @@
-"""`tidelake subscribe` prints complete times as a stream that `replay` reads, and resumes however it ended."""
+"""`tidelake subscribe` prints complete times as a stream that `replay` reads, and resumes no matter how it ended."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def replayed(lines: Sequence[str]) -> tuple[Counter[str], list[Any]]:
 
 
 def complete(lines: Sequence[str]) -> tuple[list[str], int | None]:
-    """The lines up to the last complete statement of progress, and the time that it completes."""
+    """The lines through the last progress statement that is whole, and the last time that it completes, or None."""
     whole: list[str] = []
     kept = 0
     token: int | None = None

@@ -74,7 +74,7 @@ def rows_of(table: Location, version: int | None = None) -> int:
 
 
 def age_hold_by(paths: CollectionPaths, seconds: float) -> None:
-    """Backdate the note that nobody holds a dropped collection."""
+    """Backdate the moment at which it was noted that nobody holds a dropped collection any more."""
 
     def earlier(entry: Entry) -> Entry:
         assert entry.dropped is not None and entry.dropped.unheld_at_ms is not None

@@ -54,8 +54,8 @@ class Lives:
         nursery: the parent of all victims.
         seed: the source of all randomness.
         words: the folder for the messages of victims; by default `root`.
-        disturbed: returns, for the name of a kill, the context in which the killed process and those that take over
-            run. If it is given, steps that stop because the store does not answer are repeated.
+        disturbed: given the name of a kill, returns the context in which to run the killed process and those that take
+            over. With `disturbed`, steps that stop because the store does not answer are repeated.
     """
 
     def __init__(

@@ -31,8 +31,8 @@ _MERGED_MAX = 6
 JOIN_MAX_S = 3600.0
 """The time limit of a race: a thousand commits by eight processes take up to half an hour in S3."""
 _ATTEMPTS_MAX = 20
-"""The number of attempts after which a merge gives up. Before that, it finds out whether an attempt of unknown outcome
-was a commit."""
+"""The number of attempts after which a merge gives up. If the outcome of an attempt is unknown by then, the merge
+goes on until it has found out."""
 _UNANSWERED_MAX = 50
 """The number of unanswered attempts that a worker tolerates. After more, it fails: the store may be gone forever."""
 CONFLICTS, UNKNOWN, UNANSWERED = "conflicts", "unknown outcomes", "unanswered calls"
@@ -120,7 +120,7 @@ def _answered(work: Callable[[], T]) -> T:
 
 
 def _settled(path: Location, unknown: list[Indeterminate]) -> Committed | None:
-    """Return the one commit of unknown outcome that was written after all; forget those that others overtook."""
+    """Return the commit of unknown outcome that was written after all, or None; forget those that others overtook."""
     for attempt in list(unknown):
         entry = _answered(lambda attempt=attempt: read_entry(path, attempt.version))  # type: ignore[misc]
         if entry is not None and nonce_of(entry) == attempt.nonce:

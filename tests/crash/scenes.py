@@ -39,7 +39,7 @@ class Scene:
         prepare: the name of a preparation of the lake; see `prepare`.
         meet: a place, and the step that another process takes when the victim first reaches this place.
         steps: the steps of the victim.
-        piece: the number of the piece; None for a piece after the first.
+        piece: the number of the piece; with None, the seed chooses a piece after the first.
     """
 
     prepare: str | None = None

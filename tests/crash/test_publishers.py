@@ -103,7 +103,7 @@ def publish_while_columns_are_added(
 
     for _ in range(ROUNDS):
         grow_lake()
-        # The first publisher of a round often dies after it has claimed a version, which nobody has used yet.
+        # The first publisher of a round often dies after it has claimed a version, and before anybody uses the version.
         is_early = rng.random() < 0.4
         stop = "publish.after_claim" if is_early else rng.choice((None, *PLACES))
         passing = 0 if is_early else rng.randrange(3)

@@ -76,7 +76,7 @@ def test_the_schema_of_the_first_message_is_used_and_a_new_column_appears(tmp_pa
     lake.ingest()
     assert lake.shown() == {1: ("y", "1970-01-02"), 2: ("z", "None")}
     assert lake.shown(first) == {1: ("x", "None")}
-    # Renaming a column is not additive, nor is adding one that can neither be null nor has a default: the keys of such
+    # Renaming a column is not additive, nor is adding one that cannot be null and has no default: the keys of such
     # events are in error.
     renamed = connect_schema(id=ID, b=OPTIONAL, day=DAY)
     strict = connect_schema(id=ID, a=OPTIONAL, day=DAY, n={"type": "int32", "optional": False})
@@ -324,7 +324,8 @@ def test_a_column_with_a_different_type_in_a_message_is_converted_or_refused_and
         # A new column in the same message does not prevent these conversions.
         wrapped(4, finer | {"more": "m"}, w=time_type("Timestamp"), d=decimal(4), more=OPTIONAL),
         # A value that the column's type cannot hold, or that means something else in its new type, is refused, and the
-        # error names the column. Its key is then in error, or the message is quarantined if the key cannot be read.
+        # error names the column. The event's key is then in error; if the key itself cannot be read, the message is
+        # quarantined.
         wrapped(5, {"d": unscaled(1_234_567)}, d=decimal(4)),
         wrapped(6, {"s": 5}, s={"type": "int32"}),
         wrapped(7, {"n": 19_000}, n=time_type("Date", "int32")),

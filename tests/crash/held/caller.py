@@ -168,7 +168,7 @@ class Holder:
 
 
 def _tokens_in(records: Iterable[dict[str, Any]]) -> dict[str, str]:
-    """The tokens, by id, of the capabilities that the process that wrote these records may still have."""
+    """The tokens, by id, of the capabilities that a process with these records may still have."""
     tokens: dict[str, str] = {}
     asked: dict[str, Any] = {}
     for record in records:

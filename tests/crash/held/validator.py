@@ -12,9 +12,10 @@ determines which answers were possible:
 - An error states its reason, and the reason was possible: a time before a `since`, or at or after an `upper`; or a
   capability that somebody had dropped or taken over, or that nobody had called for the length of a lease.
 - A capability never moves back, and one that has ended stays ended.
-- Whoever takes a capability over by its token gets a new one, and all other calls with the token are refused from then
-  on. The same token may take it over again until a call is made with the new one; then it is used up. Of the new
-  tokens that were obtained with it, at most one is ever good for a call.
+- Whoever takes a capability over with its token gets a new token, and all other calls with the old one are refused
+  from then on. The old token can still be used to take the capability over again, until a call is made with the new
+  one; then the old one is used up. Of the new tokens that were obtained with the same old one, at most one is ever good
+  for a call.
 - A compaction moves `since` as far as every capability that may still live allows.
 """
 
@@ -98,7 +99,10 @@ class Life:
         return any(call.answer is not None and call.answer.get("through", 0) is not None for call in calls)
 
     def may_be_taken(self, call: Call) -> bool:
-        """Whether a call may be refused because its token was taken over and, if the call is a take, also used up."""
+        """Whether a call may be refused because a take has replaced its token.
+
+        A take that repeats another is refused only if a call may have been made with the token that the other got.
+        """
         token, before = call.asked["token"], [other for other in self.calls if other.begun < call.ended]
         takes = [other for other in before if other.name == "take" and other.error is None and other is not call]
         # Reads make several calls, so one that failed may have used the token.
