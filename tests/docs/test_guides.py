@@ -85,7 +85,7 @@ def check_guide(page: Path, shell: Shell) -> None:
 
 
 def first_time(shell: Shell, page: Path) -> str:
-    """The first time of the guide's collection, which a reader would type in."""
+    """Return the first of the times that the guide's `tidelake times` lists; a reader would type it in."""
     command = next(line for block in blocks_of(page) for line in block.commands() if "tidelake times" in line)
     done = shell.run(f"{command} --json")
     times = json.loads(done.output)["rows"]

@@ -34,7 +34,7 @@ def page(name: str) -> str:
 
 
 def rows_of(table: str) -> dict[str, list[str]]:
-    """For each row of a table, the cells after the first, by the first cell without its backticks."""
+    """The rows of a Markdown table: the first cell of each, without its backticks, is the key of the other cells."""
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table.splitlines()[2:]]
     return {row[0].strip("`"): row[1:] for row in rows}
 

@@ -47,7 +47,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("published_damaged", {"publication": {"problem": "a file is missing"}}),
     ("in_order", {}),
 ]
-"""Changes that bring about each verdict in the code once."""
+"""For each place in the code that makes a verdict: the verdict's kind, and changes to `STATUS` that lead to it."""
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("decided", {"contradictions": contradiction(decided=True), "decided_counts": [9]}),
     ("not_sealed", {"waiting": Waiting(12, False)} | _OLD),
@@ -60,7 +60,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 
 
 def rows() -> list[tuple[re.Pattern[str], str]]:
-    """For each sentence in the first column, a pattern, and the second column. Numbers and `T` stand for any number."""
+    """A pattern for each sentence in the first column, and the cell beside it. Numbers and `T` match any number."""
     page = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
     found = []
     for cell, needs in re.findall(r"^\| (`.+?`) \| (.+?) \|", page.partition("| Sentence begins with |")[2], re.M):

@@ -88,7 +88,7 @@ def test_random_histories_in_the_table_agree_with_the_model(
             since = rng.randint(since, ticks.time)
             table.compact(since, full=rng.random() < 0.6)
             assert table.read(since) == contents(statements, since).rows
-        # The keys in error can also be listed without a JVM, but only at the last time.
+        # The keys in error can also be listed without a JVM, but only as of the newest time.
         named = [f'{{"id":"{key}"}}: {error}' for key, error in sorted(contents(statements, ticks.time).errors.items())]
         found = key_errors.keys_in_error(table.collection)
         assert (found.count, found.first, len(found.rows)) == (len(named), named, len(named))

@@ -67,7 +67,7 @@ class Read:
 
 
 def read(made: Generated) -> Read:
-    """Feed a topic to the core's reader, without the updates that break the rule of its family."""
+    """Feed a topic to the core's reader, without the updates that break the rule of the topic's family."""
     decode = decode_of(made)
     result = Read(Reader(Antichain.of(0), AvroCodec(schema_of(made.truth.family)).identity))
     for value in records(made)["value"].to_pylist():

@@ -405,7 +405,7 @@ def debezium_before_key(collection: Collection) -> None:
 
 
 def debezium_summed(collection: Collection) -> None:
-    """Change events without a key, whose rows are summed; the end of the stream is still unread."""
+    """Change events without a key, so rows are summed; the end of the stream is still unread."""
     _changes(collection, close=True, keep=7)
 
 
@@ -609,7 +609,7 @@ def _file(collection: Collection, name: str, schema: Schema) -> str:
 
 
 def _read(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Data as `tidelake read --json` prints it; the price and the union have to be null."""
+    """Data as `tidelake read --json` prints it; `price` and `either` are not converted, so they have to be null."""
     day, weight = data["day"], data["weight"]
     assert data["price"] is data["either"] is None
     return {

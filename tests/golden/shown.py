@@ -103,7 +103,8 @@ class Shown:
         config: the `collections.yaml`.
         name: the collection.
         folder: its folder in the store.
-        known: minted times to show as they are; all others depend on a clock, and are shown as `new 1`, `new 2`, ….
+        known: the minted times to show as they are, or None for all; others, which depend on a clock, are shown as
+            `new 1`, `new 2`, ….
         words: whether to also show the number of stored runs, and messages that may be reworded.
     """
 
@@ -192,7 +193,7 @@ class Shown:
         return {key: value for key, value in output.items() if key != "name"} | {"rows": _texts(output["rows"])}
 
     def _current(self) -> list[str] | None:
-        """The table for other engines, read by a plain Delta reader.
+        """The table for other engines, read by a plain Delta reader; None if there is no table.
 
         Since the earlier version, the table has moved. It has lost the column `_diff` if the collection has a key;
         otherwise, this column is now the last one. The changes to the columns are undone here.

@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_session")]
 
 COLLECTIONS: dict[str, dict[str, Any]] = json.loads(EXPECTED.read_text(encoding="utf-8"))["collections"]
 CONTINUED = ("upsert", "raw_debezium")
-"""Continued every day: one collection with statements, and the one with records that has the most tables."""
+"""Continued every day: one CDCv2 collection and, of the reclocked ones, the one with the most tables."""
 READ = ("debezium", "closed", "raw_append_only_avro", "raw_upsert_json")
-"""Read every day: collections with statements and with records in each format, one of them closed."""
+"""Read every day: two CDCv2 collections, one of them closed, and two reclocked ones, in Avro and in JSON."""
 
 
 @pytest.fixture(scope="module")

@@ -203,7 +203,7 @@ def test_an_event_without_a_transaction_stops_only_its_partition(lake: Transacti
 def test_the_rows_of_a_snapshot_by_signal_stop_their_partition_until_a_decision_leaves_them_out(
     lake: TransactionLake, marks: tuple[str, str]
 ) -> None:
-    """The connector reads the rows later than their position says: transaction 8, which commits later, wrote one."""
+    """The connector reads the rows later than their position says: one is from transaction 8, which commits later."""
     first, last = (
         event(None, 0, None, pair, 0, op="r", source={"snapshot": mark, "lsn": 55, "sequence": '["50","55"]'})
         for mark, pair in zip(marks, ((1, 10), (3, 30)), strict=True)

@@ -33,7 +33,10 @@ def lose_markers(table: Location) -> None:
 
 
 def check_is_refused(table: Location, why: str) -> None:
-    """Check that nothing is written, even by a repair that may accept the newest entry, and that `verify` says why."""
+    """Check that nothing is written, even by a repair that may accept the newest entry, and that the error says `why`.
+
+    `verify` reports the missing markers, and does not suggest accepting the entry.
+    """
     with pytest.raises(DamagedLog, match=why):
         mark_again(table)
     assert repair_log(table, accepts_newest_entry=True) == []

@@ -60,7 +60,7 @@ BAD_LINES = (
 
 
 def has_integer_times(case: Case) -> bool:
-    """Whether the times of a case are integers, as in every table."""
+    """Whether the times of a case are integers; a table can have no other times."""
     try:
         first_line_with_a_time([line for line, _ in case.steps], case.title)
     except GeneratorRefused:

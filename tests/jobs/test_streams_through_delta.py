@@ -23,7 +23,7 @@ LIMIT = 8
 
 
 def bytes_of(message: Any) -> bytes:
-    """Return the bytes of one of the model's messages in the topic."""
+    """Return the bytes that one of the model's messages has in the topic."""
     if message[0] == "updates":
         return updates(*((IDS[data], time, diff) for data, time, diff in message[1]))
     return progress(message[1], message[2], message[3])

@@ -128,7 +128,7 @@ def test_a_key_is_fixed_when_the_collection_is_created(tmp_path: Path, spark: Sp
 
 
 def random_history_through_delta(lake: Lake, rng: Random) -> None:
-    """Compare a random history, sent in two parts with copies and random merges, with the model at every time."""
+    """Send a random history in two parts, with copies and merges; check every readable time against the model."""
     ids = {"x": 1, "y": 2, "z": 3}
     times = 8
     statements = [

@@ -77,7 +77,7 @@ class Lakes:
 
 
 def metadata(result: ExecuteInProcessResult, *key: str) -> dict[str, Any]:
-    """The metadata of an asset's materialization in a run, as plain values; the key is without the lake's name."""
+    """The metadata of an asset's materialization in a run, as plain values; `key` omits the lake's name."""
     (event,) = [
         candidate
         for candidate in result.get_asset_materialization_events()

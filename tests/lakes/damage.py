@@ -11,7 +11,7 @@ CATALOG, CURRENT, NAMES = "catalog", "current", "names"
 _STALE = "a stale copy"
 _WEIGHTS = {"data": 4, "entry": 2}
 _LENDERS = 4
-"""The maximum number of files of other collections that a case chooses from, for a swap or for their bytes."""
+"""A swap, or a copy of another file's bytes, chooses among at most this many files of other collections."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,10 @@ class Damager:
         return Damaged(table, what, change, files)
 
     def _stale(self, file: Path, siblings: Sequence[Path]) -> bytes | None:
-        """Earlier bytes of the file or, if none that differ are known, the bytes of the file just before it by name."""
+        """Return the bytes of the file in the earlier copy of the store, if they differ from those it has now.
+
+        Otherwise, return the bytes of the sibling just before it by name; None if there is none.
+        """
         earlier = self.earlier(file)
         if earlier is not None and earlier.read_bytes() != file.read_bytes():
             return earlier.read_bytes()

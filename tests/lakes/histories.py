@@ -38,7 +38,10 @@ class History(Protocol):
         """Read the next piece."""
 
     def merge(self, token: int | None) -> None:
-        """Merge runs, and move since as the settings say, or at random up to the token of a follower."""
+        """Compact as the settings say.
+
+        A `SourceHistory` moves since at random instead, up to the `token` of a follower; without one, it does nothing.
+        """
 
     @property
     def collection(self) -> Collection:

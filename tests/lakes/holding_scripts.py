@@ -18,10 +18,10 @@ These commands are answered; if one is refused, with the error and the frontier 
                                     calls of the holder; answered with the time, or with `gone`
     renew-token NAME, release NAME  the calls by token
     holds                           the times that are held
-    compact KEEP                    end leases, move since, and merge if there is a session; answers with since
+    compact KEEP                    end expired leases, move since, and merge if there is a session; answers with since
     frontiers                       since and upper
     read TIME                       the contents, each row as [id,count]
-    changes AFTER THROUGH           the updates, each as [id,time,diff]; `since` for None, `last` for the default
+    changes AFTER THROUGH           the updates, each as [id,time,diff]; AFTER `since` and THROUGH `last` pass None
     subscribe NAME [as_of=T] [until=T] [lease=S] [no-snapshot] [no-hold] [with=CAPABILITY]
     next NAME                       the next batch, as `after..through` and its updates; `nothing`, or `over`
     close NAME                      close the subscription; answers with `closed`

@@ -39,7 +39,7 @@ RECORD: dict[str, Any] = {
 
 
 def encode(value: Any, record: dict[str, Any] = RECORD) -> bytes:
-    """The bytes of a message. Only types are checked, so it may be malformed."""
+    """The bytes of a message. Only the types of its fields are checked, so the message may be malformed."""
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, fastavro.parse_schema(cdcv2_schema(record)), value)
     return buffer.getvalue()
@@ -151,7 +151,7 @@ class Lake:
         return result
 
     def validate(self, full: bool = False) -> ValidateReport:
-        """Run the validation job, whose report contains any damage."""
+        """Run the validation job. Damage raises no error; the report describes it."""
         result = validate.run(self.spark, self.settings, full).results[NAME]
         assert isinstance(result, ValidateReport)
         return result

@@ -84,7 +84,7 @@ def encoded(published: PublishedTopic, message: Message) -> bytes:
 
 
 def published_bytes(lake: Lake, name: str = OUT) -> list[bytes]:
-    """The messages of a lake's topic, by partition and offset."""
+    """The messages of the topic that a lake was published to, in order of partition and offset."""
     tables = [pq.read_table(path) for path in sorted((lake.root / "out" / name).glob("*.parquet"))]
     if not tables:
         return []
@@ -94,7 +94,10 @@ def published_bytes(lake: Lake, name: str = OUT) -> list[bytes]:
 
 
 def published_messages(lake: Lake, name: str = OUT) -> list[Message]:
-    """The messages of a lake's topic, decoded, with the columns of the last version. Each is well-formed."""
+    """The messages of the topic that a lake was published to, decoded, with the columns of the last version.
+
+    A message that is not well-formed raises an error.
+    """
     published = published_of(lake)
     is_framed = published.encoding == "confluent"
     codec = framed_codec(published) if is_framed else AvroCodec(published.record_schema)

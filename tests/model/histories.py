@@ -55,14 +55,17 @@ class Database:
                 self.rows[new[0]] = new
             before = old
             if not self.whole_before and old is not None:
-                # Only the key, or nothing at all if the key does not change.
+                # Only the key; if the event is an update that leaves the key as it is, perhaps nothing at all.
                 before = (key, None) if new is None or new[0] != key or self.rng.random() < 0.5 else None
             events.append(Event(before, new, time))
         return events
 
 
 def history(rng: Random, times: int, whole_before: bool = True) -> tuple[list[Event], list[set[Any]]]:
-    """Distinct events, and the database's contents after each time; a time that would repeat an event has no events."""
+    """Return distinct events, and the database's contents after each time.
+
+    A time has no events if some of those made for it are equal or, with `before` reduced to the key, have no order.
+    """
     database = Database(rng, whole_before)
     events: list[Event] = []
     contents = []

@@ -20,14 +20,14 @@ def at_or_before(first: Any, second: Any) -> bool:
 def grid(limit: int, pairs: bool) -> list[Any]:
     """All times below `limit`; no coordinate in a message may reach `limit - 1`.
 
-    Whether a time is settled does not change beyond the greatest coordinate in any message, so the minimal
-    unsettled times are in the grid.
+    How far a coordinate of a time lies beyond all those in messages makes no difference to whether the time is
+    settled, so the minimal unsettled times are in the grid.
     """
     return list(product(range(limit), range(limit))) if pairs else list(range(limit))
 
 
 class Model:
-    """Settled and unsettled times as they are defined, from the list of all facts."""
+    """Finds out which times are settled, as *settled* is defined, from all facts."""
 
     def __init__(self, limit: int, pairs: bool = False) -> None:
         self.times = grid(limit, pairs)

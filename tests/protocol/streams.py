@@ -83,7 +83,9 @@ def chain_of_statements(random: Random, history: Any, limit: int, pairs: bool, c
         if joined != steps[-1]:
             steps.append(joined)
     uppers = [[step] for step in steps[1:]]
-    if pairs:  # [(x, y)] is beyond all times before x or before y; [(x, 0), (0, y)] only beyond those before both
+    # Before [(x, y)] are the times whose first coordinate is below x or whose second is below y; before
+    # [(x, 0), (0, y)] are only those for which both are true.
+    if pairs:
         uppers = [[(step[0][0], 0), (0, step[0][1])] if random.random() < 0.5 else step for step in uppers]
     lowers = [[zero], *uppers]
     statements = [true_statement(history, low, high) for low, high in zip(lowers, uppers, strict=False)]
