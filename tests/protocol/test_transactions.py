@@ -217,8 +217,8 @@ def test_a_transaction_is_cut_if_and_only_if_a_restarted_connector_skipped_its_f
 ) -> None:
     """A model of Debezium that is restarted after an END.
 
-    The position of an END is that of the record after the commit. If this record is a change of the next transaction,
-    Debezium skips this transaction's changes up to and including the record.
+    The position of an END is that of the record after the commit. If that record is a change of the transaction that
+    commits next, Debezium skips the changes of that transaction up to and including the record.
     """
     changes: dict[str, list[int]] = {}
     commits: list[tuple[str, int]] = []
@@ -230,7 +230,7 @@ def test_a_transaction_is_cut_if_and_only_if_a_restarted_connector_skipped_its_f
     for number, (name, end) in enumerate(commits):
         after = commits[number - 1][1] if number else -1
         sent = changes[name]
-        # The connector resumes after the previous transaction's END, whose position is that of a change of this one.
+        # The connector resumes after the position of the previous END, where there is a change of this transaction.
         if number == restart and number and after in sent:
             sent = [place for place in sent if place > after]
         marks = ends_of([Begin(name, changes[name][0]), End(name, end, len(sent), len(sent), None, number)])
@@ -281,7 +281,7 @@ def test_a_snapshot_that_was_started_again_is_covered_only_with_its_second_attem
 
 
 def test_no_commit_ends_a_snapshot_whose_last_row_would_be_marked() -> None:
-    """Otherwise a snapshot that was abandoned would be complete once a later one found the table empty."""
+    """If a commit ended it, an abandoned snapshot would count as complete when a later one found the table empty."""
     marked = Snapshot(30, 4, False, is_first_marked=True)
     assert first_uncovered(0, 50, [marked], []) == 30
     assert first_uncovered(0, 50, [Snapshot(30, 1, False, True)], []) == 51
