@@ -88,7 +88,7 @@ def _histories(draw: st.DrawFn) -> _History:
         for order, partition in enumerate(written, start=1):
             history.partitions[partition].append(_Event(transaction, last, end, order))
             history.note()
-        if dies:  # the connector is killed during the transaction; it repeats this one, and perhaps earlier ones
+        if dies:  # the connector is killed during this transaction, and then repeats it, perhaps with earlier ones
             place -= draw(st.integers(0, min(3, place)))
             continue
         history.ends.append(End(transaction, end, len(events), len(events), None, len(history.ends)))
@@ -198,7 +198,7 @@ def test_no_time_is_sealed_before_all_of_its_events_are_read(history: _History, 
 
 @st.composite
 def _interleaved(draw: st.DrawFn) -> list[tuple[str, int | None]]:
-    """A log: for each record, in order, its transaction, and whether the record is its commit."""
+    """A log: for each record, in order, its transaction, and 1 if the record is a commit, otherwise None."""
     names = [str(number) for number in range(draw(st.integers(1, 4)))]
     records: list[tuple[str, int | None]] = []
     for name in draw(st.lists(st.sampled_from(names), min_size=len(names), max_size=12)):

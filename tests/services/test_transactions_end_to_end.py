@@ -188,9 +188,9 @@ class BankPipeline(Pipeline):
 def test_changes_that_a_restarted_connector_skips_hold_back_all_its_tables_until_a_new_snapshot(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, services: Services
 ) -> None:
-    """The last saved offset is that of an END, and the next record in the log is a change of an open transaction.
+    """The last saved offset is that of an END, and the database's log continues with a change of an open transaction.
 
-    Debezium resumes after this record. It then sends only the wallet's change, which is half of the transaction.
+    Debezium resumes after this change. It then sends only the wallet's change, which is half of the transaction.
     """
     with BankPipeline(tmp_path, spark, nursery, services, "skipped") as made:
         database, connect = made.source.database, services.connect
