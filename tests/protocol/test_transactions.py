@@ -88,7 +88,7 @@ def _histories(draw: st.DrawFn) -> _History:
         for order, partition in enumerate(written, start=1):
             history.partitions[partition].append(_Event(transaction, last, end, order))
             history.note()
-        if dies:  # the connector is killed during the transaction; it repeats this one, and perhaps earlier ones
+        if dies:  # the connector is killed during this transaction, and then repeats it, perhaps with earlier ones
             place -= draw(st.integers(0, min(3, place)))
             continue
         history.ends.append(End(transaction, end, len(events), len(events), None, len(history.ends)))
@@ -198,7 +198,7 @@ def test_no_time_is_sealed_before_all_of_its_events_are_read(history: _History, 
 
 @st.composite
 def _interleaved(draw: st.DrawFn) -> list[tuple[str, int | None]]:
-    """A log: for each record, in order, its transaction, and whether the record is its commit."""
+    """A log: for each record, in order, its transaction, and 1 if the record is a commit, otherwise None."""
     names = [str(number) for number in range(draw(st.integers(1, 4)))]
     records: list[tuple[str, int | None]] = []
     for name in draw(st.lists(st.sampled_from(names), min_size=len(names), max_size=12)):
@@ -217,8 +217,8 @@ def test_a_transaction_is_cut_if_and_only_if_a_restarted_connector_skipped_its_f
 ) -> None:
     """A model of Debezium that is restarted after an END.
 
-    The position of an END is that of the record after the commit. If this record is a change of the next transaction,
-    Debezium skips this transaction's changes up to and including the record.
+    The position of an END is that of the record after the commit. If that record is a change of the transaction that
+    commits next, Debezium skips the changes of that transaction up to and including the record.
     """
     changes: dict[str, list[int]] = {}
     commits: list[tuple[str, int]] = []
@@ -230,7 +230,7 @@ def test_a_transaction_is_cut_if_and_only_if_a_restarted_connector_skipped_its_f
     for number, (name, end) in enumerate(commits):
         after = commits[number - 1][1] if number else -1
         sent = changes[name]
-        # The connector resumes after the previous transaction's END, whose position is that of a change of this one.
+        # The connector resumes after the position of the previous END, where there is a change of this transaction.
         if number == restart and number and after in sent:
             sent = [place for place in sent if place > after]
         marks = ends_of([Begin(name, changes[name][0]), End(name, end, len(sent), len(sent), None, number)])
@@ -281,7 +281,7 @@ def test_a_snapshot_that_was_started_again_is_covered_only_with_its_second_attem
 
 
 def test_no_commit_ends_a_snapshot_whose_last_row_would_be_marked() -> None:
-    """Otherwise a snapshot that was abandoned would be complete once a later one found the table empty."""
+    """If a commit ended it, an abandoned snapshot would count as complete when a later one found the table empty."""
     marked = Snapshot(30, 4, False, is_first_marked=True)
     assert first_uncovered(0, 50, [marked], []) == 30
     assert first_uncovered(0, 50, [Snapshot(30, 1, False, True)], []) == 51

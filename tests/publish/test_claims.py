@@ -77,7 +77,7 @@ def test_each_time_has_one_schema_with_every_column_that_has_a_value(
         publisher = publishers[number]
         if step == "column":
             entry = with_column(entry)
-        elif step == "seal":  # its rows may have values in all columns that the entry has by now
+        elif step == "seal":  # the rows of this time may have values in all columns that the entry has by now
             sealed.append(len(entry.record_schema["fields"]))
         elif step == "look":
             publisher.until = len(sealed)

@@ -97,7 +97,7 @@ def test_a_new_column_is_in_force_from_the_first_time_that_nobody_has_claimed(
         "type": ["null", "string"],
         "default": None,
     }
-    # Rows from before the column are retracted as rows with null.
+    # Rows that are older than the column are retracted with null in it.
     assert published.by_time()[at] == {
         (2, ((1, 10, None), -1)),
         (2, ((1, 10, "x"), 1)),

@@ -20,7 +20,7 @@ REALS = {"type": "record", "name": "data", "fields": [{"name": "x", "type": "dou
 
 
 def counts(lake: Lake, first: int, through: int, is_initial: bool = False) -> dict[int, int] | None:
-    """The counts of a range of times, if its rows are distinct."""
+    """The counts of a range of times; None if its rows are not proven distinct."""
     table = OpenTable(lake.collection.paths.updates)
     found = distinct_rows(lake.spark, lake.collection, table, first, through, is_initial)
     if found is None:

@@ -84,7 +84,10 @@ def check_refused(error: TidelakeError, ask: Any) -> None:
 def check_all(
     spark: SparkSession, collection: Collection, times: Sequence[int], rng: Random, few: Sequence[str], where: str
 ) -> None:
-    """Compare reads, differences and changes at some times, whole and in part, and refusals beyond the times."""
+    """Compare reads, differences and changes at some of the times, with and without columns and a predicate.
+
+    Reads right before the first and right after the last time are compared as well.
+    """
     chosen = sorted({times[0], times[-1], *rng.sample(list(times), min(2, len(times)))})
     for time in (*chosen, times[0] - 1, times[-1] + 1):
         check_read(spark, collection, time)

@@ -86,7 +86,7 @@ class Stored:
         table.commit({UPPER: upper}, describe_run(collection.paths.updates, run), epoch=collection.entry.epoch)
 
     def check(self, time: int, expected: Counter[str], columns: Sequence[str] = (), where: str | None = None) -> None:
-        """Compare the contents at a time, read through a base that DuckDB reads itself."""
+        """Compare the contents at a time with `expected`; DuckDB itself must read the base and the later files."""
         table = OpenTable(self.collection.paths.updates)
         base, later = split_base([file for file in table.files() if file.reach[0] <= time])
         assert base

@@ -32,7 +32,7 @@ class Follower:
         self.token: int | None = None
 
     def take(self, meanwhile: Callable[[], object] = lambda: None) -> bool:
-        """Take a batch, and evaluate it after something else has happened; return whether there was one."""
+        """Take a batch, call `meanwhile`, and then evaluate the batch; return whether there was a batch."""
         if self.subscription is None:
             self.subscription = self.begin(self.token)
         batch = self.subscription.next()

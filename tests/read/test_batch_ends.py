@@ -1,4 +1,4 @@
-"""A batch of changes ends after whole times. Only a batch of one time may have more stored rows than requested."""
+"""A batch of changes never ends within a time. Only a batch of one time may have more stored rows than requested."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_moving_a_name_to_another_collection_is_one_overwriting_commit_in_the_sa
     first, path = lake.collection, str(table_of(lake.collection))
     table_id, version = DeltaTable(path).metadata().id, DeltaTable(path).version()
     lake.catalog.rename(NAME, "old_prices")
-    lake.catalog.open_or_create(lake.settings.collection(NAME).spec())  # a job would refuse the earlier name
+    lake.catalog.open_or_create(lake.settings.collection(NAME).spec())  # a job would refuse to reuse the old name
     lake.run()
     renewed = lake.collection
     assert renewed.entry.id != first.entry.id and publication_of(renewed) is None
@@ -167,7 +167,7 @@ def test_moving_a_name_to_another_collection_is_one_overwriting_commit_in_the_sa
 @pytest.mark.sweep
 def test_between_binding_and_commit_the_table_is_not_mistaken_for_that_of_the_new_collection(lake: Lake) -> None:
     lake.catalog.rename(NAME, "old_prices")
-    lake.catalog.open_or_create(lake.settings.collection(NAME).spec())  # a job would refuse the earlier name
+    lake.catalog.open_or_create(lake.settings.collection(NAME).spec())  # a job would refuse to reuse the old name
     lake.run()
     stop_at("current.after_catalog", lake.current)
     bound = publication_of(lake.collection)

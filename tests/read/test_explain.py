@@ -44,7 +44,7 @@ def pitfalls(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> L
         progress([5], [6], {5: 1}),
         progress([5], [6], {5: 2}),  # two counts
         progress([6], [7], {6: 1}),
-        progress([6], [7]),  # 0, because time 6 is not listed
+        progress([6], [7]),  # the count 0, because time 6 is not listed
         progress([7], [9], {7: 1, 8: 1}),
         progress([20], [30], {25: 1}),  # ahead of the frontier
     )

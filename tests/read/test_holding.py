@@ -140,7 +140,7 @@ def test_a_capability_is_dropped_at_the_end_of_a_with_statement(lake: HeldLake) 
     with lake.collection.acquire() as held:
         held.drop()  # the end of the block has nothing left to do
     with pytest.raises(CapabilityDropped), lake.collection.acquire() as held:
-        lake.collection.release(held.token)  # by somebody else, so the time is not held until the end of the block
+        lake.collection.release(held.token)  # by somebody else, so the hold ends before the block does
 
 
 def test_a_capability_that_was_dropped_refuses_every_call(lake: HeldLake) -> None:

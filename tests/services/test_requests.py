@@ -169,7 +169,7 @@ def test_a_merge_takes_requests_for_the_files_of_its_runs_whatever_the_age_of_th
 
 
 def live_runs(lake: CountedLake) -> set[str]:
-    """The live runs of `updates`, each of which is a small file."""
+    """The live runs of `updates`, each of which has one small file."""
     return {file.run for file in lake.lake.table.files()}
 
 

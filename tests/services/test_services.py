@@ -45,8 +45,9 @@ def test_a_change_in_a_table_arrives_in_a_topic_even_if_the_worker_is_killed(
         assert _wait_for(broker, topic, "u")["after"] == {"id": 2, "name": "Albatros"}
         connect.restart(kill=True)
         connect.wait_until_running("boats")
-        # A connector that is killed before it has saved its offsets repeats its snapshot, and a row that is deleted by
-        # then is not in the new one. So row 1 is deleted only after row 3 has arrived, as a change or in a snapshot.
+        # A connector that is killed before it has saved its offsets takes its snapshot again, and a row that has been
+        # deleted by then is not in the second snapshot. So row 1 is deleted only after row 3 has arrived, as a change
+        # or in a snapshot.
         session.execute("insert into boats values (3, 'Kiebitz')")
         _wait_for(broker, topic, "cr", 3)
         session.execute("delete from boats where id = 1")

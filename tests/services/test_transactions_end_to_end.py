@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.services, pytest.mark.spark]
 _READS = 20
 """The number of reads through Spark for each seed, once its run has ended."""
 _READS_BETWEEN = 500
-"""The number of reads for each seed while its jobs run or between them: 10,000 in 20 seeds."""
+"""The number of reads for each seed while its jobs run and between them: 10,000 in 20 seeds."""
 _OFFSET_SAVED_S, _STREAMS_S = 4.0, 2.0
 """How long the connector takes to save its last offset, and to start streaming after a restart."""
 _RUNS = 8
@@ -68,7 +68,7 @@ def miscounting_ends(marks: list[dict[str, Any]], events: list[dict[str, Any]], 
 def cut_ends(marks: list[dict[str, Any]], events: list[dict[str, Any]]) -> set[int]:
     """Return the commit positions of the transactions that lack their first change.
 
-    A BEGIN has the position of the first change, but all changes that were sent have later positions.
+    The BEGIN of such a transaction has the position of the first change; all changes that were sent have later ones.
     """
     firsts: dict[str, int] = {}
     for event in events:
@@ -83,7 +83,7 @@ def cut_ends(marks: list[dict[str, Any]], events: list[dict[str, Any]]) -> set[i
 
 
 class BankPipeline(Pipeline):
-    """The bank's tables, each with its transactions."""
+    """A pipeline whose tables are those of the bank, read with the framing `transactions`."""
 
     def __init__(self, root: Path, spark: SparkSession, nursery: Nursery, services: Services, name: str) -> None:
         self.root, self.spark, self.nursery, self.compiled = root, spark, nursery, False
@@ -116,7 +116,7 @@ class BankPipeline(Pipeline):
         return "\n".join(lines)
 
     def _stops_rightly(self, table: str, upper: int) -> bool:
-        """Return whether a table says that it stops at a transaction that Debezium has miscounted or cut."""
+        """Return whether a table stops at a transaction that Debezium has indeed miscounted or cut, and says so."""
         topics = f"{self.source.name}.transaction", self.source.topic(table)
         marks, events = (
             [
@@ -148,10 +148,10 @@ class BankPipeline(Pipeline):
         return collection.readable_range(OpenTable(collection.paths.updates))[1]
 
     def run_to_the_last_moment(self) -> tuple[dict[str | None, int], int | None]:
-        """Run the jobs until the last marker is sealed in all tables, or until `_RUNS` runs have not sealed it.
+        """Run the jobs until the last marker is sealed in all tables, but at most `_RUNS` times.
 
         Returns:
-            The time of each transaction, and that of the last marker, or None if the marker's END was not read.
+            The time of each transaction, by its id; and the time of the last marker, None if its END was not read.
         """
         self.source.catch_up()
         for run in range(_RUNS):
@@ -188,9 +188,9 @@ class BankPipeline(Pipeline):
 def test_changes_that_a_restarted_connector_skips_hold_back_all_its_tables_until_a_new_snapshot(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, services: Services
 ) -> None:
-    """The last saved offset is an END, and the next record in the database's log is a change of an open transaction.
+    """The last saved offset is that of an END, and the database's log continues with a change of an open transaction.
 
-    Debezium resumes after this record. It then sends only the wallet's change, which is half of the transaction.
+    Debezium resumes after this change. It then sends only the wallet's change, which is half of the transaction.
     """
     with BankPipeline(tmp_path, spark, nursery, services, "skipped") as made:
         database, connect = made.source.database, services.connect
