@@ -51,7 +51,7 @@ def write_one_row(table: Location, run: str, at: int = 1) -> list[RunFile]:
 
 @contextmanager
 def swept_at(place: str, table: Location) -> Iterator[list[int]]:
-    """Run a sweep when a failpoint is first reached."""
+    """Run a sweep when a failpoint is first reached; the list then has the number of runs that the sweep removed."""
     removed: list[int] = []
 
     def sweep_there(reached: str) -> None:
