@@ -36,7 +36,8 @@ class Foreign:
         python = self.environment / "bin" / "python"
         self._run([*pip, "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)])
         (packages,) = (self.environment / "lib").glob("python*/site-packages")
-        # Python does not read the .pth files in a folder that a .pth file names, so the checkout stays unknown.
+        # In the folder of the dependencies, a .pth file leads to the checkout. Python does not read this file, because
+        # the folder itself was added by a .pth file.
         (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
         home = root / "home"
         home.mkdir()

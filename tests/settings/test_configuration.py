@@ -476,8 +476,8 @@ def test_evolution_is_for_raw_topics_and_a_schema_may_be_left_out_if_something_e
 def test_a_key_that_only_one_other_framing_has_names_this_framing(tmp_path: Path, text: str, own: str) -> None:
     problem = rf"{own.partition(':')[0]}: is only allowed with `framing: transactions`"
     hint = r"\nhint: leave it out, or write `framing: transactions`"
-    # For CDCv2, `format` is not allowed either. The error does not name it, because it says less about which framing is
-    # meant.
+    # For CDCv2, `format` is not allowed either, but the error names the other key, which says more about which framing
+    # is meant.
     formatted = f"{text.replace('    format: json', '')}    format: json\n    {own}\n"
     with pytest.raises(ConfigurationError, match=problem + hint):
         load(tmp_path, formatted)

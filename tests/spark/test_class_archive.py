@@ -21,7 +21,7 @@ print("rows", spark.range(3).count())
 
 
 def started(*options: str) -> subprocess.CompletedProcess[str]:
-    """Start a session whose JVM has these options, in a process of its own, and return its result."""
+    """Start a session whose JVM has these options, in a process of its own, and return the ended process."""
     command = [sys.executable, "-c", STARTS, " ".join(options)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

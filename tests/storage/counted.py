@@ -29,7 +29,7 @@ class CountedStore:
         monkeypatch.setattr(objects, "obstore", self)
 
     def since(self, before: Counter[str]) -> dict[str, int]:
-        """Return the requests since a copy of `requests` was made."""
+        """Return the requests counted since `before` was copied from `requests`."""
         return dict(sorted((self.requests - before).items()))
 
     def __getattr__(self, name: str) -> Any:

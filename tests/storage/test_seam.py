@@ -50,7 +50,7 @@ EXCEPTIONS: dict[str, frozenset[str]] = {
     # The `collections.yaml` of a replay, in an empty folder.
     "generator/recorded_stream.py": frozenset({"exists", "is_dir", "iterdir", "write_text"}),
 }
-"""The calls that files outside the seam may make. They touch no store and no topic, or only look for a folder."""
+"""The calls that files outside the seam may make. They touch no store or topic, except to see if a folder exists."""
 
 MODULES = {"fsspec", "glob", "mmap", "obstore", "os", "pyarrow.dataset", "pyarrow.fs", "shutil", "tempfile"}
 MODULES |= {"tidelake.storage.local_disk", "tidelake.storage.objects"}

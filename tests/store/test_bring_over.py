@@ -54,7 +54,7 @@ class Earlier:
         self.seq = self.table.transaction_version("seq")
         actions = [json.loads(line) for line in entry_path(path, self.version).local.read_text("utf-8").splitlines()]
         assert [action["txn"]["version"] for action in actions if action.get("txn", {}).get("appId") == "seq"]
-        # Quoted: `if _FORBIDDEN_PROPERTY in configuration: raise DamagedTable(…)`, in `OpenTable.__init__`
+        # `OpenTable.__init__` in that revision: `if _FORBIDDEN_PROPERTY in configuration: raise DamagedTable(…)`
         if "delta.setTransactionRetentionDuration" in self.table.metadata().configuration:
             raise DamagedTable(str(path), "the property forgets the table's state")
 

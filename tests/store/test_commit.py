@@ -181,7 +181,7 @@ def any_table(any_store: Path) -> Location:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write a checkpoint after every second commit, and delete entries that many others follow, however young."""
+    """Write a checkpoint after every second commit, and delete entries with many later ones, however young they are."""
     monkeypatch.setattr(commit, "_CHECKPOINT_EVERY_COMMITS", 2)
     monkeypatch.setattr(table_log, "CROWDED_S", -1.0)
 
@@ -216,7 +216,7 @@ def too_late(table: Location) -> Any:
 def test_an_entry_that_is_created_in_a_gap_is_not_a_commit(
     any_table: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process is stopped just before it creates its entry; when it continues, the log no longer has that version."""
+    """A process stops just before it creates an entry; when it continues, the log has forgotten the entry's version."""
     opened = OpenTable(any_table)
     wrap_next_write(monkeypatch, late_by(any_table))
     with too_late(any_table):

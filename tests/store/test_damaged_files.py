@@ -206,7 +206,7 @@ def without_digest(file: RunFile) -> RunFile:
 def test_a_flipped_bit_in_data_that_spark_uses_to_skip_pages_changes_no_rows(
     tmp_path: Path, spark: SparkSession, rounds: int
 ) -> None:
-    """Page indexes and dictionaries: no checksum covers the former, and Spark verifies none of the latter."""
+    """The bits are in page indexes, which no checksum covers, and in dictionaries, which Spark does not verify."""
     table, random = locate(tmp_path) / "large", Random(5)
     create_table(table, SCHEMA)
     folder = table.local / f"{RUN}=a"

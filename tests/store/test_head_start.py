@@ -52,7 +52,7 @@ def blob_of(catalog: Catalog) -> Location:
 
 
 def read_afresh(catalog: Catalog) -> list[int]:
-    """Return the `seq` that a new process reads, once as a status does, and once as a job does."""
+    """Return the `seq` that a new process reads as a status does, and the `seq` that it reads as a job does."""
     found = []
     for follows in (True, False):
         forget_all()
@@ -63,7 +63,7 @@ def read_afresh(catalog: Catalog) -> list[int]:
 
 
 def stating(data: bytes, at: int, value: bytes) -> bytes:
-    """Return a ZIP file whose directory states something else about its first member."""
+    """Return a ZIP file with `value` at position `at` of what its directory states about the first member."""
     place = data.index(b"PK\x01\x02") + at
     return data[:place] + value + data[place + len(value) :]
 

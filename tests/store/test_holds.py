@@ -1,4 +1,4 @@
-"""Holds in the handles: their documents, their leases, and the format that keeps earlier versions out."""
+"""Holds in the handles: their documents, their leases, and the format that keeps earlier versions of Tidelake out."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_the_log_of_handles_stays_short_however_many_calls_are_made(
         held.renew()
     log = lake.stored.paths.handles / "_delta_log"
     entries = [name for name in blobs.list_names(log) if name.endswith(".json")]
-    assert len(entries) < 80  # two checkpoints, 32 commits apart, and what came after them
+    assert len(entries) < 80  # those since the older of two checkpoints that are 32 commits apart
     (checkpoint, *_) = sorted((name for name in blobs.list_names(log) if "checkpoint.parquet" in name), reverse=True)
     assert len(blobs.read(log / checkpoint)) < 40_000
     assert [hold.id for hold in lake.collection.holds()] == [held.id]

@@ -110,7 +110,7 @@ def test_a_sweep_that_sleeps_before_it_writes_its_note_does_not_unpin_what_is_pi
     table: Location, count: int, earlier_sweeps: int
 ) -> None:
     runs = write_runs(table, count)
-    for _ in range(earlier_sweeps):  # after none, the late note announces the runs; after one, it confirms them
+    for _ in range(earlier_sweeps):  # without one, the late note announces the runs; after one, it confirms them
         sweep(table)
     pinned: list[int] = []
 
@@ -183,7 +183,7 @@ def test_the_oldest_pin_counts_and_goes_with_its_hold(tmp_path: Path) -> None:
     late.pin(7, to=6)
     assert (oldest_pin(entry()), early.since, late.since) == (4, 3, 6)
     early.downgrade(4)
-    assert oldest_pin(entry()) == 4  # only another pin moves a pin
+    assert oldest_pin(entry()) == 4  # `downgrade` leaves the pin where it is
     with pytest.raises(FrontierRegression):
         late.pin(9, to=5)
     early.drop()

@@ -176,7 +176,7 @@ def test_replaced_files_stay_for_a_week_after_their_replacement(table: Location)
     stage(table, 5)  # a process died here
     publish(table, 2)
     for folder in folders():
-        age(folder)  # as if the publisher had slept for two weeks between renewing these and its commit
+        age(folder)  # as if the publisher had renewed these, and then slept for two weeks before its commit
     maintain_published(table)
     maintain_published(table)
     assert len(folders()) == 3 and rows(table, 0) == [1]

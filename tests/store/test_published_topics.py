@@ -1,4 +1,4 @@
-"""The topics of an entry: the first publisher's commit stays, and the hold follows the greatest frontier."""
+"""A topic of an entry: the first publisher to commit determines it, and the hold follows the greatest frontier."""
 
 from __future__ import annotations
 

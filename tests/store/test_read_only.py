@@ -258,7 +258,7 @@ def _damage_file(lake: HeldLake) -> None:
 
 
 def _look_older(lake: HeldLake) -> None:
-    """Make the tables of the collection look as if an earlier version had created them."""
+    """Make the tables of the collection look as if an earlier version of Tidelake had created them."""
     lake.catalog.update(NAME, lambda entry: entry.model_copy(update={"tables_format": 1}))
 
 

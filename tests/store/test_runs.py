@@ -19,7 +19,7 @@ from tidelake.store.runs import write_frame, write_updates
 SCHEMA = pa.schema([(TIME, pa.int64()), (DIFF, pa.int64()), (RUN, pa.string())])
 LIST_BLOBS = blobs.list_blobs
 LISTINGS = 3
-"""Listings of a run on a disk: one for the checksums of Hadoop, and two for its files."""
+"""How many listings of a run on a disk there are at most: one for Hadoop's checksums, and two for the run's files."""
 
 
 def show(monkeypatch: pytest.MonkeyPatch, *counts: int) -> None:

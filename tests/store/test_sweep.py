@@ -51,7 +51,7 @@ def write_one_row(table: Location, run: str, at: int = 1) -> list[RunFile]:
 
 @contextmanager
 def swept_at(place: str, table: Location) -> Iterator[list[int]]:
-    """Run a sweep when a failpoint is first reached."""
+    """Run a sweep when a failpoint is first reached; the list then has the number of runs that the sweep removed."""
     removed: list[int] = []
 
     def sweep_there(reached: str) -> None:
@@ -243,7 +243,7 @@ def test_files_that_a_killed_process_left_unfinished_are_swept_once_they_are_old
         write_in_the_past(blob, b"", 2 * DAY_S)
     blobs.write(young, b"")
     sweep(table)
-    in_log = not table.is_local  # no process leaves anything there in an object store, so it is not listed
+    in_log = not table.is_local  # nothing unfinished is ever in a log in an object store, so sweeps do not look
     assert [blobs.exists(blob) for blob in (*left, young)] == [False, in_log, True]
 
 

@@ -1,4 +1,4 @@
-"""Searches everything that a run leaves behind for secrets, in the forms in which a secret may be written."""
+"""A search for secrets, in every form in which they may be written, in everything that a run leaves behind."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_no_artefact_of_a_run_contains_a_secret(broker: Broker, registry: Regist
     for folder in (home, events, metrics, conf):
         folder.mkdir(parents=True)
     shutil.copy(PROJECT / "orchestration" / "dagster.yaml", home)
-    # Spark's own log of events has the plans of all queries, and all of its settings.
+    # Spark's event log has the plans of all queries, and all settings of Spark.
     (conf / "spark-defaults.conf").write_text(
         f"spark.eventLog.enabled true\nspark.eventLog.compress false\nspark.eventLog.dir file://{events}\n"
     )

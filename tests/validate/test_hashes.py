@@ -67,7 +67,7 @@ def swap_in(collection: Collection, rows: pa.Table, run: str) -> None:
 
 
 def change_one_value(collection: Collection) -> None:
-    """Change one value of one sealed row after since."""
+    """Change one value in one sealed row whose time is after since."""
     table = OpenTable(collection.paths.updates)
     end = 2**63 if table.value(CLOSED) else table.value(UPPER) or 0
     schema = collection.updates_schema()
