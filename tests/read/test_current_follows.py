@@ -101,7 +101,7 @@ def test_a_table_is_rebuilt_on_request_and_if_a_file_is_missing_or_since_has_pas
     lake.document["collections"]["prices"]["keep"] = 0
     lake.settings = lake.written()
     lake.compact()
-    assert published(lake).reason == "since is beyond time 2, which it shows"
+    assert published(lake).reason == "it shows time 2, which is before since"
     assert prices(lake) == {1: 12, 2: 20, 3: 30}
 
 

@@ -248,7 +248,7 @@ class _Collector:
         assert entry.dropped is not None
         when = f"dropped at {iso_to_the_second(entry.dropped.at_ms)}"
         if entry.dropped.storage == "going":
-            return True, f"{when}; an earlier `tidelake gc` began to delete it"
+            return True, f"{when}; an earlier `tidelake gc` began to delete them"
         holders = [label_of(capability) for capability in entry.capabilities if capability.kind == "read"]
         if holders:
             return False, f"{when}; held by {', '.join(holders)}"

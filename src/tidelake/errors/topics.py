@@ -115,7 +115,7 @@ class TransactionWentBack(TopicGap):
     hint = (
         "if the database was restored from a backup, its log positions begin again: let the connector write to new "
         "topics, with another `topic.prefix`, and read these into new collections; if only this END came late, leave "
-        "out its events: `tidelake resolve transaction NAME --transaction {transaction} --reason …`"
+        "out the transaction's events: `tidelake resolve transaction NAME --transaction {transaction} --reason …`"
     )
 
 

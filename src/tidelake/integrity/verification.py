@@ -255,7 +255,7 @@ def _damage_of(table: Location, file: RunFile, problem: str, since: int | None) 
         remedy = f"a {writer} wrote it, so it is not known which offsets of the topic would recreate it: {FROM_A_COPY}"
         return Damage(table.name, file.path, problem, remedy, lost=lost)
     if entry_that_added(table, file.path) is None:
-        remedy = f"the log no longer says which offsets of the topic are in it: {FROM_A_COPY}"
+        remedy = f"the log no longer says which offsets of the topic are in the file: {FROM_A_COPY}"
         return Damage(table.name, file.path, problem, remedy, lost=lost)
     return Damage(table.name, file.path, problem, FROM_ITS_TOPIC, True, lost)
 

@@ -294,7 +294,7 @@ def _add_quarantine(collection: Collection, found: Explanation) -> None:
     unknown = [row for row in rows if not row["times"] and explanation_of(row, collection.entry.decisions) is None]
     if unknown and found.state == "waiting":
         messages = counted(len(unknown), "quarantined message")
-        found.facts.append(f"{messages} may be about it: their times could not be read")
+        found.facts.append(f"{messages} may be about it: no time could be read")
     if (about or unknown) and found.state in ("waiting", "contradicted"):
         found.next_steps.append(f"tidelake quarantine {collection.name}")
 

@@ -199,13 +199,13 @@ def _changes(
     except SinceError as error:
         raise _since_passed(table) from error
     except KeysInError as error:
-        raise CannotFollow(f"keys were in error after time {table.shown.as_of}, which it shows") from error
+        raise CannotFollow(f"it shows time {table.shown.as_of}, and keys were in error after that time") from error
     matching = ByKey(collection.entry.key, names) if shape == "key" else ByRow(names, shape)
     return _Net(matching, matching.net(found.updates), found.since, found.upper)
 
 
 def _since_passed(table: PublishedTable) -> CannotFollow:
-    return CannotFollow(f"since is beyond time {table.shown.as_of}, which it shows")
+    return CannotFollow(f"it shows time {table.shown.as_of}, which is before since")
 
 
 def _columns_of(net: _Net) -> StructType:

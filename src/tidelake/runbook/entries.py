@@ -109,8 +109,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:FROM-TO --reason …"),
     ),
     errors.SnapshotUnfinished: Entry(
-        "The connector was killed in the middle of a snapshot. When it began another one, the table no longer had "
-        "rows; or it was configured to continue without a snapshot, so the missing rows are unknown.",
+        "The connector was killed in the middle of a snapshot. When the connector began another one, the table no "
+        "longer had rows; or the connector was configured to continue without a snapshot. So the missing rows are "
+        "unknown.",
         "If the table was empty, discard the abandoned snapshot with the count 0. Otherwise let the connector take a "
         "snapshot again: the abandoned snapshot is then discarded.",
         (_STATUS, "tidelake resolve count NAME --time LSN --count 0 --reason …"),
@@ -481,7 +482,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.WriterFenced: Entry(
         "The collection was given to another writer with `tidelake fence`.",
-        "Stop this writer, or let it in instead, which keeps out the other writer.",
+        "Stop this writer; or give the collection back to it, which keeps the other writer out.",
         (_STATUS, "tidelake fence NAME --writer WRITER"),
     ),
     errors.Indeterminate: Entry(

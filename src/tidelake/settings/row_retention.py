@@ -116,7 +116,7 @@ def _by_time(
         is_kept = keep == "all" or keep * unit_us >= duration // timedelta(microseconds=1)
     if not is_kept:
         place.child("column").fail(
-            f"is {TIME_COLUMN}, but `keep` lets compaction move times forward before rows are that old",
+            f"is {TIME_COLUMN}, but `keep` lets compaction move times forward before rows are as old as `for` says",
             f"keep times at least as long as rows, or name a column of the data; {_FIX}",
         )
     return RowRetention(column=TIME_COLUMN, kind="number", unit_us=unit_us, duration=duration)

@@ -46,7 +46,7 @@ def note_cuts(collection: Collection, topic: str, identity: int | None, cuts: Se
             blobs.create(folder / f"{cut.lsn:0{_DIGITS}d}-{cut.id}-{digest}.json", text.encode())
         except FileExistsError:  # another tick has noted it
             continue
-        warn("the first changes of a transaction were not sent", collection=collection.name, **asdict(cut))
+        warn("the first changes of a transaction might not have been sent", collection=collection.name, **asdict(cut))
     blobs.make_names_durable([folder, folder.parent])
     delete_unfinished(blobs.list_folder(folder).blobs, blobs.now_s(folder) - _UNFINISHED_S)
 

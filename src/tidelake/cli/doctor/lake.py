@@ -216,5 +216,7 @@ def _table(settings: Settings, collection: CollectionSettings, catalog: Catalog)
     upper = "closed" if status.upper is None else str(status.upper)
     if status.times_ahead_s:
         fact = f"its last time is {status.times_ahead_s:,} s ahead of this machine's clock"
-        return Finding(check, "warn", fact, "correct the clock if it is wrong now; ingest continues in the meantime")
+        return Finding(
+            check, "warn", fact, "correct this machine's clock if it is wrong now; ingest continues in the meantime"
+        )
     return Finding(check, "ok", f"can be opened; upper is {upper}")
