@@ -42,7 +42,7 @@ from tidelake.store.failpoints import on_reach
 from tidelake.store.files import read_rows, write_run
 from tidelake.store.followed import forget_all
 from tidelake.store.layout import Store
-from tidelake.store.table_log import LOG, checkpoints, entry_path, nonce_of, read_entry
+from tidelake.store.table_log import LOG, checkpoints, entry_path, load_table, nonce_of, read_entry
 
 pytestmark = pytest.mark.services
 
@@ -322,6 +322,16 @@ def test_a_request_whose_response_was_cut_is_repeated(
     proxy.faults = [Fault(method, path, forwards=True, passes=True, is_cut=True, times=2)]
     assert call(root) == returned
     assert proxy.met[path] == 2
+
+
+def test_a_log_that_delta_rs_reads_is_read_again_if_a_response_was_cut(
+    table: Location, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelake.storage.objects._CUT_WAITS_S", (0.0, 0.0))
+    hint = "_last_checkpoint$"  # a young table has none
+    proxy.faults = [Fault("GET", hint, forwards=True, passes=True, is_cut=True, times=2)]
+    assert load_table(table).version() == OpenTable(table).version
+    assert proxy.met[hint] == 2
 
 
 def test_a_response_that_is_cut_each_time_is_an_error(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import pyarrow as pa
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidelake.storage.objects import Objects
+
+T = TypeVar("T")
 
 # --- bytes
 
@@ -430,6 +432,15 @@ def spark_error(error: BaseException) -> StoreUnreadable | None:
     from tidelake.storage.store_errors import spark_error as error_of
 
     return error_of(str(error))
+
+
+def answered(location: Location, ask: Callable[[], T]) -> T:
+    """Let an engine read a table, and read it again a few times if an object store's response is cut."""
+    if location.is_local:
+        return ask()
+    from tidelake.storage.objects import answered as answered_by_objects
+
+    return answered_by_objects(location, "read", ask)
 
 
 def delta_options(location: Location) -> dict[str, str] | None:

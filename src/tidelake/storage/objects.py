@@ -54,7 +54,7 @@ class Objects:
 
     Errors of a remote store are raised as `StoreUnreadable`: the store does not answer, has no such bucket, or refuses
     access. obstore repeats most requests that get no answer, but not those whose outcome is unknown. Nor does it repeat
-    a request whose response was cut, if that response is a listing, the result of a deletion, or an error. `_answered`
+    a request whose response was cut, if that response is a listing, the result of a deletion, or an error. `answered`
     repeats reads of whole objects, listings and deletions.
     """
 
@@ -100,7 +100,7 @@ class Objects:
                 raise ValueError(f"{location} has {found.meta['size']} bytes, more than {bytes_max}")
             return bytes(found.bytes())
 
-        return _answered(location, "read", ask)
+        return answered(location, "read", ask)
 
     def open_file(self, location: Location, size: int | None) -> pa.NativeFile:
         if size is not None and size <= _SMALL_BYTES_MAX:
@@ -255,7 +255,7 @@ class Objects:
             return found.meta["e_tag"], bytes(found.bytes())
 
         try:
-            return _answered(location, "read", ask)
+            return answered(location, "read", ask)
         except FileNotFoundError:
             return None, None
 
@@ -274,16 +274,16 @@ class Objects:
 
     def delete(self, location: Location) -> None:
         with suppress(FileNotFoundError):
-            _answered(location, "delete", lambda: obstore.delete(self._store, location.path))
+            answered(location, "delete", lambda: obstore.delete(self._store, location.path))
 
     def delete_all(self, locations: list[Location]) -> None:
         paths = [location.path for location in locations]
-        _answered(locations[0].parent, "delete", lambda: obstore.delete(self._store, paths))
+        answered(locations[0].parent, "delete", lambda: obstore.delete(self._store, paths))
 
     def delete_folder(self, folder: Location) -> None:
         paths = [blob.location.path for blob in self.list_blobs(folder, "")]
         if paths:
-            _answered(folder, "delete", lambda: obstore.delete(self._store, paths))
+            answered(folder, "delete", lambda: obstore.delete(self._store, paths))
 
     def set_aside(self, location: Location, aside: Location) -> None:
         self.create(aside, self.read(location))
@@ -307,7 +307,7 @@ class Objects:
             return list(takewhile(left[0].__ge__, islice(paths, _PAGE)))
 
         while left:
-            page = _answered(folder, "list", ask)
+            page = answered(folder, "list", ask)
             end, shown = max(page[-1], left[-1]) if len(page) == _PAGE else left[0], set(page)
             while left and left[-1] <= end:
                 path = left.pop()
@@ -320,7 +320,7 @@ class Objects:
         return True
 
     def is_empty(self, folder: Location) -> bool:
-        return _answered(folder, "list", lambda: not next(iter(obstore.list(self._store, folder.path or None)), ()))
+        return answered(folder, "list", lambda: not next(iter(obstore.list(self._store, folder.path or None)), ()))
 
     def make_folder(self, folder: Location) -> None:
         pass
@@ -330,7 +330,7 @@ class Objects:
         return [*(blob.location.name for blob in listing.blobs), *(below.name for below in listing.folders)]
 
     def list_folder(self, folder: Location, hidden: bool) -> Listing:
-        listed = _answered(folder, "list", lambda: obstore.list_with_delimiter(self._store, folder.path or None))
+        listed = answered(folder, "list", lambda: obstore.list_with_delimiter(self._store, folder.path or None))
         blobs = [_blob_of(folder, meta) for meta in listed["objects"] if meta["path"] != folder.path]
         folders = [Location(folder.root, path, folder.is_read_only) for path in listed["common_prefixes"]]
         return Listing(
@@ -356,7 +356,7 @@ class Objects:
                     break
             return found[begin], found[last]
 
-        return _answered(folder, "list", ask)
+        return answered(folder, "list", ask)
 
     def list_blobs(self, folder: Location, after: str) -> list[Blob]:
         offset = (f"{folder.path}/{after}" if folder.path else after) if after else None
@@ -364,7 +364,7 @@ class Objects:
         def ask() -> list[ObjectMeta]:
             return [meta for chunk in obstore.list(self._store, folder.path or None, offset=offset) for meta in chunk]
 
-        listed = _answered(folder, "list", ask)
+        listed = answered(folder, "list", ask)
         return [_blob_of(folder, meta) for meta in listed if meta["path"] != folder.path]
 
     def make_durable(self, location: Location) -> None:
@@ -432,7 +432,7 @@ class _Ranges(io.RawIOBase):
         return length
 
 
-def _answered(location: Location, access: str, ask: Callable[[], T]) -> T:
+def answered(location: Location, access: str, ask: Callable[[], T]) -> T:
     """Send a request, which must be safe to repeat, and repeat it a few times if its response is cut.
 
     Errors are those of `_errors_named`.

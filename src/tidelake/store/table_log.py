@@ -669,7 +669,9 @@ def load_table(path: Location, version: int | None = None) -> DeltaTable:
         DamagedTable: there is no table, or delta-rs cannot read its log.
     """
     try:
-        return DeltaTable(str(path), version=version, storage_options=blobs.delta_options(path))
+        return blobs.answered(
+            path, lambda: DeltaTable(str(path), version=version, storage_options=blobs.delta_options(path))
+        )
     except BaseException as error:
         if isinstance(error, OSError) and not path.is_local:
             raise blobs.engine_error(path, error) from error
