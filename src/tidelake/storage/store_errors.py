@@ -34,7 +34,7 @@ def is_bucket_missing(error: BaseException) -> bool:
 
 
 def store_error(uri: str, access: str, error: BaseException) -> StoreUnreadable:
-    """Return the error for a request that failed.
+    r"""Return the error for a request that failed.
 
     Args:
         uri: the URI of the object or the folder.
@@ -44,6 +44,8 @@ def store_error(uri: str, access: str, error: BaseException) -> StoreUnreadable:
     >>> denied = OSError("403 Forbidden: <Error><Code>ExpiredToken</Code><Message>It expired.</Message></Error>")
     >>> store_error("s3://lake/catalog", "list", denied).fact
     'these credentials are not allowed to list s3://lake/catalog: ExpiredToken: It expired.'
+    >>> store_error("s3://lake/t", "read", OSError("Generic S3 error\n  \x1b[31m↳\x1b[0m connection refused")).fact
+    'the object store does not serve s3://lake/t: Generic S3 error: connection refused'
     """
     text = str(error)
     code, fact = _code_of(text), _fact_of(text) or type(error).__name__
@@ -106,4 +108,4 @@ def _fact_of(text: str) -> str:
     if code is not None:
         return f"{code}: {message[1]}" if message is not None and message[1] else code
     fact = text.partition("\n\nDebug source")[0].partition("<?xml")[0]
-    return " ".join(fact.split())
+    return " ".join(engine_fact(OSError(fact)).split()) if fact.strip() else ""
