@@ -56,7 +56,7 @@ class SumForm(Form):
         # An int64 costs less than the type that DuckDB gives to a sum.
         stored = listed([*map(quoted, columns), "_total::BIGINT AS _total" if are_small else "_total"])
         few = reads.keep(f"SELECT {stored} FROM ({_totals(kept(later), fields)}) WHERE _total <> 0")
-        # No two rows of the base are equal, so each matches at most one of the few; one scan of the base is enough.
+        # Neither the base nor the few have two equal rows, so the join repeats no row. It scans the base once.
         both = f"FROM ({many}) b FULL OUTER JOIN {few} f ON {_same_rows(reads, few, fields)}"
         # CASE costs half as much as coalesce: it evaluates a branch for all rows at once.
         taken = listed(

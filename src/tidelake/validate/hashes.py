@@ -1,4 +1,4 @@
-"""Contents hashes: what a validation notes about the rows that it has seen, and what later validations compare.
+"""Contents hashes: sums of the hashes of rows, which full validations compute again and compare.
 
 | hash | of | stays the same |
 |---|---|---|
@@ -6,8 +6,8 @@
 | times | the statements of a range of times, with their times | while the range is after since |
 | contents | the contents just before upper, without times | while that time is at or after since |
 
-All are sums over rows, weighted by diffs if diffs are summed, so no merge and no copy changes them. See
-docs/decisions/contents-hash.md.
+Validations note the last two. A statement counts once in them, however many copies of it are stored, so no merge and no
+copy changes them. See docs/decisions/contents-hash.md for the weights.
 """
 
 from __future__ import annotations

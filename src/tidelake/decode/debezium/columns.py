@@ -126,5 +126,8 @@ PART = "_number"
 
 
 def is_lacking(place: int) -> str:
-    """Boolean. Whether the value of a column, by index, was not sent: the event holds a placeholder instead."""
+    """Return the name of a boolean column: whether the value of the column with this index was not sent.
+
+    The event holds a placeholder instead of the value.
+    """
     return f"_lacks_{place}"
