@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from tidelake.errors import CodecError
 from tidelake.publish.schema import data_struct, update_schema
+from tidelake.spark.session import EXACT_PATHS
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.layout import DIFF, TIME
@@ -63,7 +64,7 @@ def container_counts(spark: SparkSession, record_schema: dict[str, Any], folder:
     """
     update = update_schema(record_schema)
     times = {**update, "fields": [field for field in update["fields"] if field["name"] == "time"]}
-    rows = spark.read.format("avro").option("avroSchema", json.dumps(times)).load(str(folder))
+    rows = spark.read.format("avro").options(avroSchema=json.dumps(times), **EXACT_PATHS).load(str(folder))
     found = rows.groupBy("time").agg(F.count(F.lit(1)).alias("count")).toArrow()
     return dict(zip(found["time"].to_pylist(), found["count"].to_pylist(), strict=True))
 

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from tidelake.read.words import counted
 from tidelake.spark.input_files import missing_file
-from tidelake.spark.session import VERIFIED_READS
+from tidelake.spark.session import EXACT_PATHS, VERIFIED_READS
 from tidelake.storage import blobs
 from tidelake.store.published import Published, PublishedFile, live_files
 from tidelake.store.retry import LostRace
@@ -97,7 +97,7 @@ class PublishedTable:
             empty = self.spark.createDataFrame([], schema=wanted)
             return empty.withColumn(PATH, F.lit("")) if with_path else empty
         blobs.prepare_spark(self.spark, self.staged.table)
-        rows = self.spark.read.options(**VERIFIED_READS).schema(wanted).parquet(*paths)
+        rows = self.spark.read.options(**VERIFIED_READS, **EXACT_PATHS).schema(wanted).parquet(*paths)
         missing = missing_file(rows, paths)
         if missing is not None:
             raise CannotFollow(f"its file {missing} is missing")

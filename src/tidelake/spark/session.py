@@ -31,6 +31,8 @@ VERIFIED_READS = {
     "parquet.filter.bloom.enabled": "false",
 }
 """The options of every read of a table's files, in a session of this module or any other."""
+EXACT_PATHS = {"__globPaths__": "false"}
+"""The option of every read of files or folders by their paths: `*`, `?`, `[` and `{` stand for themselves."""
 
 _EXACT = {
     "spark.sql.session.timeZone": "UTC",

@@ -21,7 +21,7 @@ from tidelake.errors import DamagedTable
 from tidelake.spark.column_cache import cached
 from tidelake.spark.observation import Observed
 from tidelake.spark.row_hash import hash_sums, row_hash, sum_of_hashes, weighted_sum, weighted_sums
-from tidelake.spark.session import VERIFIED_READS
+from tidelake.spark.session import EXACT_PATHS, VERIFIED_READS
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, maintain
@@ -263,20 +263,15 @@ def read_files(spark: SparkSession, table: Location, files: Iterable[RunFile], s
 
     Cost: the driver reads small files whole; of larger files, it reads what `open_verified` reads.
     """
+    blobs.prepare_spark(spark, table)
     paths = []
     for file in files:
         open_verified(table, file).close()
-        paths.append(file.path)
-    return read_paths(spark, table, paths, schema)
-
-
-def read_paths(spark: SparkSession, table: Location, paths: Sequence[str], schema: pa.Schema) -> DataFrame:
-    """Read the rows of these Parquet files, given by their paths below the table's folder. Spark verifies the pages."""
-    blobs.prepare_spark(spark, table)
+        paths.append(str(table / file.path))
     wanted = spark_schema(schema)
     if not paths:
         return spark.createDataFrame([], schema=wanted)
-    return spark.read.options(**VERIFIED_READS).schema(wanted).parquet(*(str(table / path) for path in paths))
+    return spark.read.options(**VERIFIED_READS, **EXACT_PATHS).schema(wanted).parquet(*paths)
 
 
 def append_run(

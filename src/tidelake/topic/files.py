@@ -217,12 +217,15 @@ class FileTopic:
         from pyspark.sql import functions as F  # imported late: `status` reads topics without Spark
 
         from tidelake.spark.input_files import missing_file
+        from tidelake.spark.session import EXACT_PATHS
 
         blobs.prepare_spark(spark, self.folder)
         paths = [str(path) for path in offsets.parquet]
-        frame = spark.read.schema(
-            f"key binary, value binary, partition int, offset bigint, timestamp timestamp, headers {_HEADERS}"
-        ).parquet(*paths)
+        frame = (
+            spark.read.options(**EXACT_PATHS)
+            .schema(f"key binary, value binary, partition int, offset bigint, timestamp timestamp, headers {_HEADERS}")
+            .parquet(*paths)
+        )
         missing = missing_file(frame, paths)
         if missing is not None:
             raise gone(offsets.parquet[paths.index(missing)])
