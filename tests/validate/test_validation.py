@@ -5,6 +5,7 @@ Also: the small tables stay in a few files, and a fenced writer cannot commit.
 
 from __future__ import annotations
 
+import shutil
 import time as clock
 from pathlib import Path
 
@@ -18,15 +19,19 @@ from jobs import validate
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.places import Stores
 from tests.lakes.published import table_of
+from tidelake.catalog.evolution import with_newest_columns
 from tidelake.cli.app import app
 from tidelake.compact.small_tables import merge_small_files
-from tidelake.errors import DamagedTable, Fenced
+from tidelake.errors import Conflict, DamagedTable, Fenced
 from tidelake.plugins.framing import framing_of
 from tidelake.storage import blobs
-from tidelake.store.commit import EPOCH, OpenTable
+from tidelake.store.commit import EPOCH, OpenTable, maintain
+from tidelake.store.entry import Collection
 from tidelake.store.files import write_run
 from tidelake.store.layout import PROOFS_SCHEMA
 from tidelake.store.proof_log import read_proof_log
+from tidelake.store.table_log import LOG
+from tidelake.validate import validation
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_store")]
 
@@ -159,6 +164,58 @@ def test_a_file_that_cannot_be_read_is_reported_as_damage_and_recorded(sealed: L
     assert file.path in damaged
 
 
+@pytest.mark.parametrize("contents", [b"", None], ids=["emptied", "missing"])
+def test_a_validation_of_new_times_names_a_damaged_file(sealed: Lake, contents: bytes | None) -> None:
+    before = {file.path for file in sealed.table.files()}
+    sealed.send(updates((3, 5, 1)), progress([3], [9], {5: 1}))
+    sealed.run()
+    (path,) = {file.path for file in sealed.table.files()} - before
+    blobs.delete(sealed.table.path / path)
+    if contents is not None:
+        blobs.write(sealed.table.path / path, contents)
+    report = sealed.validate()
+    assert (report.lower, report.damaged) == (3, True)
+    assert path in report.mismatches[0]
+    assert path in (read_proof_log(sealed.collection).damaged or "")
+
+
+def test_a_validation_notices_that_other_readers_find_other_files(
+    sealed: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {file.path for file in sealed.table.files()}
+    sealed.send(updates((3, 5, 1)), progress([3], [9], {5: 1}))
+    sealed.run()
+    (path,) = {file.path for file in sealed.table.files()} - before
+    all_files = OpenTable.files
+    with monkeypatch.context() as broken:  # as if this process had lost an entry
+        broken.setattr(OpenTable, "files", lambda table: [file for file in all_files(table) if file.path != path])
+        report = sealed.validate()
+    assert report.damaged
+    assert "delta-rs and Tidelake find different files" in report.mismatches[0]
+    assert path in report.mismatches[0]
+
+
+def test_a_version_that_was_cleaned_up_before_it_was_validated_is_not_damage(
+    sealed: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def clean_up(collection: Collection) -> Collection:
+        for _ in range(70):
+            OpenTable(sealed.table.path).commit({}, [])
+            maintain(sealed.table.path)
+        return with_newest_columns(collection)
+
+    sealed.send(updates((3, 5, 1)), progress([3], [9], {5: 1}))
+    sealed.run()
+    with monkeypatch.context() as slow:
+        slow.setattr("tidelake.store.table_log.RETENTION_S", -5)
+        slow.setattr(validation, "with_newest_columns", clean_up)
+        with pytest.raises(Conflict, match="cleaned up before it was validated"):
+            validation.validate(sealed.spark, sealed.collection)
+    assert read_proof_log(sealed.collection).damaged is None
+    assert not [name for name in blobs.list_names(sealed.table.path / LOG) if name.startswith(".torn")]
+    assert not sealed.validate().damaged
+
+
 def test_a_table_that_vanished_is_never_recreated(sealed: Lake) -> None:
     blobs.delete_folder(sealed.collection.paths.updates)
     with pytest.raises(DamagedTable, match="there is no table"):
@@ -237,3 +294,20 @@ def test_status_shows_the_other_collections_if_one_cannot_be_read(sealed: Lake) 
     assert "UNREADABLE" in result.stdout
     assert f"error: {NAME}: " in result.stderr
     assert "hint:" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["a*b", "a[x]b"])
+def test_the_characters_of_a_pattern_in_a_path_stand_for_themselves(
+    tmp_path: Path, spark: SparkSession, name: str
+) -> None:
+    lake = Lake(tmp_path / name, spark)
+    lake.send(updates((1, 1, 1), (2, 2, 5)), progress([0], [3], {1: 1, 2: 1}))
+    lake.run()
+    shutil.copytree(
+        tmp_path / name, tmp_path / "a-b"
+    )  # the first pattern would find this folder as well, the second none
+    for full in (False, True):
+        report = lake.validate(full)
+        assert (report.damaged, report.diff_sum_recorded) == (False, 6)
+    assert lake.contents(2) == {(1, None): 1, (2, None): 5}
+    assert lake.current().ok

@@ -677,8 +677,8 @@ def load_table(path: Location, version: int | None = None) -> DeltaTable:
             raise blobs.engine_error(path, error) from error
         if not isinstance(error, DeltaError) and not is_panic(error):
             raise
-        if _set_aside(path, path / LOG / HINT):  # everything except the hint is verified
-            return load_table(path, version)
+        if version is None and _set_aside(path, path / LOG / HINT):  # everything except the hint is verified
+            return load_table(path)
         if isinstance(error, TableNotFoundError):
             raise DamagedTable(str(path), "there is no table") from error
         raise DamagedTable(str(path), f"its log cannot be read: {engine_fact(error)}") from error

@@ -12,6 +12,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidelake.errors import Conflict, DamagedTable
 from tidelake.protocol.order import INT64_MAX
 from tidelake.spark.runtime_constant import parameter
 from tidelake.storage import blobs
@@ -20,8 +21,8 @@ from tidelake.store.entry import Collection
 from tidelake.store.files import HASHED_BYTES_MAX
 from tidelake.store.layout import TIME
 from tidelake.store.published import PublishedFile, live_files
-from tidelake.store.runs import read_paths
-from tidelake.store.table_log import load_table
+from tidelake.store.runs import read_files
+from tidelake.store.table_log import load_table, state_at
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class SealedRows:
     @cached_property
     def every(self) -> DataFrame:
         """All sealed rows, as Spark's Delta reader finds them."""
-        path = self.collection.paths.updates
+        path = self.table.path
         blobs.prepare_spark(self.spark, path)
         rows = self.spark.read.format("delta").option("versionAsOf", self.table.version).load(str(path))
         return rows if self.closed else rows.where(F.col(TIME) < self.upper)
@@ -48,26 +49,47 @@ class SealedRows:
         Spark's Delta reader would skip files only by literal numbers, for which Spark compiles new code each time.
 
         Raises:
-            DamagedTable: delta-rs cannot read the log.
+            Conflict: the log was cleaned up in the meantime, and no longer has this version.
+            DamagedTable: delta-rs cannot read the log, or finds other files than this process; or a file is missing or
+                is not the committed one.
 
-        Cost: delta-rs reads the log from its newest checkpoint. Spark reads the files that may have such rows.
+        Cost: delta-rs reads the log from its newest checkpoint. Spark reads the files that may have such rows; the
+            driver reads what `read_files` reads.
         """
-        path, last = self.collection.paths.updates, INT64_MAX if self.closed else self.upper - 1
-        files = [
-            file
-            for file in live_files(load_table(path, self.table.version))
-            if (times := _times_of(file))[1] >= lower and times[0] <= last
-        ]
-        rows = read_paths(self.spark, path, [file.path for file in files], self.collection.updates_schema())
-        partial = [file for file in files if (times := _times_of(file))[0] < lower or times[1] > last]
+        last = INT64_MAX if self.closed else self.upper - 1
+        found = {
+            file.path: (file.size, *_times_of(file)) for file in self._found() if _meet(_times_of(file), lower, last)
+        }
+        files = [file for file in self.table.files() if _meet(file.reach, lower, last)]
+        followed = {file.path: (file.bytes, *file.reach) for file in files}
+        if found != followed:
+            differing = sorted(path for path, _ in found.items() ^ followed.items())
+            fact = f"delta-rs and Tidelake find different files in the log of version {self.table.version}"
+            raise DamagedTable(str(self.table.path), f"{fact}, or describe them differently: {differing[0]}")
+        rows = read_files(self.spark, self.table.path, files, self.collection.updates_schema())
+        partial = [file for file in files if file.reach[0] < lower or file.reach[1] > last]
         if not partial:
             return rows
         time = F.col(TIME)
-        if any(file.size > HASHED_BYTES_MAX for file in partial):  # literal numbers skip most of a large file
+        if any(file.bytes > HASHED_BYTES_MAX for file in partial):  # literal numbers skip most of a large file
             return rows.where((time >= lower) & (time <= last))
         return rows.where((time >= parameter(lower, time)) & (time <= parameter(last, time)))
+
+    def _found(self) -> list[PublishedFile]:
+        """Return the files that delta-rs finds."""
+        path, version = self.table.path, self.table.version
+        try:
+            return live_files(load_table(path, version))
+        except DamagedTable as error:
+            if state_at(path, version) is None:
+                raise Conflict(str(path), version, "it was cleaned up before it was validated") from error
+            raise
 
 
 def _times_of(file: PublishedFile) -> tuple[int, int]:
     """The least and the greatest time that the rows can have."""
     return file.lowest.get(TIME, 0), file.highest.get(TIME, INT64_MAX)
+
+
+def _meet(times: tuple[int, int], lower: int, last: int) -> bool:
+    return times[1] >= lower and times[0] <= last

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -41,6 +42,7 @@ from tidelake.store.quarantine import quarantine_reasons
 from tidelake.store.retention import read_departures
 from tidelake.store.runs import append_run, mismatched_runs, sum_runs
 from tidelake.store.state import CLOSED, SINCE, UPPER, idle_lower
+from tidelake.store.table_log import state_at
 from tidelake.validate.departures import without_departures
 from tidelake.validate.hashes import (
     TimeHash,
@@ -192,8 +194,10 @@ def validate(
     except DamagedTable as error:
         report.proofs_problem = error
         report.mismatches.append(error.fact)
-    except (PySparkException, Py4JJavaError) as error:
+    except (PySparkException, Py4JJavaError, DeltaError) as error:
         # A table that cannot be read is damaged: note the damage, and raise the error unchanged.
+        if state_at(table.path, table.version) is None:
+            raise  # no damage: the log was cleaned up in the meantime
         if not collection.paths.updates.is_local and (refused := blobs.spark_error(error)) is not None:
             raise refused from error
         report.mismatches.append(f"the table cannot be read at version {table.version}: {engine_fact(error)}")
