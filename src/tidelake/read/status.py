@@ -218,7 +218,7 @@ def _waiting_transactions(
 
 
 def _missing(table: Location, files: list[RunFile]) -> str | None:
-    """Name the first file that is missing."""
+    """Return what `damaged` says about the first missing file; None if no file is missing."""
     missing = missing_files(table, files)
     return f"the file {missing[0].path} is missing" if missing else None
 
