@@ -1,4 +1,4 @@
-"""The state of a collection according to its small tables, for people and for reports. Needs no JVM."""
+"""The state of a collection, for people and for reports. Needs no JVM."""
 
 from __future__ import annotations
 
