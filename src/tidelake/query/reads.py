@@ -116,7 +116,7 @@ class Reads:
     def _plan(
         self, columns: Sequence[str], through: int, after: int, files: Sequence[RunFile]
     ) -> tuple[pa.Schema, str, range]:
-        """Return the columns to read, a condition on the time, and the range of times; add the files to `self.files`."""
+        """Add files to `self.files`; return the columns to read, the condition on the time, and the range of times."""
         self.files.update(files)
         bounds = []
         if any(file.reach[1] > through for file in files):
