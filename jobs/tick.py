@@ -41,7 +41,7 @@ FURTHER_STEPS: dict[str, Step] = {
 _PUBLISHING = {"current": False, "current_full": True}
 """The steps that publish, and whether they write all rows."""
 _ALONE = {"parallel": 1, "collection_limit_s": None}
-"""The thread of a collection runs its steps itself."""
+"""The settings with which the thread of a collection runs the steps itself."""
 
 
 class Observer(Protocol):

@@ -1,6 +1,7 @@
 """The work of a victim: attach to the running JVM, run the real jobs, and die or pause where its order says.
 
-Reports of jobs and acknowledged commits are written to a file at once, because they must still hold after a kill.
+Each report of a job and each acknowledged commit is written to a file at once: what it says must still hold after a
+kill.
 """
 
 from __future__ import annotations

@@ -94,6 +94,8 @@ class Reads:
     def numbered(self, columns: Sequence[str], through: int, files: Sequence[RunFile]) -> str:
         """Return a query for the few rows of these files up to a time, with these columns and `_number`.
 
+        `_number` is different in each row.
+
         Cost: if DuckDB cannot read a file itself, all rows are read into memory.
         """
         schema, where, within = self._plan(columns, through, -1, files)
@@ -114,7 +116,7 @@ class Reads:
     def _plan(
         self, columns: Sequence[str], through: int, after: int, files: Sequence[RunFile]
     ) -> tuple[pa.Schema, str, range]:
-        """Return the columns to read, the condition on the time, and the range of times; add to `self.files`."""
+        """Add files to `self.files`; return the columns to read, the condition on the time, and the range of times."""
         self.files.update(files)
         bounds = []
         if any(file.reach[1] > through for file in files):

@@ -1,4 +1,4 @@
-"""The state of a collection according to its small tables, for people and for reports. Needs no JVM."""
+"""The state of a collection, for people and for reports. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def _waiting_transactions(
 
 
 def _missing(table: Location, files: list[RunFile]) -> str | None:
-    """Name the first file that is missing."""
+    """Return what `damaged` says about the first missing file; None if no file is missing."""
     missing = missing_files(table, files)
     return f"the file {missing[0].path} is missing" if missing else None
 

@@ -286,7 +286,7 @@ def page_of(error: type[TidelakeError]) -> ErrorPage:
 
 
 def find_page(name: str) -> ErrorPage:
-    """Return the page of an error by its name, in any case, with or without hyphens.
+    """Return the page of the error with this name; case, hyphens, spaces and underscores do not matter.
 
     Raises:
         OptionRefused: no error has this name.

@@ -17,5 +17,5 @@ def ambiguity_of(details: Sequence[str]) -> str | None:
 
 
 def discard_command(name: str, time: int) -> str:
-    """Return the command that discards one of the two values that a collection has at a time."""
+    """Return the command with which an operator discards one of two values at this time."""
     return f'tidelake resolve discard {name} --time {time} --statement \'{{"data": {{…}}, "diff": 1}}\' --reason …'

@@ -25,7 +25,7 @@ SETTINGS: dict[str, type[CollectionSettings]] = {
 }
 """The type of a collection's settings, by its framing."""
 _REFUSED_IN_OWN_WORDS = ("cdcv2", "reclock")
-"""If only one of these framings has a key, the `refuse` of the collection's framing words the error."""
+"""An error about a key that only one of these framings has is worded by `refuse` of the collection's framing."""
 _RESERVED = frozenset({"topic_complete", "announced_updates_arrive", "holds_end", "merges_keep_contents", "sound"})
 """Names of checks and outputs that belong to the steps of a collection, not to its validation."""
 DIFF = "_diff"

@@ -32,7 +32,7 @@ def note_cuts(collection: Collection, topic: str, identity: int | None, cuts: Se
 
     Args:
         collection: the collection whose tick found them.
-        topic: the transaction topic, by its name in the collection's values.
+        topic: the name of the transaction topic in the values of the updates table.
         identity: the identity that the cluster gave this topic; None if topics have none.
         cuts: the transactions.
     """

@@ -35,11 +35,11 @@ from tidelake.store.put_files import bytes_of, note_bytes
 from tidelake.store.table_log import LOG, Tip, checkpoint_path, entry_path, version_of
 
 _BYTES_MAX = 4 << 20
-"""Maximum total size of what a blob holds. If there is more, the largest logs are left out."""
+"""Maximum total size of what a blob holds. If there is more, small files are left out first, then the largest logs."""
 _FILE_BYTES_MAX = 64 << 10
 """Maximum size of a small file."""
 _PACKED_BYTES_MAX = 2 * _BYTES_MAX
-"""Maximum size of a blob that is read. The blobs that are written are smaller, because they are compressed."""
+"""Maximum size of a blob that is read: twice the most that a written blob holds before it is compressed."""
 _COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """The compression methods that are read; `zipfile` unpacks others without a size limit."""
 _NOT_A_HEAD_START = (
@@ -66,8 +66,9 @@ def use_head_start(store: Store, name: str, *, follows: bool = False) -> None:
     Args:
         store: the store; nothing is read if it is on a disk.
         name: the name of the collection.
-        follows: whether each log is followed from where the blob ends, with one request; callers that only show the
-            state need nothing else. If not, the log is also listed, as when it is opened from scratch.
+        follows: whether each log is followed from its newest entry in the blob, with one request, which is enough for
+            callers that only show the state. If not, the log is opened from scratch, which shows whether an entry is
+            missing; the blob then only saves requests.
     """
     if store.root.is_local or is_followed(store.log_of_name(name)):
         return
@@ -146,7 +147,7 @@ def forget_swept() -> None:
 
 
 def drop_head_start(store: Store, name: str) -> None:
-    """Delete the head start of a name whose collection was dropped or renamed, because the blob holds rows.
+    """Delete the head start of a name whose collection was dropped or renamed: the blob holds rows.
 
     Nothing is done on a disk.
     """
