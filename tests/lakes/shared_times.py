@@ -20,7 +20,7 @@ RECLOCKED = {"framing": "reclock", "format": "json", "family": "append_only"}
 
 
 class SharedTimes:
-    """Collections by name, each with the settings that differ from those of a plain one."""
+    """A lake of the named collections, each with the settings in which it differs from a plain one."""
 
     def __init__(self, root: Path, **collections: dict[str, Any]) -> None:
         self.file = root / "collections.yaml"

@@ -34,8 +34,8 @@ LEASES = st.sampled_from((10, 60, 3_600))
 class Twins(RuleBasedStateMachine):
     """Two collections, one in memory and one in a store, which get the same commands (`tests.lakes.holding_scripts`).
 
-    A name stands for a capability, or for a token that somebody has taken over. Rules also use names whose
-    capability has ended.
+    A name stands for a capability, or for the old token of a capability that somebody has taken over. Rules also use
+    names whose capability has ended.
     """
 
     names = Bundle("names")

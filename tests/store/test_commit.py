@@ -181,13 +181,13 @@ def any_table(any_store: Path) -> Location:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write a checkpoint after every second commit, and delete entries with many later ones, however young they are."""
+    """Write a checkpoint after every second commit, and delete entries that many others follow, however young."""
     monkeypatch.setattr(commit, "_CHECKPOINT_EVERY_COMMITS", 2)
     monkeypatch.setattr(table_log, "CROWDED_S", -1.0)
 
 
 def commit_many(table: Location, commits: int = MANY) -> None:
-    """Commit often enough that the log forgets its first versions, as another process would."""
+    """Commit as another process would, so often that the log forgets its first versions."""
     forget_all()
     for _ in range(commits):
         OpenTable(table).commit({})

@@ -29,8 +29,8 @@ class History:
         needed: times that must have at least one update.
         first_time: the first time of the history.
         first_id: the minimum id of an order.
-        first_number: the first row number. Lower numbers belong to an earlier history, which shares no orders with this
-            one.
+        first_number: the number that makes the first row differ from all others. Lower numbers belong to an earlier
+            history, which shares no orders with this one.
 
     Raises:
         AssertionError: a needed time is outside the history.

@@ -64,7 +64,7 @@ class Evidence:
     The missing messages were read back earlier, unless `accepts_cut` was true.
     """
     since: int
-    """The frontier from which statements were read."""
+    """The committed frontier of the topic, at which the evidence begins."""
 
     def frontier(self, shards: Sequence[int] | None = None) -> int:
         """Return the first time that is still missing for any of these shards; by default, of all shards."""

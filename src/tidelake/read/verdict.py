@@ -34,11 +34,11 @@ class Verdict(NamedTuple):
     """One verdict on the state of a collection, in words."""
 
     kind: str
-    """The kind of problem, as a name for programs."""
+    """The kind of verdict, as a name for programs."""
     state: str
     """A few words."""
     waits_for: str | None
-    """What must happen before it continues, or can be trusted again; None if nothing is wrong."""
+    """What must happen before the collection continues, or can be trusted again; None if it waits for nothing."""
     sentence: str
     """The state with its numbers."""
     severity: str

@@ -193,7 +193,7 @@ def added_fields(record: Record, requested: Record, added: Collection[str]) -> t
         added: the names of columns that the table got after its creation; settings do not have to name them.
 
     Raises:
-        SchemaRefused: names the first column that differs in any other way.
+        SchemaRefused: names the first column that the settings remove or change, or that is new and cannot be added.
     """
     ours = {column.name: column for column in column_types(dict(record))}
     theirs = {column.name: column for column in column_types(dict(requested))}

@@ -1,4 +1,4 @@
-"""Counts the distinct positions at open times: each is that of an event, or of a row of a snapshot. Needs no JVM."""
+"""Counts the distinct positions of events, and of rows of snapshots, at open times. Needs no JVM."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _check_columns(place: Block, columns: Sequence[str]) -> None:
 
 
 def _nearest(name: str, names: Collection[str]) -> str:
-    """Return a hint with the nearest names, or with all names if there are few."""
+    """Return a hint with the nearest names; if none is near, with all names, or where to find them if they are many."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, names, n=3, cutoff=0.5)

@@ -207,7 +207,7 @@ def _quoted(text: str) -> str:
 
 
 def _identity_of(topic_id: Uuid | None) -> int | None:
-    """Return 63 bits of a topic's id, which fit into a Delta application transaction; never 0."""
+    """Return 63 bits of a topic's id, to fit into a Delta application transaction: never 0, and None without an id."""
     if topic_id is None:
         return None
     most, least = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()

@@ -105,7 +105,7 @@ class Life:
         """
         token, before = call.asked["token"], [other for other in self.calls if other.begun < call.ended]
         takes = [other for other in before if other.name == "take" and other.error is None and other is not call]
-        # Reads make several calls, so one that failed may have used the token.
+        # A read takes several steps, so a read that failed may still have used the token.
         used = {other.asked["token"] for other in before if other.error is None or other.name in _STEPWISE}
         for other in takes:
             fresh = None if other.answer is None else other.answer["token"]  # a killed process never used its new token
@@ -191,7 +191,7 @@ class History:
                 self._rule(since <= held, life.made, f"since was {since} although it held {held}")
 
     def check_compactions(self) -> None:
-        """A compaction moves `since` at least as far as the rule and the capabilities allow."""
+        """A compaction moves `since` at least as far as the rule and the capabilities certainly allow."""
         lost = list(self._lost())
         for call in self.calls:
             if call.name != "compact" or call.answer is None:
@@ -316,7 +316,7 @@ class History:
             self._rule(life.may_be_taken(call), call, "nobody has taken it over")
         elif kind == "FrontierRegression":
             self._rule(call.asked.get("to", FOR_EVER) < life.latest(call.ended), call, "it does not move back")
-        elif kind == "SinceError":  # the time to clone or follow is forgotten, so the capability no longer lives
+        elif kind == "SinceError":  # the time of the clone or the follower is forgotten: the capability is dead
             self._rule(not life.may_live(call.begun) or life.lives_until < call.ended, call, "it lives")
         else:
             self._rule(False, call, f"no call may fail with {kind}")
