@@ -65,7 +65,7 @@ def wanted_tables(
 
 @observed("current")
 def update_collection(spark: SparkSession, collection: Collection, wanted: Wanted) -> CurrentReport:
-    """Bring `current` of one collection to a time."""
+    """Update `current` of one collection as `wanted` says."""
     done = update_current(spark, collection, wanted)
     log.info("current", collection=collection.name, **done.as_json())
     return done

@@ -1,6 +1,7 @@
 """The sensor that watches the store: collections that the settings do not name, and holds that are too old.
 
-It shows both as observations of the collection's asset, and repeats them only if they have changed. No run is started.
+It shows each as an observation of the collection's asset, and makes another one only when something has changed. No run
+is started.
 """
 
 from __future__ import annotations

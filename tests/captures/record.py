@@ -152,7 +152,10 @@ def capture(running: Services, name: str, **settings: object) -> Capture:
 
 
 def record_steady(running: Services, name: str, seed: int, truncates: bool = True) -> Capture:
-    """Record concurrent sessions; the worker is killed twice, and at the end one table is truncated and refilled."""
+    """Record concurrent sessions; the worker is killed twice.
+
+    With `truncates`, one table is truncated and refilled at the end.
+    """
     recording = capture(running, name)
     recording.start()
     with Workload(running.postgres, recording.database, seed, pause_s=0.03) as work:

@@ -1,6 +1,7 @@
 """The order of times: of integers, and of products, which are tuples of integers compared element by element.
 
-Only this module compares times with `<`, `max` and `min`; other modules call `less_equal`, `join` and `meet`.
+Code that takes times of both kinds calls `less_equal`, `join` and `meet`. Only code for integers alone may compare them
+with `<`, `max` and `min`.
 """
 
 from __future__ import annotations

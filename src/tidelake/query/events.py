@@ -47,7 +47,10 @@ class EventForm(Form):
         return states_by_time(by_time, self.key, self.fields, after)
 
     def _updates(self, reads: Reads, after: int, through: int) -> str:
-        """Turn events into updates of rows: `before` with the negated diff, and `after` with the diff."""
+        """Turn events into updates of rows: `before` with the negated diff, and `after` with the diff.
+
+        A `before` that has only the key is left out if `after` is a row with the same key.
+        """
         rows = reads.rows([BEFORE, AFTER, TIME, DIFF], through, after)
         leaves = f"{BEFORE} IS NOT NULL"
         if self.key_before:

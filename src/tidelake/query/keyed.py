@@ -46,6 +46,8 @@ class KeyedForm(Form):
     ) -> tuple[str, str]:
         """Return a query for the newest row of each key in a few files, and the relation with all of these keys.
 
+        The query leaves out deletes; the relation has their keys, too.
+
         Args:
             reads: how to read stored rows.
             at: the time.

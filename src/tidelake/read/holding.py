@@ -298,7 +298,7 @@ def held_times(collection: Collection) -> list[HeldTime]:
     A hold costs the rows after its since, up to the time to which `since` would move if there were no holds, as the
     last compaction computed it. Several holds may keep the same rows.
 
-    A hold that pins files, such as a subscription's, also costs those that merges have since replaced.
+    A hold that pins files, such as a subscription's, also costs those of them that merges have replaced.
 
     Cost: the log of the table, and one column of the files that have both held rows and other rows. If a hold pins
         files, also the listings of the table's folder and of the runs that are only pinned.

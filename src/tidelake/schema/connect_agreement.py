@@ -32,7 +32,7 @@ _CONVERSIONS = [
     {form.conversion for scalar in scalars for form in scalar.connect_forms}
     for _, scalars in groupby(sorted(SCALARS.values(), key=_COLUMN_TYPE), key=_COLUMN_TYPE)
 ]
-"""Sets of conversions to the same column type: a column can hold the value of any conversion in its set exactly."""
+"""Sets of conversions to the same column type: a column of this type holds exactly what any of them returns."""
 _TEXTS = frozenset({"string", "json"})
 _SCALE_MAX = 38
 

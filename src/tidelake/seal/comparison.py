@@ -52,7 +52,7 @@ def compare(
         counts: what is stored at or after `upper`, and before `end` if that is not None.
         upper: the first time that is not sealed.
         end: the first time that was not counted; None if every time was counted.
-        cut: the transactions at open times whose first changes were not sent.
+        cut: the transactions at open times whose first changes might not have been sent.
     """
     ledger = Ledger(Antichain.of(upper))
     for statement in pending.statements():

@@ -1,4 +1,4 @@
-"""Finds the transactions at open times whose first changes a connector has not sent."""
+"""Finds the transactions at open times whose first changes a connector might not have sent."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tidelake.store.entry import Collection
 
 
 def cut_transactions(collection: Collection, table: OpenTable, lower: int) -> list[TransactionCut]:
-    """Return a contradiction for each cut transaction that was found in a table of the same connector.
+    """Return a contradiction for each cut transaction that ingest found in this or another table of the connector.
 
     Args:
         collection: the collection.
         table: its updates table.
         lower: the first time; earlier transactions are left out.
 
-    Cost: for a table with transactions, one listing.
+    Cost: one listing, and one read for each cut transaction; nothing if the collection has no transactions.
     """
     if not collection.entry.counts_positions:
         return []
@@ -26,7 +26,7 @@ def cut_transactions(collection: Collection, table: OpenTable, lower: int) -> li
 
 
 def _sent(cut: Cut) -> str:
-    """Say where the first event of a transaction is or, if it has none, its END."""
+    """Say where the first event of a transaction is or, if it has none, where its END is."""
     place = f"topic '{cut.topic}', partition {cut.partition}, offset {cut.offset}"
     if cut.first is None:
         return f"its END, in {place}, counts no event"

@@ -306,7 +306,7 @@ def is_writer_name(text: str) -> bool:
 
 
 def _read_writer(place: Block) -> str | None:
-    """Read a writer's name, or the name of the variable that holds it. If that is not set, the writer has no name."""
+    """Return a writer's name, given directly or in an environment variable; None if that variable is not set."""
     name = place.value
     if isinstance(name, dict):
         if set(name) != {"env"} or not isinstance(name["env"], str) or not name["env"]:

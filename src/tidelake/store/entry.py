@@ -145,7 +145,7 @@ class PublishedTopic(BaseModel):
     shards: int = 1
     """The number of shards now: data whose hash is `i` modulo this number is stated by shard `i`."""
     skip_errors: bool = False
-    """Whether the topic has no row for keys in error until their errors are cleared; otherwise, publishing stops."""
+    """Whether the topic leaves out a key in error until its error is cleared; if not, such a key stops publishing."""
     frontier: int = 0
     """The topic, as read back, states all times before this one. If it is closed, this is one more than the last
     time."""

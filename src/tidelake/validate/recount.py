@@ -57,7 +57,7 @@ def recount_rows(sealed: DataFrame, collection: Collection, form: Form) -> list[
 def recount_positions(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
     """Count distinct positions of events by time. An event and its copies count as one event, and are hashed once.
 
-    If diffs are summed, all rows are hashed, because seal has cancelled the copies.
+    If diffs are summed, all rows are hashed, weighted by their diffs, because seal has cancelled the copies.
     """
     stored = [field for field in collection.updates_schema() if field.name != RUN]
     counted = F.when(F.size(POSITION).isin(*EVENT_POSITION_SIZES), F.col(POSITION))

@@ -34,7 +34,7 @@ class Inferred:
         return {"type": "record", "name": name, "fields": fields}
 
     def _kind(self, path: str, column: str, values: list[Any]) -> Any:
-        """Return the Avro type of most values; None if they are objects without usable fields."""
+        """Return the Avro type of most values; None if they are objects without usable fields, or arrays of those."""
         kinds: dict[str, list[Any]] = {}
         for value in values:
             if value is not None:
