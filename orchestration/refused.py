@@ -1,4 +1,5 @@
-"""Collections whose settings are invalid: each is an asset that shows its error, with a check that fails in every run.
+"""Collections whose settings are invalid: each is an asset that shows its error, with a check that fails until its
+settings are valid.
 
 The rest of the lake loads and runs as if these collections were not in the file.
 """
