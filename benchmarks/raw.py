@@ -39,7 +39,7 @@ ROW: dict[str, Any] = {
         {"name": "place", "type": ["null", "string"]},
     ],
 }
-"""The row of the events."""
+"""The schema of the rows in the events."""
 
 _EVENT = """struct<before: struct<id: bigint>, after: struct<id: bigint, customer: string, price: double,
 quantity: bigint, seen: bigint, place: string>, source: struct<connector: string, snapshot: string, sequence: string,

@@ -31,7 +31,10 @@ _ROWS_OF_CURRENT_MAX = 10_000_000
 
 
 def measure_ticks(bench: Bench, rows: int, skew: Skew = "uniform") -> Samples:
-    """Measure standard ticks against a state of `rows` rows; all contestants warm up before the first measurement."""
+    """Measure standard ticks against a state of `rows` rows.
+
+    Before the first measurement, unless it is to be quick, all contestants warm up.
+    """
     if not (bench.warm or bench.quick):
         _warm_up(bench)
     bench.say(f"ticks on {rows:,} rows, keys {skew}")

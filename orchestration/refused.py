@@ -1,4 +1,4 @@
-"""Collections whose settings are invalid: each is an asset that shows its error, with a check that fails in every run.
+"""Collections with invalid settings: each is an asset that shows its error, with a check that fails until it is gone.
 
 The rest of the lake loads and runs as if these collections were not in the file.
 """

@@ -101,7 +101,7 @@ def _bare(frame: DataFrame, body: str, columns: Target, record: dict[str, Any], 
 
 
 def _columns(stored: Column, record: dict[str, Any], writer: dict[str, Any]) -> list[Column]:
-    """Return the columns of the written record in the collection's order."""
+    """Return the collection's columns in its order, with defaults for those that the written record lacks."""
     types = {field.name: field.dataType for field in spark_schema(pa.schema(data_fields(record)))}
     columns = []
     for name, source in resolve(record, writer).items():

@@ -149,7 +149,7 @@ class Decoder:
         return F.when(F.col("reason") == "schema_not_resolved", detail)
 
     def _framed(self, raw: DataFrame) -> DataFrame:
-        """Add the body, the schema id, and the reason for a missing body."""
+        """Add the body, the schema id, and the reason if the framing shows that the body cannot be decoded."""
         if self.writer_schemas is None:
             return raw.select("*", *_unframed())
         value = F.col("value")

@@ -38,7 +38,7 @@ class OpenedStore:
         Args:
             settings: the settings of the lake and of its valid collections.
             refused: the error of each collection whose block is invalid, by name.
-            read_only: see `open`.
+            read_only: see `Lake.open`.
         """
         self.settings, self.refused, self.read_only = settings, dict(refused or {}), read_only
 
@@ -65,7 +65,7 @@ class StoredCollection:
 
     @property
     def id(self) -> str:
-        """The id of the collection that has this name now; no other collection ever gets it."""
+        """The id of the collection that has this name now; no other collection ever gets this id."""
         return self._stored().entry.id
 
     def stored(self) -> Collection:

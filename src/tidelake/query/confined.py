@@ -87,8 +87,8 @@ def parse_predicate(connection: duckdb.DuckDBPyConnection, where: str, columns: 
     Args:
         connection: a database.
         where: the condition.
-        columns: the columns; the word `user` means a column of that name if there is one, because DuckDB looks for
-            columns first.
+        columns: the columns; a word such as `user` means a column of that name if there is one, because DuckDB looks
+            for columns first.
 
     Raises:
         Refused: it is not one expression over columns, or contains something that is not accepted.
@@ -170,7 +170,8 @@ def _checked(tree: Any, columns: frozenset[str] = frozenset()) -> Parsed:
 def _tables_outside(tree: Any) -> Iterator[str]:
     """Find the names of tables, except where a surrounding `with` certainly defines the table.
 
-    As in DuckDB, a part of `with` sees the parts before it; only the second half of a recursive part sees that part.
+    As in DuckDB, a part of `with` sees the parts before it; only the second half of a recursive part sees the part
+    itself.
     """
     waiting: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
     while waiting:
@@ -227,7 +228,10 @@ def _check_expression(part: Mapping[str, Any], columns: frozenset[str]) -> None:
 
 
 def _check_called_by_name(name: str, arguments: Sequence[Mapping[str, Any]]) -> None:
-    """Check the aggregate that a function applies to a list, by its name. It may depend on order: a list has one."""
+    """Check the name of the aggregate that a function is to apply to a list.
+
+    The aggregate may depend on the order of its values, because those of a list have an order.
+    """
     named = [argument for argument in arguments if argument["name"].lower() == _FUNCTION_NAME]
     is_unpacked = any(argument["expression"]["type"] == "OPERATOR_UNPACK" for argument in arguments)
     called = next(iter(named or arguments[1:2]), None)

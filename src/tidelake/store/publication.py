@@ -35,8 +35,8 @@ class Publication(BaseModel):
 def folder_of_name(name: str) -> str:
     """Return the folder of a name: the name itself if it is safe on every disk and in every URI.
 
-    Any other name, such as one from a plug-in, gets a folder that ends in `-` and a hash. No safe name contains `-`, so
-    names that differ only in case, or that are too long, never share a folder.
+    Any other name, such as one from a plug-in, gets a folder that ends in `-` and a hash of the name. No safe name
+    contains `-`, and the hash tells all other names apart, so no two names share a folder.
 
     >>> folder_of_name("prices"), folder_of_name("Prices"), folder_of_name("eu/prices.v2")
     ('prices', 'prices-5a6e4f56c0a254e0', 'eu_prices_v2-0c40e47784d0241e')

@@ -27,7 +27,7 @@ def without_departures(
 
     Args:
         report: receives the number of rows removed, and the mismatches.
-        recounted: the rows of a recount; `left`, `left_recounted` and `added_min` are removed.
+        recounted: the rows of a recount; the result lacks the fields `left`, `left_recounted` and `added_min`.
         recorded: the number of rows removed, by time.
     """
     result = []
