@@ -189,7 +189,7 @@ def store_kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def stores_by_kind(request: pytest.FixtureRequest) -> dict[str, Stores]:
-    """The stores of each kind; a server is started for the first kind that needs one."""
+    """The stores of each kind; the S3 server is started when the stores in S3 are first asked for."""
     from tests.lakes.places import Bucket, Stores
 
     class ByKind(dict[str, Stores]):

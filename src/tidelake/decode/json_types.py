@@ -81,7 +81,7 @@ class _Field:
 
     @property
     def problem(self) -> Expression | None:
-        """A check for a value of the field that is missing or does not fit its type."""
+        """`<reason> <column>` if the field's value is missing or does not fit, else null. None: neither can happen."""
         type_problem = self.form.problem
         if self.nullable:
             return type_problem

@@ -48,12 +48,12 @@ class SumForm(Form):
         return rows_without(many, few, columns, self.nullable).unionByName(changed)
 
     def base_contents(self, base: DataFrame, columns: Sequence[str], keep: RowFilter) -> DataFrame:
-        """Take the rows of the base unchanged if no two of them are equal in these columns."""
+        """Take the rows of the base unchanged if no two of them can be equal in these columns."""
         rows = keep(base).select(*(f"`{name}`" for name in columns), DIFF)
         return rows if self._identify_rows(columns) else add_up(rows, columns)
 
     def _identify_rows(self, columns: Sequence[str]) -> bool:
-        """Return whether no two rows of the base are equal in these columns; equal rows have to be added up."""
+        """Return whether no two rows of the base can be equal in these columns; equal rows have to be added up."""
         return set(self.data) <= set(columns)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:

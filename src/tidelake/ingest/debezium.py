@@ -83,7 +83,7 @@ class ChangeRecords:
 
     @property
     def refused_schemas(self) -> Mapping[int, str]:
-        """JSON: why messages are refused, by the hash of their schema."""
+        """For JSON, why messages are refused, by the hash of their schema; otherwise, empty."""
         return self.batch.schemas.values.writers.refused if self.batch.settings.format == "json" else {}
 
     @property
@@ -164,7 +164,10 @@ class ChangeRecords:
         return values | values_of_judged(self.batch.table, self.row, self.batch.settings.key, self.schemas)
 
     def _write_known(self) -> tuple[list[RunFile], dict[str, Any]]:
-        """Write the run once all schemas are judged, and use the fast path if all records allow it."""
+        """Write the run, from JSON on the fast path, and judge schemas that were not judged yet.
+
+        The run is written again if a record is not plain, or if a schema is refused or has other types.
+        """
         self.plain = self.batch.settings.format == "json"
         if self.plain:
             self.schemas, has_disagreeing = cached_schemas(self.batch.table, self.row, self.batch.settings.key)

@@ -142,7 +142,7 @@ def _explain_proof(collection: Collection, found: Explanation) -> None:
 
 
 def _explain_binding(collection: Collection, table: OpenTable, found: Explanation) -> None:
-    """Explain a time that a tick has minted, or that is between two minted times."""
+    """Explain a sealed time of a reclocked collection, whether or not a tick has minted it."""
     bindings = [binding for binding in read_bindings(collection, table) if binding.time <= found.time]
     if not bindings:
         found.facts.append("sealed before anything was read: the contents are empty")

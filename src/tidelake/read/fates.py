@@ -65,7 +65,7 @@ class Fate:
 
     collection: str
     topic: str
-    """The name under which the collection stores the topic's offsets: `orders#1` if it was accepted again."""
+    """The name under which the collection stores the offsets: `orders#1` if the topic was accepted again."""
     partition: int
     offset: int
     kind: str

@@ -47,7 +47,7 @@ ROWS_MAX = 1_000_000
 POLL_S = 1.0
 WAIT_S_MAX = 366 * 86_400.0
 _ENDED = (CapabilityExpired, CapabilityUnknown)
-"""The errors that say that the lease of a hold has ended. Once many other holds have ended since, it is unknown."""
+"""The errors for a hold whose lease has ended: the second one if many other holds have ended since."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class Subscription(Generic[T]):
     # --- one step
 
     def _advance(self) -> Batch[T] | None:
-        """Return the next batch, if anything is sealed after the token."""
+        """Return the next batch; None if its times are not sealed yet, or if `until` is reached."""
         table = OpenTable(self._collection().paths.updates)
         upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
         last = last_time(upper, closed)

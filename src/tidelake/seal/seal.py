@@ -239,9 +239,10 @@ class _Seal:
         return self._change_rows(counts, upper)
 
     def earlier_end(self) -> int | None:
-        """Return an earlier end, with half of the times before it, if an ingest has added rows at the first open time.
+        """Return an earlier end if an ingest has added rows at the first open time; otherwise None, which is no end.
 
-        With the same end, an ingest that is faster than a count would overtake every further attempt as well.
+        Half of the times that this attempt could seal are before it. With the same end, an ingest that is faster than a
+        count would overtake every further attempt as well.
         """
         if not self.overtaken or not self.settled:
             return None

@@ -127,7 +127,7 @@ def _leave() -> NoReturn:
 
 
 def _end_jvm() -> subprocess.Popen[Any] | None:
-    """Tell the JVM that this process is shutting down, and return it; None if there is none."""
+    """Tell the JVM to end, and return its process; None if this process has started none."""
     context = sys.modules.get("pyspark.core.context")
     gateway = None if context is None else context.SparkContext._gateway
     jvm: subprocess.Popen[Any] | None = getattr(gateway, "proc", None)  # with spark-submit, the JVM is the parent
