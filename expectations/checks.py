@@ -61,7 +61,10 @@ _HOLDS_END_SAYS = (
 )
 _INPUT = "collection"
 _ALL, _AGAIN = "all_", "again_"
-"""The prefixes of numbers that depend on how much was validated. Without a prefix, only new times were validated."""
+"""Prefixes of the names of numbers that depend on how much was validated: everything, or all from a chosen time on.
+
+Without a prefix, only new times were validated.
+"""
 _INT64_MAX = 2**63 - 1
 _COUNTS = ("times", "announced", "counted", "recounted")
 _OWN_NUMBERS = {
@@ -312,7 +315,7 @@ def _holds_end(key: AssetKey, collection: "Collection", settings: CollectionSett
 
 
 def _stopped(context: OpExecutionContext, key: AssetKey) -> str | None:
-    """Return why the last ingest stopped, according to the collection's newest materialization."""
+    """Return why the last ingest stopped, according to the collection's newest materialization; None if it did not."""
     event = context.instance.get_latest_materialization_event(key)
     materialization = event.asset_materialization if event is not None else None
     stopped = materialization.metadata.get(STOPPED) if materialization is not None else None

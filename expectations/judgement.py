@@ -60,9 +60,9 @@ def judge_collection(
         report: the result of the validation.
         status: the state of the collection after the validation.
         data_docs: the folder of the reports.
-        facts: the facts for the report; None unless the validation was full. A full validation judges the contents and
-            writes Data Docs. After any other, the user's own expectations keep their last verdicts.
-        writes_docs: whether Data Docs are written after a full validation.
+        facts: the facts for the report; None unless the validation was full. After a full validation, the contents are
+            judged; after any other, the user's own expectations keep their last verdicts.
+        writes_docs: whether to write Data Docs after a full validation.
 
     Raises:
         OSError, StoreUnreadable: the table cannot be read, or the Data Docs cannot be written.

@@ -75,7 +75,7 @@ def validate_collection(
     verify_every_days: int = 0,
     again_from: int | None = None,
 ) -> ValidateReport:
-    """Recount one collection. Damage is in the report; it raises no error."""
+    """Recount one collection. Damage is in the report; an error is raised if the table cannot be opened or read."""
     validated = validate(spark, collection, full, verify_every_days, again_from)
     log.info(
         "validated",

@@ -78,7 +78,7 @@ def observe_dropped(paths: CollectionPaths) -> Entry:
     """End a dropped collection's leases that were not renewed. If nobody holds the collection, note this, and the time.
 
     Returns:
-        The entry, with everything that could be noted. The entry of a collection that was not dropped is unchanged.
+        The entry, with what was noted; unchanged if the collection was not dropped.
 
     Cost: the store's clock is read; one commit to the handles if there is something to note.
     """

@@ -30,7 +30,7 @@ class _ArrowWithoutPandas(MetaPathFinder):
 
 
 def _importer() -> str:
-    """Return the package whose code is importing a module. Compiled code is not on the stack, but its caller is."""
+    """Return the package whose code is importing a module; compiled code is not on the stack, so its caller counts."""
     frame = sys._getframe(1)
     while frame.f_back and (frame.f_globals["__name__"] == __name__ or "importlib" in frame.f_globals["__name__"]):
         frame = frame.f_back

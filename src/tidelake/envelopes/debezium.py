@@ -43,7 +43,7 @@ class Debezium(Envelope):
         if entry.counts_positions and not entry.key:
             return AnnouncedSumForm(entry, table)
         if entry.positioned:
-            # An event of a sealed transaction is late, so no repeated event is stored after a merge.
+            # Only sealed rows are merged, and a repeated event of a sealed transaction is late: it is not stored.
             resent_within_ms = 0 if entry.counts_positions else _REPEATED_WITHIN_MS
             return PositionedForm(entry, table, resent_within_ms)
         return EventForm(entry, table)

@@ -1,8 +1,9 @@
 """The form of tables that have no key and whose source announces transactions: diffs of equal rows are summed.
 
-An update is stored as two rows: the old row with the diff -1, and the new row with +1. Each row has the position of
-its event, which identifies copies, so seal cancels copies of an event, but not equal rows of different events. A merge
-adds up the rows at times that no reader can tell apart; later rows keep their positions, which `validate` counts.
+An event that changes a row is stored as two rows: the old row with the diff -1, and the new row with +1. Each row has
+the position of its event, which identifies copies, so seal cancels copies of an event, but not equal rows of different
+events. A merge adds up the rows at times that no reader can tell apart; later rows keep their positions, which
+`validate` counts.
 """
 
 from __future__ import annotations

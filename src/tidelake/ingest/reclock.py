@@ -51,7 +51,7 @@ def unusable_rows(decoded: DataFrame, times: Column) -> DataFrame:
     In:  the result of `Records.decoded`.
     Out: the columns of `QUARANTINE_SCHEMA`, one row for each record with a reason.
     """
-    # The optimizer does not push filters below an observation. Without this one, each use of the result
+    # The optimizer does not push filters below an observation. Without this observation, each use of the result
     # would decode the records again.
     seen = Observed(decoded, F.count(F.lit(1)).alias("records"))
     return seen.frame.where(F.col("_reason").isNotNull()).select(
@@ -157,7 +157,8 @@ class RecordTick(Tick):
             raise LostRace
 
     def _resolve(self) -> None:
-        # The end offsets are known by now, so the registry has every schema id in the records before them.
+        # Schemas are registered before records are written with them. The end offsets are known by now, so the registry
+        # has every schema id in the records before them.
         self.schemas = resolve_records(self.settings, self.collection.entry, self._messages)
 
     def write_again(self, past: PastTick) -> list[RunFile]:
@@ -263,7 +264,7 @@ class RecordTick(Tick):
         self.report.count_reasons({row["values"]: row["counts"] for row in reasons.to_pylist()})
 
     def _times_held_back(self) -> Column:
-        """Return the times that an unusable record holds back: none is known, because the tick mints its time."""
+        """Return the times that an unusable record holds back: null, because the record itself states no time."""
         return F.lit(None).cast("array<bigint>")
 
     def ends(self) -> dict[Place, int]:

@@ -103,8 +103,8 @@ def _count(table: OpenTable, files: Sequence[RunFile], first: int, through: int)
 def _may_be_proven(collection: Collection, form: Form, table: OpenTable) -> bool:
     """Return whether each statement has at least one row, so that equal numbers of rows and statements exclude copies.
 
-    Reals are excluded, because their zeros and NaNs may be stated in several ways; so are tables from which retention
-    has removed rows, because the proofs of the times at which it retracts them do not count the retractions.
+    Tables with reals are excluded, because zeros and NaNs may be stated in several ways; so are tables from which
+    retention has removed rows, because the proofs of the times at which it retracts them do not count the retractions.
     """
     columns = column_types(collection.entry.record_schema)
     is_stored = framing_terms(collection.entry.framing).identifies_by_data and table.value(LEFT_AT) is None

@@ -72,8 +72,9 @@ class Readable:
             until: the last time to deliver; None if there is none.
 
         Raises:
-            SinceError: it is before `since`.
-            UpperError: the time is not sealed yet, and the subscription does not wait for it.
+            SinceError: the time is before `since`.
+            UpperError: the time of the snapshot is not sealed yet, and the subscription does not wait for it; or no
+                snapshot and no `as_of` is asked for, and nothing is sealed yet.
             ArgumentRefused: `as_of` is not a time, or `until` is before the snapshot.
         """
         if as_of is not None:

@@ -110,7 +110,7 @@ class Facts:
         self.level = _worst(self.problems)
 
     def mark_unreadable(self, problem: str) -> None:
-        """Put, before everything else, the reason why the table could not be validated."""
+        """Put first why the table could not be validated, unless the verdict already says not to use the table."""
         if not self.verdict.startswith(_DO_NOT_USE):
             name = self.name
             self.verdict, self.ahead = f"{_DO_NOT_USE}: {_first_line(problem)}.", ""

@@ -22,7 +22,7 @@ Step = tuple[str, str, Any]
 """The change that an action makes: the kind of the action, the path or name that it concerns, and the details."""
 
 _CACHED_BYTES_MAX = 1 << 16
-"""Entries up to this size are parsed once per process. Hardly any are larger."""
+"""Entries up to this size are cached once they are parsed. Hardly any are larger."""
 
 
 @dataclass

@@ -28,7 +28,7 @@ class Proven(NamedTuple):
 
 
 def read_proven(proofs: Location, intervals: Sequence[tuple[int, int]]) -> dict[int, Proven]:
-    """Read the newest proof of each time. A time may have two proofs, after an interruption or during an ingest.
+    """Read the newest proof of each time. A time may have two, if a seal was interrupted or ran during an ingest.
 
     Args:
         proofs: the table's folder.

@@ -194,7 +194,7 @@ def _line_of(message: Message) -> str:
 
 
 def _field(name: str, data: bytes | None, *, text: bool = False) -> str:
-    """Return a field that parses to these bytes: a JSON object if possible (and not `text`), else text, else base64."""
+    """Return a field that parses to these bytes: an object if possible and `text` is false; else text or base64."""
     if data is None:
         return f'"{name}": null'
     try:

@@ -147,7 +147,7 @@ def validate(
         verify_every_days: the number of days within which every file is verified once; 0 verifies no file.
         again_from: a time; everything at or after this time is recounted again, unless compaction has changed it.
 
-    Cost: one scan of the range and one exchange of its rows; if `full`, one scan and one exchange of the whole table,
+    Cost: one scan of the range and one exchange of its rows; if `full`, several scans and exchanges of the whole table,
         and one read of the share.
     """
     table = OpenTable(collection.paths.updates)
