@@ -51,7 +51,7 @@ class TopicState:
 
     @property
     def version(self) -> str:
-        """The end offsets as text: the version of the topic's data."""
+        """The version of the topic's data: the end offsets as text, or a hash of that text if it is long."""
         text = ",".join(f"{partition}:{end}" for partition, end in sorted(self.ends.items()))
         return text if len(text) <= _DATA_VERSION_CHARACTERS_MAX else hashlib.sha256(text.encode()).hexdigest()
 

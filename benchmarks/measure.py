@@ -25,7 +25,8 @@ class Measured:
 
     seconds: float
     cpu_s: float
-    """Processor time, user and system, of this process, its JVM, and its finished child processes."""
+    """Processor time, user and system, of this process, its JVM and its finished child processes, or of the separate
+    process that did the work."""
     jobs: int = 0
     stages: int = 0
     tasks: int = 0
@@ -68,7 +69,10 @@ class Samples:
         return float(sum(getattr(sample, what) for sample in self.of[name]))
 
     def ratio(self, name: str, against: str, what: str = "seconds") -> float:
-        """Return the cost of `against` divided by that of `name`: the median of the ratios of all rounds."""
+        """Return the cost of `against` divided by that of `name`: the median of the ratios of all rounds.
+
+        NaN if one of them was not measured.
+        """
         if name in self.absent or against in self.absent:
             return math.nan
         pairs = zip(self.of[name], self.of[against], strict=True)

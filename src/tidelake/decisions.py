@@ -204,7 +204,7 @@ def _check_settles(collection: Collection, time: int, count: int | None, discard
 def _check_count_helps(collection: Collection, time: int) -> None:
     """Refuse a count if an update has two diffs, or a key or an event has two values.
 
-    A count does not say which of the two is right.
+    A count does not say which of the two is right, so a statement at this time has to be discarded first.
     """
     if any(discard.time == time for discard in discards_in(collection.entry.decisions)):
         return

@@ -198,7 +198,7 @@ def test_no_time_is_sealed_before_all_of_its_events_are_read(history: _History, 
 
 @st.composite
 def _interleaved(draw: st.DrawFn) -> list[tuple[str, int | None]]:
-    """A log: for each record, in order, its transaction, and 1 if the record is a commit, otherwise None."""
+    """Draw a log: the records in order, each with its transaction, and with 1 for a commit or None for a change."""
     names = [str(number) for number in range(draw(st.integers(1, 4)))]
     records: list[tuple[str, int | None]] = []
     for name in draw(st.lists(st.sampled_from(names), min_size=len(names), max_size=12)):

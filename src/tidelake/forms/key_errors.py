@@ -46,7 +46,7 @@ def keys_in_error(collection: Collection) -> KeyErrors:
     """Find the keys whose newest stored row has an error.
 
     Cost: nothing if no error was ever stored; the footers of all files if merges have dropped every error; otherwise
-    one pass over the key's columns and `_position`.
+    up to three passes over the key's columns and four others.
     """
     table = OpenTable(collection.paths.updates)
     if not table.value(HAS_ERRORS):

@@ -60,7 +60,7 @@ class Binding:
 
 
 def mint_time(upper: int, start_ms: int, minted: int) -> int:
-    """Return the time of a tick: the later of upper and the tick's start, but never a time that was minted before.
+    """Return the time of a tick: the later of upper and the tick's start, but always later than every minted time.
 
     Args:
         upper: the first unsealed time.

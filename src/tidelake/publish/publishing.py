@@ -52,7 +52,10 @@ ROWS_MAX = 2_000_000
 
 @dataclass(frozen=True)
 class Terms:
-    """A publisher's options. A start, encoding or `skip_errors` that differs from the first publisher's is refused."""
+    """A publisher's options.
+
+    If `published_from`, `is_confluent` or `skip_errors` is given, it must agree with the first publisher's option.
+    """
 
     published_from: int | None = None
     """The time of the initial contents; by default `since`, so that all readable times are published."""
@@ -323,7 +326,7 @@ class _Publisher:
         return evidence
 
     def moved(self, evidence: Evidence, shards: Sequence[int]) -> Evidence:
-        """Return the evidence after this publisher has stated times of its shards, without reading it back."""
+        """Return the evidence after this publisher has stated times of its shards, without reading the topic back."""
         by_shard = dict(evidence.by_shard) | dict.fromkeys(shards, self.stated_until)
         return Evidence(by_shard, evidence.offsets, evidence.cut, evidence.since)
 
@@ -421,7 +424,10 @@ class _Publisher:
         return True
 
     def initial(self, collection: Collection, table: OpenTable, last: int) -> tuple[Updates | None, int]:
-        """Return the initial contents as updates at their time; if this time is `since`, also the changes after it."""
+        """Return the initial contents as updates at their time, and the last time included.
+
+        The updates are None if no row is so old. If their time is `since`, the changes after it are included.
+        """
         at, files = self.published.published_from, table.files()
         if collection.readable_range(table)[0] == (at,) and last > at:
             return self.changes(collection, None, whole_times(files, at - 1, last, self.terms.rows_max))
@@ -431,7 +437,7 @@ class _Publisher:
         return Updates(str(table.path), found.contents.withColumn(TIME, F.lit(at).cast("bigint"))), at
 
     def changes(self, collection: Collection, after: int | None, through: int) -> tuple[Updates, int]:
-        """Return the changes after a time, through another time or until the first key in error.
+        """Return the changes after a time, and the last time included: `through`, or the one before a key in error.
 
         If `after` is None, the initial contents, at `since`, come first.
         """
@@ -450,7 +456,7 @@ class _Publisher:
         return Updates(str(collection.paths.updates), updates), through
 
     def distinct(self, collection: Collection, after: int | None, through: int) -> Updates | None:
-        """Return the stored rows if they already are the changes; the arguments are those of `changes`."""
+        """Return the stored rows if they already are the changes, otherwise None; arguments are as for `changes`."""
         table = OpenTable(collection.paths.updates)
         times = readable(collection, table)
         times.range(after, through)

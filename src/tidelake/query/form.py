@@ -66,5 +66,5 @@ class Form(Protocol):
 
 
 def matched(left: str, right: str, columns: Sequence[str]) -> str:
-    """Return whether rows of two relations are equal in these columns; null equals null."""
+    """Return the condition that rows of two relations are equal in these columns; null equals null."""
     return " AND ".join(f"{left}.{quoted(name)} IS NOT DISTINCT FROM {right}.{quoted(name)}" for name in columns)

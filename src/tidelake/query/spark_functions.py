@@ -1,4 +1,4 @@
-"""The functions that Spark's SQL may call: their value depends on their arguments alone.
+"""The functions that a query in Spark's SQL may call: their values depend on their arguments alone.
 
 This is an allow-list, as for predicates: whatever Spark adds later is refused until it is listed here.
 """

@@ -1,10 +1,10 @@
 """The history of a collection, with wall-clock times, without a JVM.
 
 The small tables keep some events for good: seals of times with updates, validations, contradictions, full compactions,
-the ticks of reclocked collections, recorded retention, and the decisions in force; the handles keep renamings and the
-drop. Other events are known only while the logs still have their entries, for a few hours: the ticks of other
-collections, seals of times without updates, merges, moves of `since`, withdrawn decisions, fences, new columns and
-formats.
+the ticks of reclocked collections, and recorded retention; the handles keep the creation, renamings, the drop, and the
+decisions in force. Other events are known only while the logs still have their entries, for a few hours: the ticks of
+other collections, seals of times without updates, merges, moves of `since`, withdrawn decisions, fences, new columns
+and formats.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _decisions(collection: Collection, changes: EntryLog) -> Iterator[Event]:
 
 
 def _departures(collection: Collection) -> Iterator[Event]:
-    """Yield the times at which retention removed rows from the contents."""
+    """Yield the removals of rows from the contents by retention."""
     for departure in read_departures(collection, OpenTable(collection.paths.updates)):
         what = f"{departure.sentence} at time {departure.time}"
         yield Event(departure.at_ms, RETENTION, what, departure.as_json())

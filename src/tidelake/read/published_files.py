@@ -116,7 +116,7 @@ class Extent:
     """The ranges of the values of some rows, which rule out files without any of these rows."""
 
     ranges: Mapping[str, tuple[int, int]]
-    """The least and the greatest value of each column that has no nulls, as numbers, like `PublishedFile.lowest`."""
+    """The least and the greatest value of some columns without nulls, as numbers, like `PublishedFile.lowest`."""
     without_nulls: frozenset[str]
 
 
@@ -171,7 +171,7 @@ def small_files_to_merge(files: Sequence[PublishedFile], rewritten: Iterable[Pub
 
 
 def number_of_files(size: int, cores: int) -> int:
-    """Return how many files to write for rows that had this size: few, but enough to keep all cores busy.
+    """Return how many files to write for rows that had this size: few, but one per core unless they would be small.
 
     >>> number_of_files(1 << 20, 2), number_of_files(40 << 20, 2), number_of_files(300 << 20, 2)
     (1, 2, 5)

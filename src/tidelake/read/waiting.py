@@ -76,7 +76,7 @@ class Waiting:
 
     @property
     def first_missing(self) -> WaitingTime | None:
-        """The first time with announced updates that are not stored, if upper cannot move past it."""
+        """The time at `provable_upper`, if some of its announced updates are not stored; otherwise None."""
         first = self.times[0] if self.times else None
         return first if first is not None and first.missing and first.time == self.provable_upper else None
 

@@ -2,8 +2,9 @@
 
 Every page has a checksum, and every reader verifies it. The log states each file's size and a digest: the SHA-256 of a
 small file, or of the footer of a larger one. The digest also reveals damage outside the pages and a different file
-under the same name. For a larger file, the log also states the SHA-256 of the whole file, which merges and deep
-verifications compare, and on a local disk, the SHA-256 of its page headers, which every reader compares.
+under the same name. For a larger file, unless executors put it into an object store, the log also states the SHA-256 of
+the whole file, which merges and deep verifications compare. For a larger file on a local disk, it also states the
+SHA-256 of the page headers, which every reader of pages compares.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class RunFile:
         return 0 if low is None else low, INT64_MAX if high is None else high
 
     def statistics(self) -> str:
-        """Delta's statistics of the file: its number of rows, and the bounds of `_time` if it has that column.
+        """Return Delta's statistics of the file: its number of rows, and the bounds of `_time` if they are known.
 
         The digests are among them, because readers skip unknown statistics, and checkpoints keep them.
         """
@@ -96,7 +97,7 @@ class RunFile:
 
 
 def meets(file: RunFile, times: Sequence[int]) -> bool:
-    """Whether a file may hold a row at one of these times, which are sorted."""
+    """Return whether a file may hold a row at one of these times, which are sorted."""
     if file.time_min is None or file.time_max is None:
         return bool(times)
     at = bisect_left(times, file.time_min)
@@ -453,7 +454,7 @@ def _open_with_digest(location: Location, size: int | None = None) -> tuple[pa.N
 
 
 def _footer_of(source: pa.NativeFile) -> bytes:
-    """The footer of a Parquet file, with its length and the magic bytes; the whole file if the length is impossible."""
+    """Return a Parquet file's footer, its length and the magic bytes; the whole file if the length is impossible."""
     size = source.size()
     source.seek(max(size - _TAIL_BYTES, 0))
     tail: bytes = source.read()
@@ -517,7 +518,7 @@ def _time_bounds(metadata: pq.FileMetaData) -> tuple[int | None, int | None]:
 
 
 def _shape(kind: pa.DataType) -> object:
-    """A type without nullability and without the names of list elements, which do not matter."""
+    """Return what is compared of a type: not nullability, the names of list elements, or the units of timestamps."""
     if pa.types.is_struct(kind):
         return ("struct", tuple((field.name, _shape(field.type)) for field in kind))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

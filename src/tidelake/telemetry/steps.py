@@ -182,7 +182,7 @@ def observed(
 
 
 def _place_of(collection: Collection, may_be_stale: bool) -> dict[str, Any]:
-    """Return the context of a step's log lines; if the collection's table cannot be read, only its name."""
+    """Return the context of a step's log lines: the collection's name and, if its table can be read, its upper."""
     try:
         upper = OpenTable(collection.paths.updates, may_be_stale=may_be_stale).value(UPPER)
     except (TidelakeError, DeltaError, OSError):  # the step meets the same error, and reports it

@@ -132,7 +132,7 @@ def _after_space(text: str, at: int) -> int:
 
 
 def _bytes_of(fields: Mapping[str, tuple[Any, str]], name: str) -> bytes | None:
-    """Return the bytes of a key or value. For a JSON object, they are the bytes of its text, as written."""
+    """Return the bytes of a key or value, None if it is null. The bytes of a JSON object are its text, as written."""
     (value, text), (encoded, _) = fields.get(name, _NOTHING), fields.get(f"{name}_b64", _NOTHING)
     if value is not None and encoded is not None:
         raise ValueError(f"{name} and {name}_b64 are both given")
