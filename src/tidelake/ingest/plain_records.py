@@ -204,7 +204,7 @@ def _placed(fault: Column) -> Column:
 
 
 def _place(settings: ReclockSettings) -> Sequence[Column]:
-    """Return the columns that order the records of a key within a tick, before their offsets."""
+    """Return the columns that order the records of a key within a tick; if they are equal, offsets decide."""
     if len(settings.topics) == 1:
         return [F.col("partition")]
     topics = F.array_position(F.array(*(F.lit(topic) for topic in settings.topics)), F.col("topic"))
