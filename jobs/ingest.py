@@ -37,7 +37,7 @@ class IngestReport(Counts):
     copies_dropped: int = 0
     gaps: list[TopicGap] = field(default_factory=list)
     partitions_added: list[str] = field(default_factory=list)
-    """`TOPIC:PARTITION` of each new partition of a topic that had been read before; it is read from its start."""
+    """`TOPIC:PARTITION` of each new partition, read from its start, of a topic that had been read before."""
 
     def add_tick(self, tick: TickReport) -> None:
         """Add one tick."""

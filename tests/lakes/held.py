@@ -69,7 +69,7 @@ class HeldLake:
         return open_lake(self.file).collection(NAME)
 
     def append(self, *updates: tuple[int, int, int], upper: int | None = None) -> None:
-        """Commit updates of rows `(id, None)`, as an ingest does, and move upper in the same commit."""
+        """Commit updates of rows `(id, None)`, as an ingest does; if `upper` is given, the same commit moves upper."""
         stored, (ids, times, diffs) = self.stored, zip(*updates, strict=True) if updates else ((), (), ())
         table, schema = OpenTable(stored.paths.updates), stored.updates_schema()
         run = new_run("ingest", table.seq)

@@ -1,4 +1,4 @@
-"""The JVM's output during its start goes to a file, and to the terminal if the start fails."""
+"""The JVM's output goes to a file and, if its start fails, also to the terminal."""
 
 from __future__ import annotations
 

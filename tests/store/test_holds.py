@@ -77,7 +77,7 @@ def test_a_call_after_the_observer_has_looked_keeps_the_hold() -> None:
     entry, token = held()
     first = seen(entry, 0)
     beats = beats_of(first)
-    called = renew(first, token, 0)  # this call commits first, so the observer repeats its change with the new entry
+    called = renew(first, token, 0)  # commits before the observer, which therefore repeats its change on this entry
     assert observe(called, beats, 10 * LEASE_MS) == called
 
 

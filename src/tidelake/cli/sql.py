@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Shown:
-    """The answer of an engine, the rows to show, and how many there are."""
+    """The answer of an engine, the rows to show, and the number of all rows of the answer."""
 
     answer: QueryAnswer | SparkAnswer
     rows: pa.Table

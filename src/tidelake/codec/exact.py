@@ -53,9 +53,9 @@ _INDEX_BEYOND_INT32 = _HIGH * 2 + r"\x80\x80[\x10\x20\x30\x40\x50\x60\x70]"
 def suspect_pattern(resolved: Any) -> str:
     """Return a regular expression, for Python and Java, to find bytes that may be a number out of range for its type.
 
-    Every message is searched with it, so it is optimised for Java's engine: the common prefix of both kinds of numbers
-    comes before the alternatives, without a quantifier. Most bytes then take one comparison, and a search takes a
-    quarter of the time.
+    Every message is searched with it, so it is optimised for Java's engine: the prefix that the alternatives have in
+    common comes before them, without a quantifier. Most bytes then take one comparison, and a search takes a quarter of
+    the time.
 
     Args:
         resolved: the record schema as `resolved_schema` returns it.

@@ -33,6 +33,8 @@ VALUE = "_value"
 class Target:
     """The output columns of a decoder of keys or values, and its temporary columns, which it drops at the end.
 
+    The properties are the names of these columns; their docstrings state each column's type and meaning.
+
     Args:
         name: the name of the column that holds the decoded record, a struct; all other names begin with it.
     """
@@ -115,7 +117,7 @@ class Target:
 
     @property
     def is_suspect(self) -> str:
-        """Boolean. JSON: whether a name may occur twice, or a non-string where text must be; a variant shows this."""
+        """Boolean. JSON: whether the record may repeat a name, or hold a non-string where text is required."""
         return f"{self.name}_suspect"
 
     @property

@@ -1,4 +1,4 @@
-"""Reads scalar values from JSON: the type that Spark reads, the stored value, and the check that a value fits its type.
+"""How scalar values are read from JSON: the type that Spark reads, the stored value, and the checks.
 
 Spark's reader is lenient with text: it reads a number or an object as its text. Text that looks like a number or an
 object is therefore *suspect*: it is read again as a variant, which preserves the type. Decimals, dates and timestamps

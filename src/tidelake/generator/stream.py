@@ -73,7 +73,8 @@ class Stream:
     def values(self, encoder: Encoder, garbage: Garbage) -> list[bytes | None]:
         """Encode the messages, mix in unusable ones, and put everything into the final order.
 
-        Contradictions come first, so that no time is sealed before a reader meets its contradiction.
+        No time is sealed before a reader meets its contradiction: breaches are announced like other updates, and all
+        other contradictions come first.
         """
         options = self._options
         usual = [encoder.message(message) for message in self._usual]

@@ -117,7 +117,7 @@ def read_upserts(raw: DataFrame, settings: ReclockSettings, schemas: SourceSchem
 
 @cached
 def _faults(shared: tuple[str, ...]) -> dict[str, Column]:
-    """Return why a record is unusable or in error; `shared` names the columns that both its key and its value have."""
+    """Return `_reason`, `_detail` and `_error` of a record; `shared` names the columns that both key and value have."""
     absent = F.when(F.col("_key_reason").isNull() & F.col("_key").isNull(), F.lit("null_key"))
     return {
         "_reason": F.coalesce("_key_reason", absent),
@@ -204,7 +204,7 @@ def _placed(fault: Column) -> Column:
 
 
 def _place(settings: ReclockSettings) -> Sequence[Column]:
-    """Return the columns that order the records of a key within a tick, before their offsets."""
+    """Return the columns that order the records of a key within a tick; if they are equal, offsets decide."""
     if len(settings.topics) == 1:
         return [F.col("partition")]
     topics = F.array_position(F.array(*(F.lit(topic) for topic in settings.topics)), F.col("topic"))

@@ -1,8 +1,8 @@
 """Applies the changes of a range of times to a published table, and rewrites only the files that they touch.
 
-Unchanged rows are neither compared nor sorted. Every task holds the keys that changed (or the rows, if there is no
-key); a scan of the columns that identify a row finds the files with rows to replace. These files are copied without
-those rows, and the new rows are added.
+Unless too many rows have changed, every task holds their keys (or the rows themselves, if there is no key), so that
+unchanged rows need not be sorted. A scan of the columns that identify a row finds the files with rows to replace. These
+files are copied without those rows, and the new rows are added.
 """
 
 from __future__ import annotations

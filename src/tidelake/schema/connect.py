@@ -56,8 +56,9 @@ _CONVERTED = [
 _BY_NAME = {
     name: WireType(form.wire, form.conversion, landing) for _, form, landing in _CONVERTED for name in form.names
 }
-"""Names whose values are converted. A value with any other name (times of day, nanoseconds, durations, UUID, JSON, XML,
-enums, bits) is stored as its wire type: no type that every Delta reader supports holds it without loss."""
+"""Names, apart from those of decimals, whose values are converted. A value with any other name (times of day,
+nanoseconds, durations, UUID, JSON, XML, enums, bits) is stored as its wire type: no type that every Delta reader
+supports holds it without loss."""
 _BY_LOGICAL = {
     (form.wire, scalar.logical): WireType(form.wire, form.conversion, landing) for scalar, form, landing in _CONVERTED
 }

@@ -1,8 +1,8 @@
 """The registry of Avro types: each scalar type is declared once, with all its properties.
 
-A new logical type is one entry in `SCALARS`, and one in `tidelake.decode.types.SPARK_TYPES`, which defines its handling
-in Spark. An undeclared logical type is treated as its primitive type. Records, arrays and unions are not scalar; the
-code that walks through a schema handles them.
+A new logical type is one entry in `_DECLARED`, and one in `tidelake.decode.types.SPARK_TYPES`, which defines its
+handling in Spark. An undeclared logical type is treated as its primitive type. Records, arrays and unions are not
+scalar; the code that walks through a schema handles them.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Arrow groups a hundred thousand rows in less time than Spark takes to plan a job. Rows pass through buckets of times;
 each bucket is counted and dropped once its last row is read, so memory is bounded if files are roughly in time order.
-If they are not, or if a column has lists or structs, seal lets Spark count. All cores count while the next rows are
-read.
+If too many rows would have to wait, or if a column has lists or structs, seal lets Spark count. All cores count while
+the next rows are read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROWS_MAX = 20_000_000
 _ROW_BYTES_MAX = 16_384
 """Maximum average size of a file's rows on the driver."""
 HELD_BYTES_MAX = 256 * 1024 * 1024
-"""Maximum size of the buckets that wait for their last row."""
+"""Maximum size of the buckets that wait for their last row, and of those that wait to be counted."""
 _FACTOR_MAX = 2**31
 """If a diff and a number of copies are both below this, their product fits in an int64."""
 SURPLUS = "_surplus"

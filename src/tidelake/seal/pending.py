@@ -21,7 +21,7 @@ class Pending:
     def __init__(self, collection: Collection, may_be_stale: bool = False) -> None:
         """Read the statements; for `may_be_stale`, see `OpenTable`.
 
-        Cost: one read of the table, which has one run from the last seal, and one or more from each later tick.
+        Cost: one read of the table, which normally has one run from the last seal, and those of later ticks.
         """
         self.path, self.epoch = collection.paths.progress, collection.entry.epoch
         self.table = OpenTable(self.path, may_be_stale=may_be_stale)

@@ -75,7 +75,7 @@ def end_rows(ends: Iterable[End], topic: str) -> list[dict[str, Any]]:
 
 
 def snapshot_row(snapshot: Snapshot, topic: str) -> dict[str, Any]:
-    """Return the row of `transactions/` for a snapshot. The snapshot's own rows are in this topic."""
+    """Return the row of `transactions/` for a snapshot; `topic` is the topic that has the snapshot's own rows."""
     numbers = {"events": snapshot.rows, "events_in_all": snapshot.rows}
     return {TIME: snapshot.lsn, "kind": _SNAPSHOT, "topic": topic, **numbers}
 
