@@ -16,7 +16,7 @@ class Names:
     lake: str
 
     def collection(self, name: str) -> AssetKey:
-        """Return the key of a collection: what is proven about its topics."""
+        """Return the key of a collection's own asset, which stands for what is proven about its topics."""
         return AssetKey([self.lake, name])
 
     def current(self, name: str) -> AssetKey:

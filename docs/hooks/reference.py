@@ -323,7 +323,7 @@ def errors() -> str:
 
 
 def families() -> str:
-    """Return the table of the families of errors in the docstring of `tidelake.errors`."""
+    """Return the table of the families of errors, taken from the docstring of `tidelake.errors`."""
     from tidelake import errors
 
     rows = [line.replace("`", "") for line in (errors.__doc__ or "").splitlines() if line.startswith("|")]

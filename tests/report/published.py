@@ -60,7 +60,7 @@ def configure(root: Path, *names: str) -> Path:
 
 
 def published(root: Path) -> tuple[Stored, Location]:
-    """Return a collection that is sealed before time 5 and published, and the location of the published table."""
+    """Return a published collection whose upper is 5, and the location of the published table."""
     stored = Stored(root)
     stored.seal({4: 0}, 5)
     configure(root)

@@ -224,7 +224,9 @@ class Catalog:
         return None if entry is None or entry.dropped is not None or entry.name == name else entry.name
 
     def dropped(self, name: str) -> Collection | None:
-        """Return the dropped collection that last had this name; None if another one has it now, or none ever had it.
+        """Return the collection that had this name until it was dropped.
+
+        None if a collection has the name now, if the last one that had it was renamed, or if none ever had it.
 
         Cost: two logs are opened.
         """

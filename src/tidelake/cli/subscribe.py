@@ -160,7 +160,7 @@ def subscribe(
 
 
 def _check_together(as_of: str | None, after: str | None, no_snapshot: bool, hold: str | None, no_hold: bool) -> None:
-    """Refuse options that contradict each other.
+    """Refuse options that cannot be combined.
 
     Raises:
         OptionRefused: two options say where to begin, or what is held.

@@ -1,6 +1,6 @@
-"""Reads the base of a table with Spark: a read adds up the few later rows, and sets aside base rows that they affect.
+"""Divides the rows of a base, in Spark: those that match one of the few rows outside the base, and all others.
 
-`store.base` says which files are the base; see docs/decisions/base.md.
+A read takes the others unchanged. `store.base` says which files are the base; see docs/decisions/base.md.
 """
 
 from __future__ import annotations

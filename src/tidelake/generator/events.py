@@ -42,7 +42,7 @@ class EventHistory(History):
         super().__init__(family, updates, times, random, **others)
 
     def new_row(self, order_id: int) -> int:
-        """Add the event of a new order, and return its number."""
+        """Add the event of a new order, and return the event's number."""
         return self._event(None, self._new_order(order_id))
 
     def _step_of(self, family: Family) -> Callable[[int, int], None]:

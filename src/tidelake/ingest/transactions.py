@@ -126,7 +126,7 @@ class TransactionTick(RecordTick):
         if self.ranges:
             self._read_events(planned)
         self._merge_snapshots()
-        if self.snapshots:  # a snapshot's last row may have been read before earlier rows in another partition
+        if self.snapshots:  # a snapshot's last row may have been read, but not all earlier rows in other partitions
             topic_ends = self.events.end_offsets()
         self._state(topic_ends)
         if not self.newly_abandoned.isdisjoint(self.scanned) and self.ranges:
@@ -304,7 +304,7 @@ class TransactionTick(RecordTick):
     # --- read, decode, write -----------------------------------------------------------------------------------------
 
     def mint(self) -> int:
-        """Return 0: no time is minted, because END events state the times."""
+        """Return 0: no time is minted, because the source states the times."""
         return 0
 
     def read(self) -> None:
@@ -343,7 +343,7 @@ class TransactionTick(RecordTick):
         reach("ingest.after_late")
 
     def _find_cuts(self) -> list[Cut]:
-        """Return the cut transactions: those that have no event, and those whose first event is in this table."""
+        """Return the cut transactions that have no event, or whose first event is in this table."""
         if not self.settings.captures_publication:
             return []
         cuts, after = [] if self.records is None else list(self.records.cuts), self.last
@@ -395,7 +395,7 @@ class TransactionTick(RecordTick):
     # --- commit ------------------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """Commit the run and the offsets; retry after a conflict, unless a tick or a seal came first."""
+        """Commit the run and the offsets; retry after a conflict, unless what was written may no longer be right."""
         before = self._state_of(self.table)
 
         def commit(table: OpenTable) -> None:
@@ -427,6 +427,6 @@ class TransactionTick(RecordTick):
         reach("ingest.after_commit")
 
     def _state_of(self, table: OpenTable) -> tuple[Any, ...]:
-        """Return everything on which the tick's rows and statements depend."""
+        """Return the offsets and times in the table on which the tick's rows and statements depend."""
         offsets = [next_offsets(table, topic.name) for topic in (self.events, self.marks)]
         return (*offsets, table.value(UPPER) or 0, table.value(STATED))

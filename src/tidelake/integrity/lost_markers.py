@@ -82,7 +82,7 @@ def mark_again(table: Location) -> ProvenLog:
     proven = proven_log(table)
     for version, data in proven.checkpoints.items():
         acknowledge_checkpoint(table, version, digest_of(data))
-    # The newest first: if this process dies, the marked entries are an unbroken tail, and a later call marks the rest.
+    # The newest first: if this process dies, the marked entries are an unbroken tail, and opening the table marks more.
     for version in sorted(proven.entries, reverse=True):
         acknowledge_entry(table, version, proven.entries[version])
     warn("a log without markers was marked again", table=str(table), version=proven.newest)

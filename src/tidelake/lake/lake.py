@@ -192,7 +192,9 @@ class Lake(OpenedStore):
             return sql_answer(spark, checked, found, skip_errors)
 
     def status(self, *names: str) -> dict[str, CollectionStatus | TidelakeError | None]:
-        """Return the status of all collections, or of those that are named; an error takes the place of a status.
+        """Return the status of all collections, or of those that are named.
+
+        In place of a status, there is None if a collection was never ingested, or an error.
 
         Raises:
             ConfigurationError: the file names no such collection.

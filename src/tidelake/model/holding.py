@@ -329,7 +329,9 @@ class MemorySubscription:
         self.is_complete = False
 
     def next(self) -> tuple[int | None, int, list[Update]] | None:
-        """Return the time before the next batch, the batch's last time and its updates; None if no batch is ready.
+        """Return the time before the next batch (None for the contents), the batch's last time and its updates.
+
+        If no batch is ready, the result is None.
 
         Raises:
             SubscriptionLapsed, CapabilityError, SinceError, UpperError: as for `Subscription.next`.

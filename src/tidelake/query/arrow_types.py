@@ -11,11 +11,11 @@ from tidelake.query.names import text
 _MISSING = frozenset(("bignum", "bit", "geometry", "time with time zone", "type", "uhugeint", "variant"))
 """DuckDB hands values of these types to Arrow as bytes, or as another type, in which a UHUGEINT may be negative."""
 INTERVAL_HOURS = 2_562_047
-"""Intervals with this many whole hours are too long: Arrow counts their nanoseconds in an int64."""
+"""Intervals of at least this many whole hours are too long: Arrow counts their nanoseconds in an int64."""
 
 
 def missing_type(kind: DuckDBPyType) -> str | None:
-    """Return the name of a type that Arrow does not have: this type, or one inside it; None if Arrow has them all."""
+    """Return the name of a type that Arrow lacks: `kind`, or a type inside it; None if Arrow has them all."""
     return next((str(part) for part in _parts(kind) if part.id in _MISSING), None)
 
 

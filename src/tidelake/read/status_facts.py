@@ -86,7 +86,7 @@ class StatusFacts:
 
     @property
     def published_problem(self) -> str | None:
-        """Why its published table cannot be read or was changed; None if it shows the contents, or if there is none."""
+        """What is wrong with its published table; None if it shows the contents, or if there is no published table."""
         return None if self.publication is None else self.publication.get("problem")
 
     @property

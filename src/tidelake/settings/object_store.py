@@ -103,7 +103,8 @@ def canonical_uri(text: str) -> str:
     """Return the canonical URI of an object store's folder: its scheme in lower case, and no empty segments.
 
     Raises:
-        ValueError: the bucket or a segment has characters that a URI and a path would write in different ways.
+        ValueError: the text does not name a bucket, or a segment has characters that are written in different ways in a
+            URI and in a path.
 
     >>> canonical_uri("S3://lake//shop/"), canonical_uri("s3://lake")
     ('s3://lake/shop', 's3://lake')

@@ -11,7 +11,7 @@ import yaml
 from tidelake.settings.block import Block
 
 _DEPTH_MAX = 100
-"""libyaml composes nested values recursively, and would overflow the stack. Deeper files are read without libyaml."""
+"""Deeper files are read without libyaml, which composes nested values recursively and would overflow the stack."""
 
 _Loader = Any
 """`yaml.SafeLoader`, or libyaml's `yaml.CSafeLoader`, which takes a sixth of the time but words errors differently."""
@@ -28,7 +28,7 @@ def _mapping_of_unique_keys(loader: _Loader, node: yaml.MappingNode) -> dict[Any
 
 
 def _construct_scalar(loader: _Loader, node: yaml.Node) -> Any:
-    """Read a scalar that looks like a date or a number. The error names the line of an invalid one (`2020-13-45`)."""
+    """Read a date, number or boolean. The error names the line of an invalid one (`2020-13-45`)."""
     construct = yaml.SafeLoader.yaml_constructors[node.tag]
     try:
         return construct(loader, node)
@@ -71,7 +71,7 @@ def _load_by(kind: type[_Loader], text: str) -> tuple[Any, yaml.Node | None]:
 
 
 def _depth(text: str) -> int:
-    """Return the nesting depth of the values in a text, or more than `_DEPTH_MAX`."""
+    """Return the nesting depth of the values in a text; counting stops beyond `_DEPTH_MAX`."""
     depth = deepest = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def missing_file(frame: DataFrame, paths: Iterable[str]) -> str | None:
-    """Return a path that Spark has left out of a DataFrame; None if it reads all of them.
+    """Return a path that Spark has left out of a DataFrame; None if the DataFrame reads all paths.
 
     If a file disappears after Spark has checked that it exists and before Spark has listed it, Spark leaves it out
     without an error. If it disappears later, reading it fails.

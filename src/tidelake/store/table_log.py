@@ -50,7 +50,7 @@ CROWDED_S = 10.0
 """The minimum age of entries that are deleted because there are many later ones. By then, processes that listed them
 have read them, or will list the log again."""
 RETENTION_S = 6 * 3600
-"""How long entries stay even if there are two later checkpoints: a reader may be about to read them."""
+"""How long other entries stay even if there are two later checkpoints: a reader may be about to read them."""
 
 LAST = {"last": SEQ}
 """Each entry states how it ends. Nothing else reveals that it was cut off between two lines."""
@@ -604,7 +604,10 @@ def clean_up(path: Location, entries_max: int | None = None) -> None:
 
 
 def _expected_state(path: Location, version: int, markers: Markers, versions: list[int]) -> LogState | None:
-    """The state that a checkpoint of this version must hold; None if an entry that it covers is gone."""
+    """The state that a checkpoint of this version must hold, from the previous marked checkpoint and later entries.
+
+    None if one of these entries is gone.
+    """
     state, start = LogState(), -1
     for location in reversed(checkpoints(path)):
         if version_of(location) < version:

@@ -1,6 +1,8 @@
-"""Assigns a position to each error that has none: after the known positions of its key and its partition.
+"""Assigns a position to each error that has none: next to the events of its partition, or after the rows of its key.
 
-All records of a key are in one partition, so later records have higher positions. See docs/decisions/positions.md.
+The position is after the preceding event of its partition that the tick has read or, if there is none, directly before
+the following one. If there is neither, it is after the newest row of its key. All records of a key are in one
+partition, so the key's later records have higher positions. See docs/decisions/positions.md.
 """
 
 from __future__ import annotations
