@@ -1,1 +1,1 @@
-"""Rules for Great Expectations that every collection must meet; `checks` shows the results in Dagster."""
+"""The rules that collections must meet, for Great Expectations; `checks` shows the results in Dagster."""

@@ -39,7 +39,7 @@ class Working:
 
 
 def shows_progress() -> bool:
-    """Whether standard error is a terminal that can redraw a line."""
+    """Return whether standard error is a terminal that can redraw a line."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 

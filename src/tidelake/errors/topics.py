@@ -88,7 +88,7 @@ class SnapshotUnfinished(TopicGap):
 
 
 class SnapshotRepeated(TopicGap):
-    """A table without a key was read in another snapshot, which does not say which of its rows are gone."""
+    """A table without a key was read in another snapshot, which does not say which of the earlier rows are gone."""
 
     lsn: int
     rows: int

@@ -21,9 +21,7 @@ def ingest_tick(
     topics: Sequence[Topic],
     run_ms: int | None = None,
 ) -> TickReport | None:
-    """Read the next bounded range of the topics and commit it; None if there is nothing new and nothing to commit.
-
-    A report without messages has gaps, or is from a tick that moved upper.
+    """Read the next bounded range of the topics, and commit it.
 
     Args:
         spark: the session.
@@ -31,6 +29,9 @@ def ingest_tick(
         settings: its settings.
         topics: its topics.
         run_ms: see `Tick.run_ms`.
+
+    Returns:
+        The report; None if there is nothing new to read and no gap, and upper was not moved.
 
     Raises:
         Fenced: the epoch was raised in the meantime.

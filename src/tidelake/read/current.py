@@ -261,7 +261,7 @@ class _Attempt:
             return True
         if shown.skip_errors != self.wanted.skip_errors:  # the table states whether keys in error were left out
             return False
-        if self.wanted.together:  # the tables of a group show the same time, and name at least each other
+        if self.wanted.together:  # each table of a group shows the time, and names at least the group
             return shown.as_of == self.as_of and set(shown.together) >= set(self.wanted.together)
         return shown.as_of >= min(self.as_of, self._unchanged_since())
 

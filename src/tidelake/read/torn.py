@@ -39,8 +39,8 @@ def check_not_torn(tables: Mapping[str, tuple[Collection, OpenTable]], time: int
     lacking = [name for name, (_, times) in known.items() if last not in times]
     if last is None or not following or not lacking:
         return
-    # A transaction between the two snapshots shows that the connector had finished the first one, and that the tables
-    # without it were empty.
+    # A transaction between the two snapshots shows that the connector had finished the first snapshot, and that the
+    # tables without this snapshot were empty.
     collection = known[lacking[0]][0]
     if all(found.is_snapshot for found in read_transactions(collection, last, min(following))):
         raise SnapshotTorn(time, last, min(following), lacking[0])

@@ -21,7 +21,9 @@ def facts_about(collection: Collection, time: int) -> list[str]:
 
 
 def missing_events(collection: Collection, table: OpenTable, files: Sequence[RunFile], time: int) -> str | None:
-    """Return which events of the transaction at an unsealed time are not stored; None if that cannot be determined.
+    """Return a sentence that says which events of the transaction at an unsealed time are not stored.
+
+    None if its END has not been read, or if no event of this table is missing.
 
     Args:
         collection: the collection.

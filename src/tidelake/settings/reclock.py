@@ -66,7 +66,7 @@ class ReclockSettings(CollectionSettings):
     """For change events: the connector's placeholder for a value that the database did not send."""
 
     KEY_IS_OPTIONAL: ClassVar[bool] = False
-    """Whether a table of change events may have no primary key, because copies are recognised without one."""
+    """Whether copies of change events are recognised without a primary key, so that their table may have none."""
 
     READ_APART: ClassVar = CollectionSettings.READ_APART | {"metadata", "key_schema", "key_schema_ids", "position"}
 

@@ -303,7 +303,7 @@ def _open_lock(path: str) -> int:
 
 
 def _lock(descriptor: int, wait_s: float) -> Literal["locked", "late", "impossible"]:
-    """Lock a file, which stays locked until it is closed."""
+    """Try to lock a file, and return the outcome; a locked file stays locked until it is closed."""
     seen, limit = None, time.monotonic() + wait_s
     while True:
         try:

@@ -46,7 +46,7 @@ class Published(BaseModel):
     collection: str
     collection_id: str
     as_of: int
-    """The time of the contents: the last sealed time when they were published."""
+    """The time of the contents: the last sealed time when they were published, or an earlier one."""
     since: int
     upper: int
     """Since and upper of the collection when the contents were published."""
@@ -56,7 +56,7 @@ class Published(BaseModel):
     proofs_at_ms: int
     """The moment of the newest note that `proofs/` had when the contents were published, in milliseconds since 1970."""
     rows: int
-    """Number of rows of the table: distinct rows of the contents."""
+    """Number of rows of the table: the distinct rows of the contents, or all rows if the table is a bag."""
     contents_rows: int
     """Number of rows of the contents: the sum of `_diff` or, if the table has no such column, the same as `rows`."""
     columns: tuple[str, ...]
@@ -73,12 +73,13 @@ class Published(BaseModel):
 
 
 class TableState(NamedTuple):
-    """The state that a publication's table shows, and whether another engine has written to it since."""
+    """The state that a publication's table shows, and who has changed the table since."""
 
     shown: Published | None
-    """None if nothing was published, or if another engine has changed the rows."""
+    """None if nothing was published, or if the rows have been changed or removed since."""
     changed_by: str | None
-    """The engine that has changed the rows, the columns or the properties since the last publication, or None."""
+    """The engine that has changed the rows, the columns or the properties since the last publication, or None.
+    It is `WRITER` if Tidelake has removed the rows."""
 
 
 @dataclass(frozen=True)

@@ -255,7 +255,10 @@ def _keys_of(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column
 
 
 def _before_key(befores: Mapping[str, Column], shape: ChangeShape) -> Column:
-    """Return the key before the change or, without a key, the row; null if the event does not contain all of it."""
+    """Return the key before the change; null unless the event contains a readable value of each of its columns.
+
+    For a table without a key, return the row before the change; null if the event does not contain one.
+    """
     if not shape.key:
         cells = (befores.get(name, F.lit(None)).alias(name) for name in shape.before_columns)
         return F.when(F.col(f"{EVENT}.before").isNotNull(), F.struct(*cells))

@@ -19,7 +19,7 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: Column, place: Seq
 
     In:  the DataFrame that `read_events` returns, with _position, and _marks (not null).
     Out: the table's columns, and _marks. A change of a row's key (without a key, every change of a row) becomes a
-         delete, without marks, and a value. A tombstone, or a record with a reason or without a position, becomes a row
+         delete (without marks) and a value. A tombstone, or a record with a reason or without a position, becomes a row
          without a time, which is not stored.
 
     Args:
@@ -35,7 +35,7 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: Column, place: Seq
 
 @cached
 def _numbers() -> list[Column]:
-    """Return two columns: whether a record becomes a row, and which of its rows this one is; see `PART`."""
+    """Return two columns: whether a record's rows have a time, and the number of each of its rows; see `PART`."""
     # Numbers are exploded, not the rows themselves, which would be copied into a list and out of it.
     good = F.col(REASON).isNull() & F.col(POSITION).isNotNull() & (F.col(KIND) != "tombstone")
     changes_key = good & F.col(PREVIOUS_KEY).isNotNull()
