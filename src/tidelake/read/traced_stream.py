@@ -295,7 +295,7 @@ class TracedStream:
         return CountFate(time, count, CONTRADICTED, detail, needs)
 
     def pending_rest(self, place: Place) -> dict[str, Any] | None:
-        """Return the part of the progress statement at a place that later seals still need; None if there is none."""
+        """Return what later seals still need of the progress statement at a place; None if they need nothing of it."""
         path = self.collection.paths.progress
         rows = read_rows(path, OpenTable(path).files(), PROGRESS_SCHEMA).to_pylist()
         return next((row for row in rows if (row["topic"], row["partition"], row["offset"]) == place), None)
