@@ -138,7 +138,7 @@ class TracedStream:
         return STORED, detail + held, needs
 
     def _sealed(self, time: int, diff: int, rows: list[tuple[int, str]], proof: Proven | None) -> _Judged:
-        """Judge a statement that was not late, at a sealed time: it should have had an effect when this was sealed."""
+        """Judge a statement that was not late, at a sealed time: sealing should have given it an effect."""
         diffs = [stored for stored, _ in rows]
         if (diff in diffs) if self.is_keyed else (sum(diffs) == diff):
             detail = f"time {time} was sealed" + (f" with {counted(proof.counted, 'update')}" if proof else "")
