@@ -37,7 +37,7 @@ def _without_values(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _harmless(value: Any) -> Any:
-    """Escape every text.
+    """Escape and cut every text outside of conditions.
 
     >>> _harmless({"a": ["<b>", 1]})
     {'a': ['&lt;b&gt;', 1]}

@@ -41,9 +41,9 @@ def template(tmp_path_factory: pytest.TempPathFactory, stores: Stores) -> HeldLa
 
 
 def live(file: str, place: str | None, passing: int) -> None:
-    """Rename, drop and delete a collection; die at a failpoint that was passed `passing` times before.
+    """Rename, drop and delete the collection of a lake whose settings are in `file`.
 
-    Only the file with the settings says where the store is.
+    If there is a `place`, die when this failpoint is reached after it has been passed `passing` times.
     """
     left = [passing]
 

@@ -1,4 +1,4 @@
-"""Each expectation can fail: each report in these tests is correct except for one number."""
+"""Each expectation can fail: a correct report passes them all, and one that is wrong in one respect fails only one."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ capability or a subscription. Commands without an answer are inputs:
     forget                          make the collection unreadable forever
     elsewhere NAME TIME             acquire a capability of another collection
 
-These commands are answered; if one is refused, with the error and the frontier that it names, as `! SinceError [5]`:
+These commands are answered. If one is refused, its answer is the error, with the frontier if the error names one, as
+in `! SinceError [5]`:
 
     acquire NAME [TIME] [lease=S]   answers with the time, by default the last one
     clone NAME OTHER                clone NAME's capability as OTHER; answers with its time

@@ -67,7 +67,7 @@ def play(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Send the records of a file topic that a Kafka topic does not have yet, each at its own offset. Starts no JVM."""
+    """Send those records of a file topic that a Kafka topic lacks, each at its own offset. Does not start a JVM."""
     from tidelake.topic.producing import play_topic
 
     settings = _settings(config)

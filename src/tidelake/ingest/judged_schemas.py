@@ -23,7 +23,7 @@ from tidelake.store.commit import OpenTable
 _KNOWN_MAX = 20
 """Maximum number of known schemas whose lengths are used: each message is compared with them one by one."""
 _AGREED_MAX = 100
-"""Maximum number of schemas to cache; if there are more, they are not really schemas."""
+"""Maximum number of schemas to cache, far more than a topic should have."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,6 @@ def values_of_judged(table: OpenTable, row: Record, key: Sequence[str], judged: 
 
 
 def _value_name(row: Record, key: Sequence[str]) -> str:
-    """Return the name of the cached schemas for these columns."""
+    """Return the prefix of the names under which the table's log caches the schemas for these columns."""
     columns = json.dumps([row, key], sort_keys=True)
     return f"schemas/{hashlib.blake2b(columns.encode(), digest_size=6).hexdigest()}"

@@ -138,7 +138,7 @@ class TracedStream:
         return STORED, detail + held, needs
 
     def _sealed(self, time: int, diff: int, rows: list[tuple[int, str]], proof: Proven | None) -> _Judged:
-        """Judge a statement that was not late, at a sealed time: it had an effect when its time was sealed."""
+        """Judge a statement that was not late, at a sealed time: sealing should have given it an effect."""
         diffs = [stored for stored, _ in rows]
         if (diff in diffs) if self.is_keyed else (sum(diffs) == diff):
             detail = f"time {time} was sealed" + (f" with {counted(proof.counted, 'update')}" if proof else "")
@@ -295,7 +295,7 @@ class TracedStream:
         return CountFate(time, count, CONTRADICTED, detail, needs)
 
     def pending_rest(self, place: Place) -> dict[str, Any] | None:
-        """Return the part of the progress statement at a place that later seals still need; None if there is none."""
+        """Return what later seals still need of the progress statement at a place; None if they need nothing of it."""
         path = self.collection.paths.progress
         rows = read_rows(path, OpenTable(path).files(), PROGRESS_SCHEMA).to_pylist()
         return next((row for row in rows if (row["topic"], row["partition"], row["offset"]) == place), None)

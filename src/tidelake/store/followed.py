@@ -159,12 +159,12 @@ def remember(path: Location, followed: Followed) -> None:
 
 
 def forget(path: Location) -> None:
-    """Open a log from scratch the next time."""
+    """Forget a log, so that it is opened from scratch the next time."""
     _kept.drop(path)
 
 
 def forget_all() -> None:
-    """Open every log from scratch the next time, as a new process does."""
+    """Forget every log, so that each is opened from scratch the next time, as in a new process."""
     for logs in (_kept, _suggested, _suggested_to_show):
         logs.clear()
 

@@ -95,7 +95,7 @@ def _is_plain(shape: ChangeShape) -> Column:
 
 
 def _contains_key(event: Column, shape: ChangeShape) -> Column:
-    """Return whether an event contains its key, so that the record's key is not needed; null means no."""
+    """Return whether an event contains its key or empties the table, and so needs no record key; null means no."""
     op, before, after = (event[name] for name in ("op", "before", "after"))
     whole = all_of(F.when(op == "d", before[name]).otherwise(after[name]).isNotNull() for name in shape.key)
     return (op == "t") | (op.isin(*ROW_OPS, "d") & whole)
