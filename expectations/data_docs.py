@@ -14,7 +14,7 @@ INDEX = "validations.html"
 RUN_NAME = "full"
 """The run name of every result: only full validations are written."""
 RESULTS_KEPT = 30
-"""Maximum number of results of one collection, including the next one."""
+"""Maximum number of results of one collection, including the one that is about to be written."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def store_config(kind: str, folder: Path) -> dict[str, Any]:
 
 
 def remove_old_results(data_docs: Path, suite: str, kept: int) -> None:
-    """Remove the oldest results of a suite, with their pages."""
+    """Remove the oldest results of a suite, with their pages, until at most `kept` results are left."""
     for root in (results_folder(data_docs), data_docs / "validations"):
         folders = sorted((root / suite).glob("*/*"), key=lambda path: path.name)
         for folder in folders[: max(0, len(folders) - kept)]:

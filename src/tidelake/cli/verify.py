@@ -34,7 +34,7 @@ def verify(
 ) -> None:
     """Verify that log entries and files match what was committed. The exit status is 1 if not. Does not start a JVM.
 
-    A collection whose settings are invalid is not verified, and the exit status is 1; the others are.
+    If the settings of a collection are invalid, it is not verified, and the exit status is 1; all others are verified.
     """
     lake = open_lake(config, skip_invalid=True, read_only=True)
     chosen = [lake.collection(name)] if name is not None else lake.collections()

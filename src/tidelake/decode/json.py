@@ -150,7 +150,7 @@ def _quoting_steps(columns: Target, form: JsonForm) -> tuple[list[dict[str, Colu
 
 
 def _suspect_steps(columns: Target, form: JsonForm) -> list[dict[str, Column]]:
-    """Read suspect records again as variants, and add the problem of each record."""
+    """Return the steps that read suspect records again as variants, and then add the problem of each record."""
     text, wrapped, wire = F.col(columns.text), F.col(columns.is_wrapped), F.col(columns.wire)
     broken, suspect, variant = F.col(columns.broken), F.col(columns.is_suspect), F.col(columns.variant)
     may_be_suspect = broken.isNull() & wire.isNotNull() & _is_suspect(text, wire, form)

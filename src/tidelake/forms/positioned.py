@@ -166,14 +166,14 @@ def merged_rows(rows: DataFrame, shape: Shape, through: int, takes_all: bool, re
     """Merge rows: no reader can tell times at or before `through` apart.
 
     In, out: rows. Each key keeps its newest row at or before `through`, the rows that fill its unavailable columns, and
-             every later row. The greatest barrier stays.
+             every later row. The greatest barrier stays. If `takes_all`, deletes older than `resent_within` do not.
 
     Args:
         rows: the rows.
         shape: the shape of the table.
         through: the last time that no reader can tell from an earlier one.
         takes_all: whether no other run holds a row at or before `through`.
-        resent_within: how long after its first read a statement may be sent again; a delete stays that long.
+        resent_within: how long after its first read a statement may be sent again; a delete stays at least that long.
     """
     old, later = rows.where(F.col(TIME) <= through), rows.where(F.col(TIME) > through)
     newest = newest_rows(old, shape)

@@ -82,9 +82,9 @@ class TransactionRecords(ChangeRecords):
     """Set by `write`: in each partition, the first event that cannot be read yet; everything after it was left out."""
     before_rest: dict[int, int] = field(default_factory=dict)
     """Set by `write`: for each partition without a blocked event, a commit position; the transactions of all later
-    events commit after it.
+    events commit after it, unless an event repeats one that was already read.
 
-    Events come in the order of their commits, except repeated events, which have already been read.
+    It is known because events come in the order of their commits.
     """
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     """Set by `write`: the snapshots with rows in the range, by log position."""

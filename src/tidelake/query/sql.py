@@ -50,7 +50,7 @@ class QueryAnswer:
     def to_pylist(self) -> list[dict[str, Any]]:
         """Return the rows as Python values.
 
-        Python's times have no 24:00 and no nanoseconds.
+        Python's times have no 24:00 and no nanoseconds; `table` has such values unchanged.
 
         Raises:
             OverflowError: a date or timestamp is not within the years 1 to 9999.
@@ -92,7 +92,7 @@ def checked_query(query: str, names: Sequence[str]) -> Query:
 
 
 def collections_named(query: str, tables: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Return the name of each collection, by its name in a query.
+    """Return the names of the collections that a query reads, as in the settings, by their names in the query.
 
     Raises:
         QueryRefused: a table is not a collection, or SQL cannot tell two collections apart.

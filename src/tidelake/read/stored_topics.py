@@ -35,7 +35,7 @@ def retired_topics(table: OpenTable, topics: Iterable[str]) -> dict[str, dict[in
 
     Args:
         table: the updates table.
-        topics: the names of the topics, or names under which they were accepted again.
+        topics: the topics in the settings, each by its name, or by a name under which it was accepted again.
     """
     known = {name_in_kafka(name) for name in topics}
     retired = [name for name in read_topics(table) if name_in_kafka(name) not in known]

@@ -4,7 +4,7 @@
     _names/<name>                  which names were ever bound, so that a lost name is noticed
 <store>/names/<name>/              a log: which collection has the name, and where its contents are published
 <store>/head_starts/<name>.zip     object stores only: what a new process begins with; can be deleted at any time
-<store>/cuts/<time>-….json         transactions whose first changes were not sent; see `store.cuts`
+<store>/cuts/<time>-….json         transactions whose first changes might not have been sent; see `store.cuts`
 <store>/tables/<name>/             the contents just before upper, as a plain Delta table with a writer of its own
 <store>/c/<collection_id>/
     handles/                       one row: schema, `since`, capabilities, epoch, decisions
@@ -277,7 +277,7 @@ class Store:
 
     @property
     def cuts(self) -> Location:
-        """The folder of notes about transactions whose first changes were not sent; see `store.cuts`."""
+        """The folder of notes about transactions whose first changes might not have been sent; see `store.cuts`."""
         return self.root / "cuts"
 
     def log_of_name(self, name: str) -> Location:
