@@ -49,7 +49,7 @@ class _Cursor:
     waiting_since: dict[str, float] = field(default_factory=dict)
     """By collection, when unread messages were first seen after everything had been read, in seconds since 1970."""
     observed: dict[str, list[Any]] = field(default_factory=dict)
-    """By the key of a topic: its version, its unread messages, and when it was last observed."""
+    """By the key of a topic: its version, how many messages were unread, and when it was last observed."""
 
     @classmethod
     def read(cls, text: str | None) -> _Cursor:

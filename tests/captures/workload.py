@@ -15,7 +15,7 @@ import psycopg
 from tests.services.postgres import Postgres
 
 TABLES = ("people", "papers")
-"""For a change in `people`, the database logs only the old key (the default); in `papers`, the whole old row."""
+"""Of an old row, the database logs only the key in `people` (the default), and all columns in `papers`."""
 
 _COLUMNS = """(
     id int primary key, name text not null, big text, bin bytea, price numeric(12, 3), seen timestamptz, day date,
@@ -158,7 +158,7 @@ class Workload:
 
 
 def change_one(session: Session, table: str, rng: Random) -> int:
-    """Run a random statement on a random key and return how many rows it has changed."""
+    """Run a random statement on a random key, or on every seventh key, and return how many rows it has changed."""
     key, choice = rng.randint(1, _KEYS), rng.random()
     if choice < 0.25:
         return _insert(session, table, rng, key)

@@ -88,7 +88,7 @@ _GOLDEN: dict[str, dict[str, Any]] = {
         "c_interval": 37091106000007,
     },
 }
-"""For each mode of a real connector: how its row with every type lands, with timestamps in microseconds."""
+"""How the columns that depend on the mode of a real connector land, by mode, with timestamps in microseconds."""
 
 
 _MODES = pytest.mark.parametrize(

@@ -31,7 +31,10 @@ def decimal_of(text: Column, precision: int, scale: int) -> Column:
 
 
 def _places(text: Column) -> Column:
-    """Return the number of digits after the point, with the exponent applied; null if the text is not a number."""
+    """Return the number of digits after the point, with the exponent applied; null if the text is not a number.
+
+    Zeros at the end do not count.
+    """
     fraction, exponent = F.regexp_extract(text, _NUMBER, 1), F.regexp_extract(text, _NUMBER, 2).try_cast("int")
     zeros_at_end = F.translate(F.regexp_extract(text, _ZEROS_AT_END, 1), ".", "")
     places = F.length(fraction) - F.length(zeros_at_end) - F.coalesce(exponent, F.lit(0))

@@ -176,8 +176,8 @@ def merged_events(
         event_fields: the columns of an event.
         key: the key's columns; empty if there is no key.
         through: the last time that no reader can tell from an earlier one; -1 if there is none.
-        others: the first and last times of the runs that are not merged. At those times, an update in another run may
-            cancel one of the updates here.
+        others: the first and the last time of each run that is not merged. At these times and between them, an update
+            in that run may cancel one of the updates here.
         key_before: the key's columns if `before` has only those.
     """
     names = [field.name for field in event_fields]

@@ -54,7 +54,7 @@ def write_barriers(collection: Collection, table: OpenTable, places: Sequence[in
     """Write rows that erase what repeated snapshots no longer contain, given the log positions of these snapshots."""
     if not places:
         return []
-    # Seal counts positions of two numbers (events) or four (rows of snapshots), so it does not count these rows.
+    # Seal counts only rows whose position has two numbers (events) or four (rows of snapshots). Here, it has one.
     schema = pa.schema([column for column in collection.updates_schema() if column.name != RUN])
     rows = pa.Table.from_pylist([{TIME: lsn, DIFF: 0, POSITION: [lsn]} for lsn in places], schema=schema)
     return write_run(table.path, new_run("ingest", table.seq), rows, sum_of_rows(rows))

@@ -1,8 +1,8 @@
 """Recovers a name whose whole log is lost, using what the collections state about themselves.
 
-The handles of each collection state its name. So if exactly one collection states the name, and all handles can be
-read, the name is bound to that collection. The handles do not state where its contents are published; the next
-publication finds the table by its name.
+The handles of each collection state its name. So if all handles can be read, and exactly one collection that was not
+dropped states the name, the name is bound to that collection. The handles do not state where its contents are
+published; the next publication finds the table by its name.
 """
 
 from __future__ import annotations

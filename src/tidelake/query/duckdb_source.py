@@ -39,7 +39,7 @@ class DuckDBSource:
     def changes(
         self, collection: Collection, table: OpenTable, after: int, through: int, selection: Selection, in_order: bool
     ) -> Answer:
-        """Read the keys that changed; the rows are read when they are requested."""
+        """With a key, read the rows of the keys that changed; without one, rows are read when they are requested."""
         rows = updates(collection, after, through, **selection.as_arguments(), table=table).rows
         return self._keep(rows, rows.query, TIME if in_order else "")
 

@@ -21,7 +21,7 @@ _ENVELOPES: dict[str, Callable[[Entry], Form]] = {
     "upsert": KeyedForm,
     "debezium": EventForm,
 }
-"""The forms of the built-in envelopes whose rows have no position."""
+"""The forms of the built-in envelopes, for collections whose rows have no position."""
 
 
 def _sums_announced(entry: Entry) -> bool:

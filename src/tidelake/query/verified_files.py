@@ -125,14 +125,14 @@ def may_be_read(table: Location, file: RunFile) -> bool:
 def is_readable(table: Location, file: RunFile, schema: pa.Schema) -> bool:
     """Return whether DuckDB is to read these columns of a file itself; if so, it returns exactly what Arrow would.
 
-    The file has to be on this machine and large enough to be worth it, the log has to state its digest (for a larger
-    file, that of its page headers), and each column has to be stored with its own type, which is neither nested nor a
-    timestamp.
+    The file has to be on this machine and large enough to be worth it, the log has to state its digest (or that of its
+    page headers, if the file is larger than `HASHED_BYTES_MAX`), and each column has to be stored with its own type,
+    which is neither nested nor a timestamp.
 
     Raises:
         DamagedTable: the file is not what was committed.
 
-    Cost: reads the footer; of a small file, everything.
+    Cost: reads the footer; of a file up to `HASHED_BYTES_MAX`, everything.
     """
     if not may_be_read(table, file) or not all(_is_plain(field.type) for field in schema):
         return False

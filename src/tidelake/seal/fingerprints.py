@@ -85,8 +85,8 @@ def compensating_rows(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
     """Return rows that cancel every surplus copy and every discarded statement.
 
     In:  the result of `group_statements`, for sealed times.
-    Out: the data's columns, _time, _diff. Together with the stored rows, each statement has its effect once, and a
-         discarded statement has none.
+    Out: the data's columns, _time, _diff. Together with the stored rows, they give each statement its effect once,
+         and a discarded statement none.
     """
     surplus = F.when(F.col("_discarded"), F.col("_copies")).otherwise(F.col("_copies") - 1)
     return (

@@ -23,7 +23,7 @@ WRITE_OPTIONS = {
     "spark.sql.parquet.output.committer.class": _COMMITTER,
     # Only the files of successful tasks appear, each under its final name, once the whole job succeeds. This option
     # belongs to the job: Hadoop's own default, which renames, takes precedence over the options of a bucket.
-    # Commits are not tracked in memory: a file system that was created by a read would not take part in that.
+    # Tracking commits in memory stays off: a file system that was created by a read would not take part in it.
     "fs.s3a.committer.name": "magic",
 }
 """The options for writing Parquet files without a rename, which in an object store is a copy."""

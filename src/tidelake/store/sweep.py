@@ -114,8 +114,8 @@ def sweep(
     one. The clock may be wrong, and a writer may be about to commit one of these runs; so the sweep floor is committed
     before any run is deleted.
 
-    The pin is read after the state of the table. If a hold pins a `seq` after that, its reads are planned later still,
-    from this state or a later one. So they do not need a run that none of these states names.
+    The pin is read after the state of the table. If a hold pins its `seq` only after that, its reads are planned later
+    still, from this state or a later one. So they do not need a run that none of these states names.
 
     Args:
         table: the table's folder.
@@ -132,8 +132,8 @@ def sweep(
     given_up: list[str] = []
     if old:
         given_up, newest = _give_up(table, [name.removeprefix(f"{RUN}=") for name in old])
-        # A version committed in the meantime may have named a run, and readers may still need the run. The commit that
-        # removed it has renewed it.
+        # A version committed in the meantime may have named a run, and readers may still need the run. If so, the
+        # commit that removed the run renewed its folder, which has therefore changed.
         if newest.seq != opened.seq:
             changed = changed_since(beginning.notes, old)
             given_up = [run for run in given_up if f"{RUN}={run}" not in changed]

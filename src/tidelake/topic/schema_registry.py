@@ -59,12 +59,13 @@ class SchemaRegistry:
         Raises:
             RegistryUnreachable: the registry did not answer, or its answer is unusable.
 
-        Cost: two requests, and one for each version that is not cached.
+        Cost: two requests, and one for each version that is not cached. A new version empties the subject's cache.
         """
         # Messages outlive versions that are marked as deleted.
         versions = self._get(f"/subjects/{quote(subject, safe='')}/versions?deleted=true") or []
         if versions and self._fetch(subject, versions[-1]) != self._cached(subject, versions[-1]):
-            # The subject was removed permanently, and its versions start again at 1.
+            # Either the newest version is not cached yet, or the subject was removed permanently, and its versions have
+            # started again at 1.
             shutil.rmtree(self._folder_of(subject), ignore_errors=True)
         registered = [
             self._cached(subject, version) or self._cache(self._fetch(subject, version), version)
