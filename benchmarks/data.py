@@ -1,7 +1,7 @@
 """Generates the data for all measurements, on the JVM: a state of many rows, and ticks that change its rows.
 
-Update number `n` of a stream concerns key `(n * STEP + SHIFT) mod rows`. This is a permutation, so each tick changes
-keys that earlier ticks did not change. Otherwise, a MERGE would find keys in the small file that the last MERGE wrote.
+Update number `n` of a stream concerns key `(n * STEP + SHIFT) mod rows`. This is a permutation, so consecutive ticks
+change different keys. Otherwise, a MERGE would find keys in the small file that the last MERGE wrote.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _numbers(message: str, first: int) -> str:
 
 
 def _update_messages(ids: DataFrame, update: str, first: int) -> DataFrame:
-    """Out: offset bigint (of `ids`), value binary."""
+    """Return one message of updates for each row of `ids`, which has `message` and `offset`."""
     items = F.expr(f"transform({_numbers('message', first)}, n -> {update})")
     return ids.select("offset", _encoded(items.alias("member0"), F.lit(None).cast(_PROGRESS_TYPE).alias("member1")))
 

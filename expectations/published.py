@@ -17,7 +17,7 @@ from tidelake.storage import blobs
 from tidelake.storage.location import Location
 
 _RESULTS = ".results/results.json"
-"""The results in the index: reading each stored result for each new one would take hundreds of requests."""
+"""The file with the results in the index. Without it, each new result would take a request for every stored one."""
 _WRITERS = 8
 """Maximum number of files that are copied at a time."""
 _ATTEMPTS_MAX = 16

@@ -83,7 +83,7 @@ class _Watched:
         self.poll_at_s = now_s + (POLL_S if now_s - begun_s < _SLOW_POLL_S else AGAIN_S)
 
     def begin(self, store: Store) -> None:
-        """Open the topics, and note where they end before they are ingested; if that fails, earlier topics stay."""
+        """Open the topics (if that fails, the earlier ones stay), and note where they end before they are ingested."""
         self.at_s = time.monotonic()
         try:
             stored = Catalog(store).get(self.settings.name)
@@ -240,7 +240,10 @@ class _Lingering:
 
 
 def _with_others_on_their_timelines(watched: Mapping[str, _Watched], news: set[str]) -> list[str]:
-    """Return the collections that have news, and those that share a timeline of minted times with one of them."""
+    """Return the collections that have news, and those that share a timeline of minted times with one of them.
+
+    Collections without news that have stopped are left out.
+    """
     timelines = {watched[name].settings.timeline for name in news if watched[name].settings.mints_times} - {None}
     shared = {name for name, each in watched.items() if each.settings.timeline in timelines and not each.stopped}
     return [name for name in watched if name in news | shared]

@@ -51,7 +51,7 @@ class Environment(BaseModel):
     share: Share = Share()
     """Which of the collections the code location has."""
     prefix: str = ""
-    """The prefix of the names of jobs, schedules and sensors, if they share a code location with others."""
+    """The prefix of the names of jobs, schedules and sensors, which tells them from those of other lakes and shares."""
 
     owns_location: bool = True
     """Whether the lake is the whole code location; if so, it also sets the location's executor."""

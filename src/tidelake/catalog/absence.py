@@ -1,4 +1,4 @@
-"""Says why the store has no collection with a name: it was renamed, it was dropped, or there never was one."""
+"""Says why the store has no collection of a given name: it was renamed, it was dropped, or there never was one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelake.store.layout import Store
 
 
 def absence(store: Store, name: str, entry: Entry | None, *, has_successor: bool = False) -> UnknownCollection:
-    """Return the error that says why no collection has a name, or why a certain collection no longer has it.
+    """Return the error that says why no collection has this name, or why the one that had it no longer does.
 
     Args:
         store: the store.

@@ -73,8 +73,8 @@ def publish(
     """State all sealed contents and changes as CDCv2 in a topic, for readers elsewhere.
 
     Updates that the topic already has are not stated again. If messages begin with a schema id, a column that was added
-    to the collection later is published from some time onwards, the same in every message; in bare Avro, it needs a new
-    topic.
+    to the collection later is published from a certain time onwards, which is the same for all messages; in bare Avro,
+    the column needs a new topic.
     """
     from tidelake.settings.lake import load_settings
 

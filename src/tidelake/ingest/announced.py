@@ -36,8 +36,8 @@ def bounds_of_future(collection: Collection, progress: pa.Table, upper: int) -> 
     """Find two times that separate the times to seal soon, later times, and the far future.
 
     The first of the two is the end of the covered interval that begins at `upper`. If no covered interval begins there,
-    it is the end of the last interval. The result is None if there are no statements, or if one of them closes the
-    stream.
+    it is the end of the last interval. The result is None if no statement covers a time at or after `upper`, or if a
+    statement closes the stream.
     """
     table = OpenTable(collection.paths.progress)
     pending = read_rows(collection.paths.progress, table.files(), PROGRESS_SCHEMA)

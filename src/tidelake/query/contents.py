@@ -270,7 +270,7 @@ def refuse_errors(reads: Reads, form: Form, at: int) -> None:
 
 
 def _refuse_states(reads: Reads, form: Form, states: str) -> None:
-    """Raise `KeysInError` at the first time at which a state is in error."""
+    """If a state is in error, raise `KeysInError` about the first time at which one is."""
     first = reads.engine.scalar(f"SELECT min(_state_time) FROM {states} WHERE {ERROR} IS NOT NULL")
     if isinstance(first, int):
         failed = f"SELECT {names_of(form.key)} FROM {states} WHERE {ERROR} IS NOT NULL AND _state_time = {first}"

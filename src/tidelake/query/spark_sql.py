@@ -44,7 +44,7 @@ class SparkQuery:
 
 
 def checked_sql(spark: SparkSession, query: str, names: Sequence[str]) -> SparkQuery:
-    """Refuse a query that is not accepted, or that names a table which is not a collection. Nothing is opened.
+    """Check a query, and find the collections that it names. Nothing is opened.
 
     Args:
         spark: the session.
@@ -52,7 +52,7 @@ def checked_sql(spark: SparkSession, query: str, names: Sequence[str]) -> SparkQ
         names: the names of the lake's collections.
 
     Raises:
-        QueryRefused: the error says what is wrong.
+        QueryRefused: the query is not accepted, or names a table that is not a collection; the error says why.
     """
     with _refused(query):
         confined = parse_sql(spark, query)

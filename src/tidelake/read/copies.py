@@ -44,7 +44,7 @@ class Shaped:
         """Out: the data's columns and, in the shape `diff`, `_diff`."""
 
     def total(self, collection: Collection, as_of: int) -> int:
-        """Return the sum of `_diff`. Call this once the rows are written.
+        """Return the sum of `_diff`. Call this after the rows have been written.
 
         Raises:
             BagRefused: a row cannot be repeated as often as it occurs; what was written is not the contents.

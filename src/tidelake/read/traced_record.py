@@ -69,7 +69,7 @@ class TracedRecord:
         Returns:
             Each row has `means` (`value`, `delete`, `error` or `truncate`), `key` as text, `error`, and
             `is_still_in_error`. An update that changes the key makes two rows. The result is empty if there is no
-            key, because the rows of a time cannot be told apart.
+            key: without one, the rows of a time cannot be told apart.
 
         Cost: the rows of the record's time, without the columns of the data; if there is an error, all error rows.
         """

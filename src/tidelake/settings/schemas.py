@@ -188,7 +188,7 @@ def read_key_names(place: Block) -> tuple[str, ...]:
 
 
 def check_framed(block: Block, ids: Mapping[int, Any], looks_up_ids: bool) -> None:
-    """Refuse Confluent framing without schemas for its ids."""
+    """Refuse Confluent framing without schemas for its ids, unless the ids are looked up in a registry."""
     if block.get("encoding") == "confluent" and not ids and not looks_up_ids:
         block.child("schema_ids").fail(
             "is required for Confluent framing",
@@ -197,7 +197,7 @@ def check_framed(block: Block, ids: Mapping[int, Any], looks_up_ids: bool) -> No
 
 
 def check_json(block: Block, place: Block, record: Mapping[str, Any]) -> None:
-    """Refuse a record that JSON cannot express.
+    """If the format is JSON, refuse settings about schema ids, and a record that JSON cannot express.
 
     Args:
         block: the collection's block.

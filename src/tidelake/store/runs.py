@@ -155,9 +155,9 @@ def verify_runs(
         The sums of each run.
 
     Raises:
-        DamagedTable: the bytes of a larger file, or the rows of a run, are not those that were written.
+        DamagedTable: the bytes of a file, or the rows of a run, are not those that were written.
 
-    Cost: the larger files are read once to hash their bytes; in addition, the cost of `sum_runs`.
+    Cost: that of `sum_runs`; before it, large files are read once to hash their bytes.
     """
     check_whole(table, files)
     sums = sum_runs(spark, table, files, schema, weighted)
