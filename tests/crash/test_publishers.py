@@ -88,7 +88,7 @@ def publish_under_kills(root: Path, spark: SparkSession, nursery: Nursery, rng: 
 def publish_while_columns_are_added(
     root: Path, spark: SparkSession, nursery: Nursery, registry: Registry, rng: Random
 ) -> None:
-    """Two publishers that are killed anywhere, while the collection grows and columns are added."""
+    """Kill two publishers anywhere, while the collection grows and columns are added; check what they have stated."""
     lake = growing_lake(root / "one", spark)
     lake.document["registry"] = {"url": registry.url, "cache": "cache"}
     lake.settings = lake.written()

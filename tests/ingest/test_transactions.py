@@ -157,7 +157,7 @@ def test_an_end_that_never_arrives_is_reported_and_its_transaction_can_be_parked
     lake.events(event("9", 2, None, (4, 40), 60), partition=1)
     lake.marks(end("7", 50, 1))
     assert lake.run().upper == 51
-    # The END of transaction 8 is lost: it can have committed at any position after 50.
+    # The END of transaction 8 is lost: the transaction may have committed at any position after 50.
     lake.marks(end("9", 70, 2))
     assert (lake.run().upper, lake.pairs()) == (51, [(1, 10)])
     waiting = "the event is waiting for the END of transaction 8"
@@ -395,7 +395,7 @@ def test_if_a_publication_has_further_tables_a_begin_proves_nothing(tmp_path: Pa
     lake.marks(begin("7", 41), end("7", 50, 1), begin("8", 45), end("8", 60, 1))
     assert lake.run().upper == 60
     lake.configure(captures_publication=False)
-    assert lake.run().upper == 61  # the cut that was noted before no longer matters
+    assert lake.run().upper == 61  # the cut that was noted no longer matters
     lake.events(event("9", 1, None, (3, 30), 60))
     lake.marks(begin("9", 55), end("9", 70, 1))
     assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (2, 20), (3, 30)])
@@ -552,7 +552,7 @@ def test_a_snapshot_is_asserted_complete_at_its_last_row_and_a_repeated_one_beco
     lake.events(event("7", 1, (1, 10), (1, 11), 40))
     lake.marks(end("7", 50, 1))
     assert (lake.run().upper, lake.pairs()) == (51, [(1, 11), (2, 20), (3, 30)])
-    # The connector has lost its offsets: row 2 was deleted in the meantime, and the snapshot is ended by a commit.
+    # The connector has lost its offsets, and takes another snapshot, which a commit ends. Row 2 has been deleted.
     lake.events(snapshot_row((1, 11), 60), snapshot_row((3, 31), 60))
     assert lake.run().upper == 51
     lake.marks(end("9", 70, 0, **{"public.other": 1}))

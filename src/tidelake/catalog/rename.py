@@ -119,7 +119,7 @@ def is_about_to_have(entry: Entry, name: str) -> bool:
 
 
 def _intend(paths: CollectionPaths, name: str, intent: Renaming) -> Entry:
-    """State an intent in the handles, unless they have another one, and return the entry."""
+    """State an intent in the handles if the collection still has the name and no other intent; return the entry."""
 
     def state(entry: Entry) -> Entry:
         if not entry.has_name(name) or entry.renaming is not None:  # another process came first

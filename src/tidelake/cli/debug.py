@@ -13,5 +13,5 @@ def debug(on: bool) -> None:
 
 
 def is_debugging() -> bool:
-    """Whether errors are shown with tracebacks."""
+    """Return whether errors are shown with tracebacks."""
     return _State.is_debugging

@@ -122,7 +122,8 @@ class GenerateOptions:
     )
     close: bool = _choice(False, "End with a statement that closes the stream.", rule="flag")
 
-    # Source errors; their times cannot be sealed. All but the breaches come first, so that no reordering hides them.
+    # Source errors; their times cannot be sealed. All but the breaches are sent before all other messages, so that no
+    # reordering hides them.
     conflicting_diff_at: tuple[int, ...] = _times("Times at which an update is sent again with another diff.")
     conflicting_count_at: tuple[int, ...] = _times("Times for which a second count is announced.")
     over_count_at: tuple[int, ...] = _times("Times with one more update than announced.")

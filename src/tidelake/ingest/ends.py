@@ -130,7 +130,7 @@ def append_statements(collection: Collection, topic: str, statements: Sequence[t
 
 
 def append_transactions(collection: Collection, rows: Sequence[dict[str, Any]]) -> None:
-    """Append rows, if there are any, to `transactions/`; a table made by an earlier release gets missing columns."""
+    """Append rows, if any, to `transactions/`; a table of an earlier release first gets the columns that it lacks."""
     if not rows:
         return
     path, epoch = collection.paths.transactions, collection.entry.epoch
@@ -177,7 +177,7 @@ def _begin_before(topic: Topic, start: int, value_of: ReadMessage, table: str) -
 
 
 def _stop_at(read: ReadEnds, topic: Topic, end: End, last: int) -> None:
-    """Shorten the range to stop before this END, whose commit position is before that of an END already read."""
+    """Shorten the range to stop before this END, whose commit position is not after that of an END already read."""
     (partition, (start, _)), *_ = read.offsets.intervals.items()
     newest = read.sorted.new[-1].lsn if read.sorted.new else last
     read.gaps.append(error_at(topic.name, end, newest))

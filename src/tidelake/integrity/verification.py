@@ -230,7 +230,7 @@ def check_intact(collection: Collection) -> None:
     Raises:
         DamagedFiles: names the first missing file, or says what the validation found.
 
-    Cost: the logs of `updates` and `proofs`, and that of `missing_files`; files are opened only if damage was noted.
+    Cost: that of `missing_files`, and the logs of `updates` and `proofs`; files are opened only if damage was noted.
     """
     table = OpenTable(collection.paths.updates, may_be_stale=True)
     missing = missing_files(table.path, table.files())
@@ -289,7 +289,10 @@ def repair_log(table: Location, accepts_newest_entry: bool = False) -> list[Dama
 
 
 def _marked_again(table: Location) -> list[Damage]:
-    """If a log has lost all of its markers, mark it again, provided that all entries but the newest are proven."""
+    """If a log has lost all of its markers, mark it again, and return what was restored.
+
+    All entries but the newest must be proven; if not, nothing is restored.
+    """
     if not has_lost_markers(table):
         return []
     try:

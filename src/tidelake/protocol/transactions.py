@@ -138,7 +138,7 @@ def ends_of(marks: Iterable[Begin | End], begun: Begin | None = None) -> list[En
     """Return the ENDs, each with the position of its BEGIN.
 
     The connector writes a transaction's BEGIN directly before its END. If it was killed in between, it writes the BEGIN
-    again; it is then unknown what it had sent before, so its END is left without a position.
+    again; what it had sent before is then unknown, so the END is left without a position.
 
     Args:
         marks: the messages of the topic of transactions, in the order of their offsets.
@@ -217,8 +217,8 @@ def is_by_signal(source: Any) -> bool:
     """Return whether a row, judging by its `source`, is part of a snapshot that a signal asked for.
 
     Such a snapshot is taken later than the log position that its rows state. An incremental snapshot says what it
-    is. In a blocking snapshot, `sequence` also has the commit position that the connector has reached, because the
-    connector continues afterwards.
+    is. In a blocking snapshot, `sequence` also has the commit position that the connector has reached, because it has
+    followed changes before.
 
     >>> is_by_signal({"snapshot": "true", "sequence": '[null,"30"]'}), is_by_signal({"snapshot": "incremental"})
     (False, True)

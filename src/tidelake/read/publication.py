@@ -22,7 +22,7 @@ class PublishedContents:
     publication: Publication
     table: Location
     shown: Published | None
-    """The state that the table shows; None until the collection is first published to it."""
+    """The state that the table shows; None until the collection is first published to it, or if there is a problem."""
     problem: str | None = None
     """Why the table cannot be read, or no longer shows the contents; None if nothing is wrong with it."""
     changed_by: str | None = None

@@ -56,13 +56,14 @@ class Note:
     """The store's clock, as the newest confirmation read it in step 2 above."""
 
     def is_before(self, pinned_seq: int | None) -> bool:
-        """Whether no version at or after a pinned `seq` names the folder; true if nothing is pinned."""
+        """Return whether no version at or after a pinned `seq` names the folder; true if nothing is pinned."""
         return pinned_seq is None or (self.seq is not None and self.seq <= pinned_seq)
 
     def has_changed(self, folder: Location) -> bool:
-        """Whether the folder was written to or renewed since `clock_s`; if so, it may have been in a version since.
+        """Return whether the folder was written to or renewed since `clock_s`.
 
-        An object store states whole seconds, so a change in the same second counts.
+        If so, it may have been in a version since. An object store states whole seconds, so a change in the same second
+        counts.
         """
         return blobs.last_change_s(folder) >= self.clock_s
 

@@ -138,7 +138,10 @@ def first_of(sequence: Column) -> Column:
 
 
 def _declared_position(shape: ChangeShape) -> Column:
-    """Return the declared numbers; for a string like `binlog.000012`, its last digits."""
+    """Return the numbers in the declared fields; null if one is missing, or if no fields are declared.
+
+    The number in a string like `binlog.000012` is its last digits.
+    """
     if not shape.position:
         return F.lit(None).cast("array<bigint>")
     numbers = []
