@@ -116,7 +116,8 @@ def test_an_earlier_release_reads_the_folders_of_a_note_and_keeps_them_longer(ta
     leave_dead(table)
     sweep(table)
     (blob,) = blobs.list_folder(table / DEAD).blobs
-    folders = set(json.loads(blobs.read(blob.location)))  # for all, an earlier release takes the blob's time and `seq`
+    # An earlier release reads only the folders, and takes the blob's time and `seq` for each of them.
+    folders = set(json.loads(blobs.read(blob.location)))
     assert first in folders
     assert noted is not None and blob.changed_s > noted.at_s
     assert int(blob.location.name.partition("-")[0]) == 1 > (noted.seq or 0)

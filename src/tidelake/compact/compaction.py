@@ -109,7 +109,7 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int | timed
     target = _target(collection, upper, keep, min(int(clock.time() * 1000), store_ms))
 
     def follow(entry: Entry) -> Entry:
-        if entry.epoch != collection.entry.epoch:  # otherwise, the caller would get an entry with the new epoch
+        if entry.epoch != collection.entry.epoch:  # without this, the caller would get an entry with the new epoch
             raise Fenced(str(collection.paths.handles), collection.entry.epoch, entry.epoch)
         entry = observe(entry, beats, store_ms, clock_slack_ms(collection.paths.root))
         capabilities = []

@@ -13,12 +13,12 @@
 | `ClockAhead` | the clock of this machine is ahead; nothing was written | the operator of the machine |
 | `StepFailed` | an engine failed, such as Spark | the reader of the log |
 
-A class declares an error's fields, `fact` and `hint`. Annotations declare the fields; the constructor accepts them in
-that order and keeps them as attributes and as `args`, so that an error can be pickled from an executor to the driver.
-`fact` and `hint` are format strings over the attributes, with three format specs in addition to Python's: `{time:line}`
-shows any value on at most one line, `{upper:frontier}` a frontier, `{names:list}` a list or `none`. If a format string
-is not enough, a property takes its place. Each file of this package has one subject, and every error is imported from
-the package.
+A class declares the fields, the `fact` and the `hint` of an error. Its annotations are the fields; the constructor
+accepts them in their order and keeps them as attributes and as `args`, so that an error can be pickled from an executor
+to the driver. `fact` and `hint` are format strings over the attributes, with three format specs in addition to
+Python's: `{time:line}` shows any value on at most one line, `{upper:frontier}` a frontier, `{names:list}` a list or
+`none`. If a format string is not enough, a property takes its place. Each file of this package has one subject, and
+every error is imported from the package.
 
 >>> error = OverCount(7, 1, 2)
 >>> error.fact, error.args

@@ -57,7 +57,7 @@ _OF_THE_SESSION = """current_catalog current_date current_localtime current_loca
 SCALARS = frozenset(" ".join((_OPERATORS, _NUMBERS, _TEXT, _TIMES, _NESTED, _JSON, _OTHER)).split())
 """Functions of a single row."""
 OVER_ROWS = frozenset(_OVER_ROWS.split())
-"""Aggregates and window functions: their value does not depend on the order in which rows are read."""
+"""Aggregates and window functions that may be called without an order of rows, except those in `BY_PLACE`."""
 ORDERED = frozenset(_ORDERED.split())
 """Aggregates whose value depends on the order of rows: they need an `order by` of their own."""
 BY_PLACE = frozenset(("fill", "first_value", "lag", "last_value", "lead", "nth_value", "ntile", "row_number"))

@@ -24,7 +24,7 @@ Dialect = Literal["spark", "duckdb"]
 
 @dataclass(frozen=True)
 class _Engine:
-    """How an engine writes names, texts and the table."""
+    """How an engine writes the names and the rows of a table."""
 
     name: Dialect
 
@@ -34,7 +34,7 @@ class _Engine:
         return mark + name.replace(mark, 2 * mark) + mark
 
     def rows(self, collection: Collection, table: OpenTable, as_of: int) -> str:
-        """Return the stored rows at or before a time, from the files of one version."""
+        """Return a query for the stored rows at or before a time, in the files of one version."""
         path = table.path
         if self.name == "spark":
             quoted = str(path).replace("`", "``")

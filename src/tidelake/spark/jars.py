@@ -75,7 +75,7 @@ def locked_jars(lock: Path | None = None, name: str = "") -> list[Jar]:
         name: the name of the set; empty for the jars before the first set.
 
     Raises:
-        JarError: the lock is missing, has no such set, or a line is not `group:artifact:version sha256`.
+        JarError: the lock is missing, has no such set, or has an invalid line.
     """
     sets = jar_sets(lock)
     if name not in sets:

@@ -1,4 +1,4 @@
-"""Creates the topics that a collection reads."""
+"""Opens the topics that a collection reads."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Compares late statements with what was published: they are copies of it, contradict it, or are unverifiable.
+"""Compares late statements with what was published, and gives each a verdict.
 
 The verdict is the kind of the run that holds a late row: ingest writes `late-…`, and a comparison swaps those runs for
-`copy-…`, `contradiction-…`, `settled-…` and `untold-…` (unverifiable) in one commit. So each row is compared once, an
-interruption only repeats work, and the log alone shows how many rows have each verdict.
+`copy-…`, `contradiction-…`, `settled-…` (discarded by a decision) and `untold-…` (unverifiable) in one commit. So each
+row is compared once, an interruption only repeats work, and the log alone shows how many rows have each verdict.
 """
 
 from __future__ import annotations

@@ -378,7 +378,7 @@ def _json(value: bytes | None) -> Any:
 
 
 def _key(key: bytes | None) -> Any:
-    """Return a record's key: a JSON value without its schema, or plain text."""
+    """Return a record's key: a JSON value without its schema, or plain text; None if the record has no key."""
     value = _json(key)
     if isinstance(value, dict):
         return _payload(value)
@@ -399,10 +399,10 @@ def _record_name(topic: str) -> str:
 
 
 def _checked(record: Any) -> Any:
-    """Return a record that a collection can hold.
+    """Return the given record schema, if a collection can hold its columns.
 
     Raises:
-        OptionRefused: it cannot hold one of the columns.
+        OptionRefused: a collection cannot hold one of them.
     """
     try:
         return record_schema_of(record)
