@@ -74,7 +74,7 @@ def view_sql(collection: Collection, dialect: Dialect) -> str:
     upper_text = "closed" if closed else str(upper)
     name = engine.column(collection.name)
     kind = "TEMPORARY VIEW" if dialect == "spark" else "VIEW"
-    ends = "It fails a day after a merge of its files, which deletes them"
+    ends = "It fails a day after a merge has replaced one of its files"
     if dialect == "spark":
         ends = "Spark refuses it once the log has forgotten the version,\n-- which is at least six hours old by then"
     return (

@@ -300,7 +300,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.PredicateRefused: Entry(
         "The predicate has a syntax error, names an unknown column, or uses something that is not a function of a row.",
-        "Correct the predicate: an SQL condition on the columns of the contents, in the dialect of the engine that reads.",
+        "Correct the predicate: an SQL condition on the columns of the contents, in the dialect of the reading engine.",
         ("tidelake read NAME --where PREDICATE",),
     ),
     errors.QueryRefused: Entry(
