@@ -102,7 +102,7 @@ def test_dead_runs_are_deleted_a_day_after_they_were_noted(catalog: Catalog) -> 
     for _ in range(2):
         assert "recorded now" in item_of(gc(catalog), "dead_runs").why
     noted = item_of(gc(catalog), "dead_runs")
-    assert "1 run is in no version; readers of an earlier version have until 20" in noted.why and not noted.goes
+    assert "1 run is no longer in use; readers of an earlier version have until 20" in noted.why and not noted.goes
     assert item_of(gc(catalog, dry_run=True, retention_s=-60.0), "dead_runs").goes
     assert blobs.list_blobs(table / f"{RUN}={run}")
     gone = item_of(gc(catalog, retention_s=-60.0), "dead_runs")
@@ -139,7 +139,7 @@ def test_a_dead_run_that_a_hold_pins_stays(tmp_path: Path) -> None:
         gc(catalog, name)
     for dry_run in (True, False, True):
         pinned = item_of(gc(catalog, name, dry_run=dry_run, retention_s=-60.0), "dead_runs")
-        assert "1 run is in no version; a subscription holds a version that may contain it" in pinned.why
+        assert "1 run is no longer in use, except by a subscription to a version that may contain it" in pinned.why
         assert not pinned.goes and blobs.list_blobs(table / f"{RUN}={run}")
     hold.drop()
     assert item_of(gc(catalog, name, retention_s=-60.0), "dead_runs").goes

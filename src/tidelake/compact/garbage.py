@@ -37,7 +37,7 @@ from tidelake.store.table_log import newest_version
 
 Kind = Literal["dead_runs", "dropped", "published", "history", "orphaned", "lost", "unreadable", "earlier_format"]
 KINDS: dict[Kind, str] = {
-    "dead_runs": "runs that are in no version of a table",
+    "dead_runs": "runs that are not in the newest version of a table",
     "dropped": "the tables of a dropped collection",
     "published": "a published table that no collection updates",
     "history": "times that a hold keeps readable",
@@ -97,7 +97,7 @@ def collect_garbage(
         dry_run: whether to only look. Nothing is written; because reading the store's clock takes a write, ages are
             measured by this machine's clock. If the two clocks differ, the next call may delete more or less than this
             one lists.
-        retention_s: how long readers may use files that are no longer in any version.
+        retention_s: how long readers may use files that are no longer in the newest version.
 
     Returns:
         What is deleted and what stays, each with the reason. Something that cannot be read is an item, too, and does
@@ -197,24 +197,25 @@ class _Collector:
             runs = dead_runs(table, self.retention_s, read_pin, self.now_s)
             going = [run for run in runs if run.goes]
             if going:
-                why = f"{_counted(going)} in no version; sweeps confirmed this before {_moment(self._horizon_s(table))}"
+                before = _moment(self._horizon_s(table))
+                why = f"{_counted(going)} no longer in use; sweeps confirmed this before {before}"
                 self._add("dead_runs", name, place, why, sum(run.bytes for run in going), goes=True)
             pinned = [run for run in runs if run.is_pinned]
             if pinned:
-                why = f"{_counted(pinned)} in no version; a subscription holds a version that may contain it"
+                why = f"{_counted(pinned)} no longer in use, except by a subscription to a version that may contain it"
                 why = why if len(pinned) == 1 else why.removesuffix("it") + "them"
                 self._add("dead_runs", name, place, why, sum(run.bytes for run in pinned))
             noted = [run for run in runs if not run.goes and not run.is_pinned and run.noted_s is not None]
             if noted:
                 until_s = max(run.noted_s or 0.0 for run in noted) + self.retention_s
-                why = f"{_counted(noted)} in no version; readers of an earlier version have until {_moment(until_s)}"
+                why = f"{_counted(noted)} no longer in use; readers of an earlier version have until {_moment(until_s)}"
                 self._add("dead_runs", name, place, why, sum(run.bytes for run in noted))
             new = [run for run in runs if run.noted_s is None]
             if new:
                 when = "recorded now, to be deleted by a later `tidelake gc` or compaction"
                 if self.dry_run:
                     when = "to be recorded by the next `tidelake gc` or compaction, and deleted by a later one"
-                why = f"{_counted(new)} in no version: {when}"
+                why = f"{_counted(new)} no longer in use: {when}"
                 self._add("dead_runs", name, place, why, sum(run.bytes for run in new))
             if not self.dry_run:
                 sweep(table, self.retention_s, read_pin)

@@ -1,10 +1,10 @@
-"""Notes about folders that sweeps found in no version of a table; a note's age decides when its folders are deleted.
+"""Notes about folders that are not in the newest version of a table; a note's age decides when its folders are deleted.
 
-A file's age tells when it was written, not how long it has been in no version: a process may sleep for days before the
-commit that replaces a run, and a reader of the previous version needs that run for some time afterwards. So sweeps note
-what they find, twice. The first note about a folder only announces it: a sweep may sleep before it writes the note, and
-meanwhile the folder may be committed, pinned by a hold and replaced. A later sweep confirms that the folder is in no
-version. It does so in this order:
+A file's age tells when it was written, not how long ago a version last named it: a process may sleep for days before
+the commit that replaces a run, and a reader of the previous version needs that run for some time afterwards. So sweeps
+note what they find, twice. The first note about a folder only announces it: a sweep may sleep before it writes the
+note, and meanwhile the folder may be committed, pinned by a hold and replaced. A later sweep confirms that the newest
+version does not name the folder. It does so in this order:
 
 1. It reads the notes. From here on, every commit that removes an announced run renews it.
 2. It reads the store's clock.
@@ -46,7 +46,7 @@ _Stated = tuple[float | None, int | None, float] | None
 
 @dataclass(frozen=True)
 class Note:
-    """The confirmations that a folder is in no version, combined."""
+    """The confirmations that the newest version does not name a folder, combined."""
 
     at_s: float
     """When it was last confirmed, by the store's clock. The retention period begins here."""
@@ -113,11 +113,11 @@ def long_dead(
 
     Args:
         beginning: what was read before the table was opened and found not to name the folders.
-        folders: the names of all the table's folders that no version names now. A name with a `/` is a single file,
-            which never changes.
+        folders: the names of all the table's folders that the newest version does not name. A name with a `/` is a
+            single file, which never changes.
         present: the names of all folders, listed after the notes were read. Notes about other folders are
             forgotten.
-        retention_s: how long a reader may still need a folder after it was confirmed to be in no version.
+        retention_s: how long a reader may still need a folder after it was confirmed.
         seq: the `seq` at which the table was opened, if it has one.
         pinned_seq: the first `seq` that a reader has pinned. Folders stay if a version at or after it may name them.
 

@@ -29,7 +29,7 @@ def nothing_pinned() -> None:
 
 @dataclass(frozen=True)
 class DeadRun:
-    """A run that is in no version of a table."""
+    """A run that is not in the newest version of a table."""
 
     name: str
     bytes: int
@@ -78,7 +78,7 @@ def dead_runs(
 
 
 def pinned_bytes(table: Location, pinned_seq: int) -> int:
-    """Return the size of the runs that are no longer in any version of a table, but stay because of a pin.
+    """Return the size of the runs that are not in the newest version of a table, but stay because of a pin.
 
     Runs that no sweep has confirmed to be dead are not counted: they stay in any case. Nothing is written.
 
@@ -98,7 +98,7 @@ def pinned_bytes(table: Location, pinned_seq: int) -> int:
 
 
 def _dead_folders(table: OpenTable, listing: Listing) -> list[str]:
-    """Return the names of the folders of runs that are in no version of a table."""
+    """Return the names of the folders of runs that are not in the newest version of a table."""
     live = {f"{RUN}={file.run}" for file in table.files()}
     return [each.name for each in listing.folders if each.name.startswith(f"{RUN}=") and each.name not in live]
 
