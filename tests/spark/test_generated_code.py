@@ -60,14 +60,17 @@ def test_a_later_validation_compiles_nothing(tmp_path: Path, compiling: SparkSes
     key: dict[str, Any] = {"key": ["id"]} if family == "upsert" else {}
     lake = Lake(tmp_path, compiling, family, **key)
     for tick in range(4):
-        # The first run has both updates in one file. The second of them is not sealed before the next tick.
+        # The first run has both updates in one file. The second of them is not sealed before the next tick. A copy from
+        # the previous tick is late.
         low, sealed = 10 * tick, 2 if tick else 1
-        lake.send(updates((tick, low + 1, 1), (99, low + 11, 1)))
+        late = [updates((tick - 1, low - 9, 1))] if tick else []
+        lake.send(updates((tick, low + 1, 1), (99, low + 11, 1)), *late)
         lake.run()
         lake.send(progress([low], [low + 10], {low + 1: sealed}))
         assert lake.run().upper == low + 10
         before = compiled(compiling)
-        assert [row["recounted"] for row in lake.validate().times] == [sealed]
+        report = lake.validate()
+        assert ([row["recounted"] for row in report.times], report.late.copies) == ([sealed], len(late))
     assert compiled(compiling) == before
 
 

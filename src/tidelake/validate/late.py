@@ -21,11 +21,12 @@ from tidelake.errors import Conflict
 from tidelake.plugins.envelope import form_of
 from tidelake.settings.terms import envelope_terms
 from tidelake.spark.equality import same_in
+from tidelake.spark.runtime_constant import parameter
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.decision import discards_in
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
-from tidelake.store.files import RunFile, discard_runs, meets
+from tidelake.store.files import HASHED_BYTES_MAX, RunFile, discard_runs, meets
 from tidelake.store.late_notes import (
     CONTRADICTED_RUN,
     CONTRADICTION,
@@ -137,7 +138,7 @@ class _Comparison:
         for place in places:
             end = self.updates.value(offset_value(place["_topic"], place["_partition"])) or 0
             here = (F.col("_topic") == place["_topic"]) & (F.col("_partition") == place["_partition"])
-            read = read | (here & (F.col("_offset") < end))
+            read = read | (here & (F.col("_offset") < parameter(end, F.col("_offset"))))
         return read
 
     # --- judge -----------------------------------------------------------------------------------------------------
@@ -157,11 +158,11 @@ class _Comparison:
         if self.collection.entry.counts_positions and self.form.cancels_copies:
             same = same & (F.col("published._published") == F.col(f"stated.{DIFF}"))
         joined = marked.alias("stated").join(published.alias("published"), same, "left")
-        stored = F.col("published._published")
+        stored, stated_time = F.col("published._published"), F.col(f"stated.{TIME}")
         verdict = (
             F.when(F.col("stated._discarded"), SETTLED)
             .when(F.coalesce(stored == F.col(f"stated.{DIFF}"), F.lit(False)), COPY)
-            .when(stored.isNull() & (F.col(f"stated.{TIME}") < first), UNTOLD)
+            .when(stored.isNull() & (stated_time < parameter(first, stated_time)), UNTOLD)
             .otherwise(CONTRADICTION)
         )
         return joined.select("stated.*", stored.alias("_published"), verdict.alias("_verdict")).drop("_discarded")
@@ -187,7 +188,8 @@ class _Comparison:
             times = times[bisect_left(times, first) :]
         files = [file for file in self.updates.files() if meets(file, times)]
         stored = read_files(self.spark, self.updates.path, files, schema)
-        if len(times) <= _TIMES_LISTED_MAX:
+        is_large = any(file.bytes > HASHED_BYTES_MAX for file in files)
+        if is_large and len(times) <= _TIMES_LISTED_MAX:  # listed times skip most of a large file
             stored = stored.where(F.col(TIME).isin(times))
         else:
             listed = self.spark.createDataFrame(pa.table({TIME: pa.array(times, pa.int64())}))
@@ -225,7 +227,7 @@ class _Comparison:
             "kind": F.lit(LATE_UPDATE),
             "counted": F.lit(1),
             "detail": F.to_json(evidence, ROW_TEXT),
-            "at_ms": F.lit(int(clock.time() * 1000)),
+            "at_ms": parameter(int(clock.time() * 1000), F.col(TIME)),
         }
         notes = first.select(
             *(row.get(name, F.lit(None)).alias(name) for name in PROOFS_SCHEMA.names if name != "_run")
