@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal, NoReturn
+from typing import Any, ClassVar, Literal, NoReturn
 
 from tidelake.schema.change_events import row_record_of
 from tidelake.settings.block import Block
@@ -18,6 +18,8 @@ class Cdcv2Settings(CollectionSettings):
     framing: Literal["cdcv2"] = "cdcv2"
     before: Literal["whole", "key"] = "whole"
     """For change events with a key: `whole` if `before` is the whole row; `key` if it may be only the key, or null."""
+
+    IS_SUGGESTED: ClassVar = False
 
     def spec(self) -> CollectionSpec:
         """Return the specification for the store."""

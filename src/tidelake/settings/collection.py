@@ -122,6 +122,10 @@ class CollectionSettings(Frozen):
     )
     """The keys whose values need more than a check of their type."""
 
+    IS_SUGGESTED: ClassVar[bool] = True
+    """Whether an error about a key that only this framing has suggests this framing. If not, the framing of the
+    collection words the error; see `refuse`."""
+
     @property
     def topic(self) -> str:
         """The names of the topics, as text."""

@@ -24,8 +24,6 @@ SETTINGS: dict[str, type[CollectionSettings]] = {
     "transactions": TransactionSettings,
 }
 """The type of a collection's settings, by its framing."""
-_REFUSED_IN_OWN_WORDS = ("cdcv2", "reclock")
-"""An error about a key that only one of these framings has is worded by `refuse` of the collection's framing."""
 _RESERVED = frozenset({"topic_complete", "announced_updates_arrive", "holds_end", "merges_keep_contents", "sound"})
 """Names of checks and outputs that belong to the steps of a collection, not to its validation."""
 DIFF = "_diff"
@@ -100,7 +98,7 @@ def _refuse_foreign_keys(block: Block, kind: type[CollectionSettings]) -> None:
     foreign = [key for key in block.value if key not in kind.written_keys()]
     for key in foreign:
         owners = [framing for framing, other in SETTINGS.items() if key in other.written_keys()]
-        if len(owners) == 1 and owners[0] not in _REFUSED_IN_OWN_WORDS:
+        if len(owners) == 1 and SETTINGS[owners[0]].IS_SUGGESTED:
             meant = f"`framing: {owners[0]}`"
             block.child(key).fail(f"is only allowed with {meant}", f"leave it out, or write {meant}")
     if foreign:

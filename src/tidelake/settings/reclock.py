@@ -70,6 +70,8 @@ class ReclockSettings(CollectionSettings):
 
     READ_APART: ClassVar = CollectionSettings.READ_APART | {"metadata", "key_schema", "key_schema_ids", "position"}
 
+    IS_SUGGESTED: ClassVar = False
+
     @property
     def evolves(self) -> bool:
         """Whether new columns may appear."""

@@ -34,6 +34,8 @@ class TransactionSettings(ReclockSettings):
 
     READ_APART: ClassVar = ReclockSettings.READ_APART | {"table"}
 
+    IS_SUGGESTED: ClassVar = True
+
     @property
     def timeline_name(self) -> str:
         """The timeline that is set, or else the connector's: the times of its tables are commits of one database."""
