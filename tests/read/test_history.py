@@ -72,7 +72,7 @@ def test_each_event_is_shown_once_with_its_numbers_and_the_newest_last(busy: Lak
     assert whats(busy, "seal") == [
         "sealed from 0 to 4, 2 times with updates, 1 copy left out",
         "sealed from 4 to 6, no time had updates",
-        "sealed from 6 to 8, 1 time with updates, 1 by decision",
+        "sealed from 6 to 8, 1 time with updates, 1 time sealed by decision",
     ]
     assert whats(busy, "tick") == [
         "read prices:0 up to 3; stored 3 rows",
@@ -146,7 +146,7 @@ def test_events_that_the_logs_have_forgotten_are_gone_and_the_history_says_when_
         assert whats(lake, kind) == []
     assert whats(lake, "seal") == [
         "sealed from 0 to 4, 2 times with updates, 1 copy left out",
-        "sealed from 6 to 8, 1 time with updates, 1 by decision",
+        "sealed from 6 to 8, 1 time with updates, 1 time sealed by decision",
     ]
     for kind in ("created", "validation", "contradiction", "late", "compaction"):
         assert whats(lake, kind) == [event.what for event in before.events if event.kind == kind]

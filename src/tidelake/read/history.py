@@ -187,5 +187,5 @@ def _seal(proof: ProvenSeal | None, seal: CommittedSeal | None) -> Event:
     parts = [f"sealed up to {end}" if lower is None else f"sealed from {lower} to {end}"]
     parts.append(f"{counted(numbers['times'], 'time')} with updates" if numbers["times"] else "no time had updates")
     parts += [f"{counted(numbers['copies'], 'copy')} left out"] if numbers["copies"] else []
-    parts += [f"{numbers['decided']:,} by decision"] if numbers["decided"] else []
+    parts += [f"{counted(numbers['decided'], 'time')} sealed by decision"] if numbers["decided"] else []
     return Event(stated.at_ms, SEAL, ", ".join(parts), facts)

@@ -41,7 +41,8 @@ class Hold(BaseModel):
     """How long the capability lives after the holder's last call, by the store's clock."""
     acquired_at_ms: int
     renewed_at_ms: int
-    """When the holder made its last call, by the holder's clock; for display. Only sightings end a lease."""
+    """When the holder made its last call, by the holder's clock; for display. Only sightings decide whether the
+    lease has ended."""
     beat: int = 0
     """Incremented by every call that the holder makes."""
     sighting: Sighting | None = Field(default=None, exclude_if=lambda sighting: sighting is None)
@@ -145,7 +146,8 @@ class PublishedTopic(BaseModel):
     shards: int = 1
     """The number of shards now: data whose hash is `i` modulo this number is stated by shard `i`."""
     skip_errors: bool = False
-    """Whether the topic leaves out a key in error until its error is cleared; if not, such a key stops publishing."""
+    """Whether the topic leaves out a key in error until its error is cleared; if not, publishing stops at such a
+    key."""
     frontier: int = 0
     """The topic, as read back, states all times before this one. If it is closed, this is one more than the last
     time."""

@@ -205,7 +205,8 @@ class _Comparison:
             effect.cast("decimal(38,0)").alias("_published")
         )
         if envelope_terms(self.collection.entry.envelope).only_adds:
-            return published.where(F.col("_published") > 0)  # no statement removed the rows that retention removed
+            # Statements only add rows, so retention has removed the others.
+            return published.where(F.col("_published") > 0)
         return published
 
     # --- write -----------------------------------------------------------------------------------------------------
