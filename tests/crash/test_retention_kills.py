@@ -44,7 +44,7 @@ class KeptLife:
         self.put_rows: Counter[tuple[int, int | None]] = Counter()
 
     def put(self) -> None:
-        """Put rows that are old, are soon to be removed, or stay; with `cdcv2`, state the progress of two times as well."""
+        """Put rows that are old, are soon to be removed, or stay. With `cdcv2`, also state the progress of 2 times."""
         now_ms = int(clock.time() * 1000)
         rows = [(self.rng.randrange(4), self.rng.choice([None, 1_000, now_ms - 500, now_ms + 10**9])) for _ in range(6)]
         if isinstance(self.lake, RawLake):

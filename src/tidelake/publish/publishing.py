@@ -47,7 +47,7 @@ from tidelake.store.layout import DIFF, TIME
 from tidelake.store.state import CLOSED, UPPER
 
 ROWS_MAX = 2_000_000
-"""If a range of times has more stored rows than this, it is not stated at once, but split where files end."""
+"""A range of times that has more stored rows than this is split where files end, and its parts are stated in turn."""
 
 
 @dataclass(frozen=True)
@@ -426,7 +426,8 @@ class _Publisher:
     def initial(self, collection: Collection, table: OpenTable, last: int) -> tuple[Updates | None, int]:
         """Return the initial contents as updates at their time, and the last time included.
 
-        The updates are None if no row is so old. If their time is `since`, the changes after it are included.
+        The updates are None if all rows are newer than that time. If their time is `since`, the changes after it are
+        included.
         """
         at, files = self.published.published_from, table.files()
         if collection.readable_range(table)[0] == (at,) and last > at:
