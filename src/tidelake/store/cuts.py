@@ -1,8 +1,8 @@
 """Notes, for all tables of a connector, about transactions whose first changes it might not have sent. Needs no JVM.
 
-That changes are missing can only be noticed in the table whose event the connector sent first, but the missing changes
-may be of any table. So ingest notes the transaction in the store, and the seal of each table looks there. A note is a
-blob that is never changed or deleted; notes are rare.
+Only the table whose event the connector sent first shows that changes are missing, but the missing changes may be of
+any table. So ingest notes the transaction in the store, and the seal of each table looks there. A note is a blob that
+is never changed or deleted; notes are rare.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNFINISHED_S = 86_400
 
 
 def note_cuts(collection: Collection, topic: str, identity: int | None, cuts: Sequence[Cut]) -> None:
-    """Durably note cut transactions. The tick that found them may commit only afterwards.
+    """Durably record transactions that are cut. The tick that found them may commit only afterwards.
 
     Args:
         collection: the collection whose tick found them.

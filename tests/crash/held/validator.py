@@ -12,10 +12,9 @@ determines which answers were possible:
 - An error states its reason, and the reason was possible: a time before a `since`, or at or after an `upper`; or a
   capability that somebody had dropped or taken over, or that nobody had called for the length of a lease.
 - A capability never moves back, and one that has ended stays ended.
-- Whoever takes a capability over with its token gets a new token, and all other calls with the old one are refused
-  from then on. The old token can still be used to take the capability over again, until a call is made with the new
-  one; then the old one is used up. Of the new tokens that were obtained with the same old one, at most one is ever good
-  for a call.
+- Whoever takes a capability over with its token gets a new token. From then on, the old one is good only for taking the
+  capability over again, and only until a call is made with the new one; then the old one is used up. Of the new tokens
+  that were obtained with the same old one, at most one is ever good for a call.
 - A compaction moves `since` as far as every capability that may still live allows.
 """
 
@@ -31,7 +30,7 @@ from tests.crash.held import truth
 from tests.crash.held.records import FOR_EVER, Call
 
 CLOCK_EXACT_NS = 20_000_000
-"""The error of the clocks that leases are compared with: the times that file systems state lag by milliseconds."""
+"""The error of the clocks that leases are compared with: file systems state times that are milliseconds old."""
 
 
 class HistoryBroken(AssertionError):
