@@ -22,7 +22,7 @@ def measure_many(bench: Bench, ticks: int, updates: int) -> Samples:
     """Run `ticks` ticks of `updates` updates on an initially empty table, with a bounded compaction after every eighth.
 
     The topic holds one tick at a time. A commit without files is timed after every fifth tick. The first ticks warm up:
-    their durations are dropped, but the bytes that they write count.
+    their durations are dropped, but the bytes that they write are counted.
     """
     bench.say(f"{ticks:,} ticks of {updates:,} updates")
     root, spark = bench.folder("many"), bench.spark

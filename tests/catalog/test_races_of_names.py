@@ -90,7 +90,7 @@ def test_changes_to_different_collections_do_not_conflict(tmp_path: Path) -> Non
             list(threads.map(decide, [str(tmp_path)] * CREATORS, names, [0] * CREATORS))
     finally:
         on_reach(None)
-    # Versions and runs do not show whether there was a conflict: the run of a failed attempt is deleted. Failpoints do.
+    # Only failpoints show whether there was a conflict: a failed attempt makes no version, and its run is deleted.
     assert reached.count("catalog.after_conflict") == 0
     assert reached.count("commit.before_call.handles") == CREATORS * (2 + CHANGES)
     catalog = Catalog(Store(tmp_path))

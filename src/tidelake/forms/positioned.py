@@ -73,7 +73,7 @@ class PositionedForm(Form):
         Args:
             entry: the collection's entry.
             table: its updates table; if None, every kind of row is possible.
-            resent_within_ms: how long after its first read a record may be sent again with its old position.
+            resent_within_ms: how long a record may be sent again, with its old position, after it was first read.
         """
         self.fields = data_fields(entry.record_schema)
         self.resent_within_ms = resent_within_ms
@@ -173,7 +173,8 @@ def merged_rows(rows: DataFrame, shape: Shape, through: int, takes_all: bool, re
         shape: the shape of the table.
         through: the last time that no reader can tell from an earlier one.
         takes_all: whether no other run holds a row at or before `through`.
-        resent_within: how long after its first read a statement may be sent again; a delete stays at least that long.
+        resent_within: how long a statement may be sent again after it was first read; a delete stays at least that
+            long.
     """
     old, later = rows.where(F.col(TIME) <= through), rows.where(F.col(TIME) > through)
     newest = newest_rows(old, shape)

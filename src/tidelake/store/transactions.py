@@ -123,7 +123,7 @@ def snapshot_values(snapshots: Iterable[Snapshot]) -> dict[str, int]:
 def asserted_times(table: OpenTable) -> list[int]:
     """Return the times of the snapshots that were stated and were not abandoned.
 
-    That such a snapshot is complete is asserted, not proven: nothing announces how many rows it has.
+    Such a snapshot is asserted to be complete, not proven: nothing announces how many rows it has.
     """
     stated = table.value(STATED) or 0
     snapshots = read_snapshots(table, 0)
