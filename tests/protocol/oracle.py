@@ -20,14 +20,14 @@ def at_or_before(first: Any, second: Any) -> bool:
 def grid(limit: int, pairs: bool) -> list[Any]:
     """All times below `limit`; no coordinate in a message may reach `limit - 1`.
 
-    How far a coordinate of a time lies beyond all those in messages makes no difference to whether the time is
-    settled, so the minimal unsettled times are in the grid.
+    Whether a time is settled does not depend on how far a coordinate of it lies beyond all those in messages, so the
+    minimal unsettled times are in the grid.
     """
     return list(product(range(limit), range(limit))) if pairs else list(range(limit))
 
 
 class Model:
-    """Finds out which times are settled, as *settled* is defined, from all facts."""
+    """Finds out from all facts which times are settled, by the definition of *settled*."""
 
     def __init__(self, limit: int, pairs: bool = False) -> None:
         self.times = grid(limit, pairs)

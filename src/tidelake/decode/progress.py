@@ -81,7 +81,7 @@ def _may_be_progress(value: pa.ChunkedArray, decoder: Decoder) -> pa.ChunkedArra
 
 
 def _rows(tables: list[pa.Table], decoder: Decoder) -> Iterator[dict[str, Any]]:
-    """Yield the candidates that are progress statements, without Confluent framing; Spark decodes other messages."""
+    """Yield the candidates to decode here, with Confluent framing removed from their values; Spark decodes the rest."""
     for row in (row for rows in tables for row in rows.to_pylist()):
         if decoder.writer_schemas is None:
             yield row

@@ -13,7 +13,7 @@ from tidelake.store.entry import Entry
 
 
 class AppendOnly(Envelope):
-    """A statement adds its data as many times as its diff says. In a reclocked topic each record is an event."""
+    """A statement adds its data as many times as its diff says. In a reclocked topic, each record adds a row."""
 
     terms = ENVELOPES["append_only"]
     refusals = (Refusal("append_only_diff", "an append-only collection takes no negative diff", is_negative),)

@@ -20,9 +20,9 @@ def missing_type(kind: DuckDBPyType) -> str | None:
 
 
 def has_long_interval(value: str, kind: DuckDBPyType, depth: int = 0) -> str | None:
-    """Return the condition that a value is or contains an interval too long for Arrow; None if its type has none.
+    """Return the condition that a value is or contains an interval too long for Arrow.
 
-    The condition is null, or false, for all other values.
+    The condition is null, or false, for all other values. Return None if the type has no interval.
 
     Args:
         value: the value, in SQL.

@@ -187,5 +187,5 @@ def _is_lacking(name: str) -> str:
 
 
 def _is_known(found: str, stop: str) -> str:
-    """Return whether there is a value above the newest delete or error."""
+    """Return the condition that a value was found above the newest delete or error."""
     return f"({found} IS NOT NULL AND coalesce({found}.rank > {stop}, true))"

@@ -1,4 +1,4 @@
-"""Finds the transactions at open times whose first changes a connector might not have sent."""
+"""Finds, at open times, the transactions whose first changes a connector might not have sent."""
 
 from __future__ import annotations
 

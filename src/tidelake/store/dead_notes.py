@@ -74,7 +74,7 @@ class Notes:
 
     table: Location
     by_folder: Mapping[str, Note | None]
-    """The folders that have a note; None if a folder was announced, but not confirmed."""
+    """For each folder that was noted, what was confirmed; None if it was only announced."""
     written: Sequence[Location]
     """The blobs that hold the notes."""
     is_complete: bool
