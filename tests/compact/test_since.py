@@ -93,7 +93,7 @@ class Sealed:
         self.empty, self.upper = empty, 0
 
     def seal(self, *times: int, days_ago: float) -> None:
-        """Note in one run that times were sealed, and move upper past the last of them."""
+        """Record, in one run, that times were sealed, and move upper past the last of them."""
         paths = self.empty.collection.paths
         mints = self.empty.collection.entry.mints_times
         table, schema, kind = (

@@ -24,7 +24,7 @@ from tests.crash.victim import attach, live
 
 
 def fork_victim(order: dict[str, Any]) -> int:
-    """Fork a victim that carries out an order; the output of the victim goes to a file next to that of its messages."""
+    """Fork a victim that carries out an order; its output goes to a file next to the file of its messages."""
     child = os.fork()
     if child:
         return child

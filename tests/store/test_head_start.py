@@ -63,7 +63,7 @@ def read_afresh(catalog: Catalog) -> list[int]:
 
 
 def stating(data: bytes, at: int, value: bytes) -> bytes:
-    """Return a ZIP file with `value` at position `at` of what its directory states about the first member."""
+    """Return a ZIP file with `value` at position `at` of its directory's entry for the first member."""
     place = data.index(b"PK\x01\x02") + at
     return data[:place] + value + data[place + len(value) :]
 

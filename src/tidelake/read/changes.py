@@ -1,7 +1,7 @@
 """Reads the changes of a range of times: the consolidated updates that turn one snapshot into a later one.
 
 If diffs are summed, these are the stored updates. With a key, the stored rows do not always state which rows they
-replace, so the updates are derived from these and from the earlier rows of the keys that the range touches.
+replace, so the updates are derived from the stored rows of the range and from the earlier rows of its keys.
 """
 
 from __future__ import annotations

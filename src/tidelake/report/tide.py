@@ -64,7 +64,7 @@ class Tide:
     open_announced: int = 0
     open_here: int = 0
     outstanding: int = 0
-    """Updates that were announced at open times and have certainly not arrived: fewer rows are stored."""
+    """Announced updates of open times that have certainly not arrived: fewer rows are stored than were announced."""
     open_first: list[OpenTime] = field(default_factory=list)
     """The first open times."""
     bins: list[Bin] = field(default_factory=list)

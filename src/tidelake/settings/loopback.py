@@ -1,4 +1,4 @@
-"""Tells whether a host is this machine: data sent to it in the clear does not leave the machine."""
+"""Tells whether a host is this machine. If it is, data sent to it in the clear does not leave the machine."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _are_alike(one: Access, other: Access) -> bool:
 
 
 def _replace_file_system(gateway: Any, hadoop: Any, former: _Prepared, access: Access) -> tuple[_Replaced, ...]:
-    """Make Hadoop use a file system with other options for a bucket; return the former ones that are still open.
+    """Make Hadoop use a file system with other options for a bucket; return the former file systems still open.
 
     Hadoop caches a file system for as long as the JVM runs, and its only public way to forget one is to close it, which
     would break the queries that read with it. So the cache is changed by the method that Hadoop's own tests use. If two
