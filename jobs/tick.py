@@ -41,7 +41,7 @@ FURTHER_STEPS: dict[str, Step] = {
 _PUBLISHING = {"current": False, "current_full": True}
 """The steps that publish, and whether they write all rows."""
 _ALONE = {"parallel": 1, "collection_limit_s": None}
-"""The settings with which the thread of a collection runs the steps itself."""
+"""With these settings, a step runs in its collection's thread, and starts no other."""
 
 
 class Observer(Protocol):

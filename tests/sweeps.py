@@ -64,7 +64,7 @@ def swept(
     Args:
         values: all values.
         everyday: some of the values, at least one; together, they cover every property that any of the values has.
-        ids: the name of a value; by default pytest names it.
+        ids: returns the name of a value; without it, pytest names the values.
         unpack: whether each value is a tuple for several parameters.
     """
     values = list(values)

@@ -74,7 +74,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> L
 
 @pytest.fixture
 def lake(prepared: Lake, tmp_path: Path) -> Lake:
-    """Five keys, one of which gets a new value at each time; nothing happens at the last two times."""
+    """Five keys that get new values in turn, one key at each time; nothing happens at the last two times."""
     return prepared.copy(tmp_path / "subscribed")
 
 

@@ -39,7 +39,7 @@ class Damager:
     Args:
         random: the source of all randomness.
         elsewhere: by kind, files of other collections, whose bytes can replace those of a damaged file.
-        earlier: for a path, the same file in an earlier copy of the store, or None.
+        earlier: returns, for a path, the same file in an earlier copy of the store, or None.
     """
 
     random: Random

@@ -40,7 +40,8 @@ class History(Protocol):
     def merge(self, token: int | None) -> None:
         """Compact as the settings say.
 
-        A `SourceHistory` moves since at random instead, up to the `token` of a follower; without one, it does nothing.
+        A `SourceHistory` instead moves `since` at random, up to the `token` of a follower; without a token, it does
+        nothing.
         """
 
     @property

@@ -1,4 +1,4 @@
-"""The writers of a history: each redundant writer states all of it in its own batches; its shards share the work."""
+"""The writers of a history: each states all of it in its own batches, and may divide the work among shards."""
 
 from __future__ import annotations
 
