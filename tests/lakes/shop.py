@@ -113,7 +113,7 @@ class Shop:
             self.instance.report_runless_asset_event(event)
 
     def _run(self, job: str) -> None:
-        """Run the request of a job's schedule."""
+        """Run a job as its schedule requests it."""
         schedule = build_location(self._location).get_repository_def().get_schedule_def(f"{job}_schedule")
         now = datetime.now(UTC)
         with build_schedule_context(instance=self.instance, scheduled_execution_time=now) as context:

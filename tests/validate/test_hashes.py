@@ -60,7 +60,7 @@ def other(value: Any) -> Any:
 
 
 def swap_in(collection: Collection, rows: pa.Table, run: str) -> None:
-    """Replace a run with rows whose checksums, digest and hash all match."""
+    """Replace a run with these rows, and with checksums, a digest and a hash that match them."""
     table = OpenTable(collection.paths.updates)
     files = write_run(table.path, new_run("merge", table.seq), rows.drop_columns([RUN]), sum_of_rows(rows))
     table.commit({}, files, [run])

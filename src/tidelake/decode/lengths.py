@@ -37,7 +37,7 @@ class _NotMeasured(Exception):
 
 @dataclass(frozen=True)
 class Lengths:
-    """The number of bytes of a value: a constant part, variable parts, and whether the number may be wrong."""
+    """The number of bytes of a value, in parts, and whether a number in the value may have been truncated."""
 
     constant: int = 0
     variable: Sequence[Column] = ()

@@ -19,7 +19,7 @@ class CollectionDropped(UnknownCollection):
 
     id: str
     name: str
-    """Its last name."""
+    """The name that it had when it was dropped."""
     at: str
     """When it was dropped."""
     has_successor: bool
@@ -30,7 +30,7 @@ class CollectionDropped(UnknownCollection):
 
     @property
     def which(self) -> str:
-        """Its name, its id if another collection has the name now, and its last name if that is a different one."""
+        """Its name, its id if another collection has the name now, and its later name if it was renamed."""
         id = f" (id {self.id})" if self.has_successor else ""
         later = "" if self.name == self.collection else f", which was renamed to '{self.name}',"
         return f"'{self.collection}'{id}{later}"

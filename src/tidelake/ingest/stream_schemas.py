@@ -19,8 +19,8 @@ def resolve_stream(settings: CollectionSettings, record: dict[str, Any]) -> Sour
     """Resolve the schemas of a CDCv2 stream.
 
     A registered schema is refused unless it has the collection's columns, in any order. Only nullable columns may be
-    missing, as they are from the older schemas of a published topic if a column was added later; for change events, no
-    column may be missing.
+    missing: the older schemas of a published topic lack the columns that were added later. For change events, no column
+    may be missing.
 
     Raises:
         RegistryUnreachable: the registry does not answer, so schema ids cannot be resolved.

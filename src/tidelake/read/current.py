@@ -71,7 +71,7 @@ class CurrentReport:
     files_rewritten: int = 0
     """Files of the table that were replaced."""
     rows_rewritten: int = 0
-    """Rows that were written, changed or not."""
+    """Rows that were written, including those that had not changed."""
     together: tuple[str, ...] = ()
     """The collections that are published together at this time; empty if this one is published alone."""
 

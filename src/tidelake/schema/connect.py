@@ -56,7 +56,7 @@ _CONVERTED = [
 _BY_NAME = {
     name: WireType(form.wire, form.conversion, landing) for _, form, landing in _CONVERTED for name in form.names
 }
-"""Names, apart from those of decimals, whose values are converted. A value with any other name (times of day,
+"""The names whose values are converted, except those of decimals. A value with any other name (times of day,
 nanoseconds, durations, UUID, JSON, XML, enums, bits) is stored as its wire type: no type that every Delta reader
 supports holds it without loss."""
 _BY_LOGICAL = {

@@ -21,9 +21,9 @@ STATUS = 130
 """The exit status of an interrupted command."""
 _LINE = "interrupted: committed work is kept, and the next run resumes from there\n"
 _UNWIND_S = 1.0
-"""How long the command has to end on its own and to remove its temporary files."""
+"""The time that the command is given to end on its own and to remove its temporary files."""
 _JVM_END_S = 0.5
-"""How long the JVM then has to end."""
+"""The time that the JVM is then given to end."""
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
