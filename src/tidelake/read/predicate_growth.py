@@ -90,7 +90,7 @@ class Grows(Exception):
 
 @dataclass(frozen=True)
 class Size:
-    """The largest size of a value: some fixed units and, for each name, the units for each unit of its value."""
+    """A bound on the size of a value: some units and, for each name, a multiple of the size of that name's value."""
 
     units: float = 0.0
     of: Mapping[Name, float] = field(default_factory=dict)
@@ -100,7 +100,10 @@ class Size:
         return Size(self.units * factor, {name: share * factor for name, share in self.of.items()})
 
     def share(self, name: str) -> float:
-        """Return how often the value of a name may occur; fields of a struct are parts of it that do not overlap."""
+        """Return how often the value of a name may occur in this value: as a whole, plus the largest share of a field.
+
+        The fields of a struct do not overlap, so their shares are not added up.
+        """
         by_field: dict[Name, float] = {}
         for path, share in self.of.items():
             if path[0] == name:

@@ -86,7 +86,10 @@ def was_published_as(collection: Collection, name: str) -> bool:
 
 
 def contents_rows(collection: Collection) -> ContentsRows | None:
-    """Return the number of rows of the contents when they were last published; None if they never were."""
+    """Return the number of rows of the contents when they were last published.
+
+    None if they never were, or if the published table has a problem.
+    """
     published = publication_of(collection)
     if published is None or published.shown is None:
         return None

@@ -110,7 +110,10 @@ class Facts:
         self.level = _worst(self.problems)
 
     def mark_unreadable(self, problem: str) -> None:
-        """Put first why the table could not be validated, unless the verdict already says not to use the table."""
+        """Let the verdict and the first problem say why the table could not be validated.
+
+        If the verdict already says not to use the table, do nothing.
+        """
         if not self.verdict.startswith(_DO_NOT_USE):
             name = self.name
             self.verdict, self.ahead = f"{_DO_NOT_USE}: {_first_line(problem)}.", ""

@@ -143,7 +143,10 @@ def rows_at(spark: SparkSession, rows: DataFrame, times: Sequence[int]) -> DataF
 
 
 def group_by_time(files: Sequence[RunFile], groups_max: int) -> list[list[RunFile]] | None:
-    """Split files, in the order of their times, into groups of similar size; None if groups would share many times.
+    """Split files, in the order of their times, into groups of similar size.
+
+    Returns:
+        None if the groups would have many times in common.
 
     >>> def file(low, high): return RunFile("", "", 600_000, 0, low, high)
     >>> [len(group) for group in group_by_time([file(0, 9), file(30, 39), file(10, 20), file(21, 30)], 2)]
