@@ -144,8 +144,8 @@ class Catalog:
         """Return the newest entry of the collection with this name, found through a binding that may be out of date.
 
         A name is rebound only after its collection has given it up. So if the newest handles of the collection have the
-        name, the binding is valid; otherwise the result is None. It is also None unless the store is an object store,
-        and this process has already read the log of the name, with a publication in its binding.
+        name, the binding is valid; otherwise the result is None. It is also None on a disk,
+        and if this process has not yet read the log of the name, or found no publication in the name's binding.
         """
         if last_seen(self.store.log_of_name(name)) is None:  # on a disk, logs are not followed
             return None

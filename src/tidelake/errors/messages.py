@@ -79,7 +79,7 @@ class ConflictingCount(Contradiction):
 
 
 class OverCount(Contradiction):
-    """More distinct updates arrived at a time than any statement announces for it."""
+    """A time has more distinct updates than any statement announces for it."""
 
     kind = "over_count"
     announced: int

@@ -115,7 +115,7 @@ class Stream:
 
 
 def missing_statements(lower: int, upper: int, counts: list[tuple[int, int]]) -> list[Message]:
-    """Return one progress statement for the times that have none yet; an empty list if there are no such times."""
+    """Return a list of one progress statement for the times in `[lower, upper)`; an empty list if there are none."""
     return [Progress([lower], [upper], counts)] if lower < upper else []
 
 

@@ -35,7 +35,7 @@ _KINDS = """ASCENDING BASE_TABLE CTE_NODE DESCENDING DISTINCT_MODIFIER EMPTY EXP
 _NODES = frozenset(_KINDS.split())
 _TABLE_NODES = frozenset({"BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY", "TABLE_FUNCTION"})
 _FUNCTION_NAME = "function_name"
-"""The functions in `BY_NAME` get the name of an aggregate in the argument called this, or else in the second one."""
+"""The argument that names an aggregate for the functions in `BY_NAME`; if it is absent, the second argument does."""
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _SELECT_DEFAULTS: Mapping[str, Any] = {
     "modifiers": [],

@@ -1,4 +1,4 @@
-"""The files of a published table as Spark reads and rewrites them: which ones changes can touch, and which to merge."""
+"""The files of a published table as Spark reads and rewrites them: which a change can touch, and which to merge."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def small_files_to_merge(files: Sequence[PublishedFile], rewritten: Iterable[Pub
 
 
 def number_of_files(size: int, cores: int) -> int:
-    """Return how many files to write for rows that had this size: few, but one per core unless they would be small.
+    """Return how many files to write for rows of this size: few, but at least one per core unless they would be small.
 
     >>> number_of_files(1 << 20, 2), number_of_files(40 << 20, 2), number_of_files(300 << 20, 2)
     (1, 2, 5)

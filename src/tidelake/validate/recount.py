@@ -55,9 +55,10 @@ def recount_rows(sealed: DataFrame, collection: Collection, form: Form) -> list[
 
 
 def recount_positions(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
-    """Count distinct positions of events by time. An event and its copies count as one event, and are hashed once.
+    """Count distinct positions of events by time: an event and its copies count as one event.
 
-    If diffs are summed, all rows are hashed, weighted by their diffs, because seal has cancelled the copies.
+    If diffs are summed, all rows are hashed, weighted by their diffs, because seal has cancelled the copies. Otherwise,
+    an event and its copies are hashed once.
     """
     stored = [field for field in collection.updates_schema() if field.name != RUN]
     counted = F.when(F.size(POSITION).isin(*EVENT_POSITION_SIZES), F.col(POSITION))
@@ -169,7 +170,7 @@ def _left(collection: Collection, effect: Column, recounted: Column) -> list[Col
 
 
 def _left_of(counts: Mapping[str, Any]) -> dict[str, int]:
-    """Return the number of rows removed, their part of `recounted`, and the least effect of the remaining rows."""
+    """Return the number of rows removed, their part of `recounted`, and the least positive effect, if computed."""
     return {name: int(counts[name] or 0) for name in ("left", "left_recounted", "added_min") if name in counts}
 
 
