@@ -110,7 +110,7 @@ def test_a_topic_becomes_a_table_and_a_location_without_the_checkout(foreign: Fo
     config = ["--config", "seal/collections.yaml"]
     foreign.run("tidelake", "init", "seal/topics/orders", "--schema", "seal/orders.avsc", *config)
     ran = foreign.run("tidelake", "run", *config).splitlines()
-    assert ran[1] == "orders: seal: 5 times sealed, upper is 5"
+    assert ran[1] == "orders: seal: 5 new times are sealed, upper is 5"
     status = json.loads(foreign.run("tidelake", "status", "--json", *config))["collections"]["orders"]
     assert (status["upper"], status["state"]) == (5, "in order")
     assert '"ok": true' in foreign.run("tidelake", "doctor", "--json", *config)

@@ -34,7 +34,7 @@ def test_run_does_what_a_scheduled_tick_does_and_reports_it_in_sentences(lake: L
     assert (status, messages) == (0, "")
     assert lines == [
         "prices: ingest: 3 messages: 3 rows stored, 1 message quarantined (1 undecodable)",
-        "prices: seal: 2 times sealed, upper is 3, 1 copy cancelled; waiting at time 3: 1 announced, 0 stored",
+        "prices: seal: 2 new times are sealed, upper is 3, 1 copy cancelled; waiting at time 3: 1 announced, 0 stored",
         "prices: validate: 2 sealed times recounted and found as announced",
         "prices: compact: nothing to merge; since is 0",
     ]
@@ -76,7 +76,7 @@ def test_a_gap_stops_ingest_but_what_was_read_is_still_sealed(lake: Lake) -> Non
     lake.send(updates((2, 2, 1)), at=5)
     status, lines, messages = outcome("run", "--config", str(lake.file))
     assert status == 1
-    assert "prices: seal: 1 time sealed, upper is 2" in lines
+    assert "prices: seal: 1 new time is sealed, upper is 2" in lines
     assert messages.startswith("error: prices: topic 'prices', partition 0: offsets 2 to 5 are missing")
     assert messages.splitlines()[-1] == "see: tidelake errors TopicGap"
 
@@ -95,7 +95,7 @@ def test_a_collection_that_fails_skips_its_later_steps_and_the_others_continue(
     status, lines, messages = outcome("run", *config)
     assert status == 1
     assert [line for line in lines if line.startswith(NAME)] == []
-    assert lines[1] == "others: seal: 1 time sealed, upper is 2"
+    assert lines[1] == "others: seal: 1 new time is sealed, upper is 2"
     assert messages.startswith("error: prices: 'prices' is fenced: only the writer 'elsewhere' may write to it")
     assert messages.count("error:") == 1
 

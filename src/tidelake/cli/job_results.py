@@ -45,7 +45,8 @@ def _seal(result: Any, show: Callable[[int], str]) -> str:
         return f"{result.left.sentence} at time {show(result.left.time)}"
     if result.sealed_by_ingest:
         return "nothing to do: each tick of ingest seals its own time"
-    sealed = f"{counted(result.times_sealed, 'time')} sealed, " if result.times_sealed else "nothing new, "
+    new = counted(result.times_sealed, "new time is", "new times are")
+    sealed = f"{new} sealed, " if result.times_sealed else "nothing new, "
     upper = "closed" if result.closed else show(result.upper)
     text = f"{sealed}upper is {upper}"
     if result.copies_cancelled:
