@@ -195,8 +195,8 @@ class Shown:
     def _current(self) -> list[str] | None:
         """The table for other engines, read by a plain Delta reader; None if there is no table.
 
-        Since the earlier version, the table has moved. It has lost the column `_diff` if the collection has a key;
-        otherwise, this column is now the last one. The changes to the columns are undone here.
+        Since the version of Tidelake that made the store, the table has moved. It has lost the column `_diff` if the
+        collection has a key; otherwise, this column is now the last one. The changes to the columns are undone here.
         """
         _, printed = command("path", self.name, "--json", "--config", self.config)
         places = json.loads(printed)

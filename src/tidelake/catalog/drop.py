@@ -86,7 +86,7 @@ def observe_dropped(paths: CollectionPaths) -> Entry:
     if seen.dropped is None or seen.dropped.storage == "gone":
         return seen
     beats = beats_of(seen)
-    # Read the clock after the heartbeats, so that no heartbeat is later than the time read.
+    # Read the clock after the beats, so that no beat is later than the time read.
     store_ms = int(blobs.now_s(paths.root) * 1000)
     slack_ms = clock_slack_ms(paths.root)
 

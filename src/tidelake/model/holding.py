@@ -214,7 +214,7 @@ class HeldCollection:
         return self._sums.read(as_of)
 
     def changes(self, after: int | None, through: int | None = None) -> list[Update]:
-        """Return the consolidated updates after a time, through another.
+        """Return the consolidated updates after a time, up to and including another.
 
         Both times may be None, as in `LakeCollection.changes`.
 

@@ -273,8 +273,8 @@ def sort_ends(ends: Iterable[End], last: int, known: Mapping[int, str], parked: 
 def commit_ranges(ends: Iterable[tuple[str, int]]) -> list[tuple[str, int, int]]:
     """Return `(id, lower, lsn)` for each transaction.
 
-    Ids repeat. Of the transactions with its id, an event belongs to the one whose range `[lower, lsn)` contains the
-    previous commit position, which the event states. The ranges of one id are disjoint.
+    Ids repeat. An event states the id of its transaction, and the previous commit position: it belongs to the
+    transaction with that id whose range `[lower, lsn)` contains this position. The ranges of one id are disjoint.
 
     Args:
         ends: the id and commit position of each transaction; a pair may be repeated.

@@ -127,7 +127,7 @@ def _event_of(note: dict[str, Any]) -> Event | None:
 
 
 def _late_events(evidence: list[dict[str, Any]]) -> Iterator[Event]:
-    """Yield one event for all late facts of a kind that were noted together."""
+    """Yield an event for each group of late facts of one kind that were noted together."""
     together: defaultdict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
     for note in evidence:
         together[note["at_ms"], note["kind"]].append(note)

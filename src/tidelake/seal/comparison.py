@@ -84,7 +84,7 @@ def compare(
 
 
 def _breaches(form: Form, rulings: Rulings, pending: Pending, counts: OpenCounts) -> list[EnvelopeBreach]:
-    """Return the breaches of the envelope that the counts show: by statements about keys, or by repeated events."""
+    """Return the breaches of the envelope that the counts show, in statements about keys and in repeated events."""
     expected = {} if form.breaches_stay else pending.announced() | rulings.counts
     breaches = []
     for time, count in counts.by_time.items():

@@ -98,7 +98,7 @@ class _Pass:
             self.report.committed, self.report.version = True, done.version
 
         def check_still_valid(table: OpenTable) -> None:
-            # Only ticks and this step move upper; new columns would be missing in the run.
+            # If upper has moved, a tick or another pass was first; if there are new columns, the run lacks them.
             if (table.value(UPPER) or 0) != self.upper or table.schema() != self.table.schema():
                 discard_runs(self.table.path, written.files)
                 raise LostRace

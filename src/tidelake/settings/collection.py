@@ -123,7 +123,7 @@ class CollectionSettings(Frozen):
     """The keys whose values need more than a check of their type."""
 
     IS_SUGGESTED: ClassVar[bool] = True
-    """Whether an error about a key that only this framing has suggests this framing. If not, the framing of the
+    """Whether to suggest this framing in the error about a key that no other framing has. If not, the framing of the
     collection words the error; see `refuse`."""
 
     @property

@@ -1,4 +1,4 @@
-"""The place of a folder on this machine: a path, or a `file:` URI. `object_store` has the places of other stores."""
+"""The place of a folder on this machine: a path, or a `file:` URI. Places in object stores are in `object_store`."""
 
 from __future__ import annotations
 

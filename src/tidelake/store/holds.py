@@ -230,7 +230,7 @@ def _called(
     since: tuple[int, ...] | None = None,
     **changed: str | int,
 ) -> Entry:
-    """Raise the beat of a hold: every call renews the lease."""
+    """Return the entry after a call on a hold: the beat rises, which renews the lease, and the given fields change."""
     held, hold = found
     update = {"beat": hold.beat + 1, "renewed_at_ms": now_ms, "sighting": None, "previous_hash": None} | changed
     renewed = held.model_copy(update={"since": since or held.since, "hold": hold.model_copy(update=update)})

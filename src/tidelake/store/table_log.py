@@ -691,7 +691,7 @@ def load_table(path: Location, version: int | None = None) -> DeltaTable:
 
 
 def seq_of(entry: Entry) -> int | None:
-    """The `seq` of an entry."""
+    """The `seq` of an entry; None if it states none."""
     for action in entry:
         transaction = action.get("txn")
         if transaction is not None and transaction.get("appId") == SEQ:
@@ -700,7 +700,7 @@ def seq_of(entry: Entry) -> int | None:
 
 
 def nonce_of(entry: Entry) -> str | None:
-    """The nonce of an entry."""
+    """The nonce of an entry; None if it states none."""
     return _commit_field(entry, "nonce")
 
 
@@ -752,7 +752,7 @@ def _text_of(path: Location, version: int) -> bytes | None:
 
 
 def _texts_of(path: Location, versions: list[int]) -> dict[int, bytes | None]:
-    """Read entries; several at a time, unless they are on a local disk."""
+    """Return the bytes of entries, None for those that are absent; unless on a local disk, several are read at once."""
     if path.is_local or len(versions) < 2:
         return {version: _text_of(path, version) for version in versions}
     with ThreadPoolExecutor(_READ_AT_ONCE) as threads:

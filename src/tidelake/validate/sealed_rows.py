@@ -87,7 +87,7 @@ class SealedRows:
 
 
 def _times_of(file: PublishedFile) -> tuple[int, int]:
-    """The least and the greatest time that the rows can have."""
+    """Return the least and the greatest time that the rows of a file can have."""
     return file.lowest.get(TIME, 0), file.highest.get(TIME, INT64_MAX)
 
 
