@@ -17,6 +17,7 @@ from tidelake.read.changes import changes
 from tidelake.read.diff import count_keys, difference
 from tidelake.read.snapshot import describe_unknown, snapshot
 from tidelake.store.entry import Collection
+from tidelake.store.layout import DIFF
 from tidelake.store.rows_at import with_numbers
 
 
@@ -24,6 +25,12 @@ def check_equal(ours: pa.Table, theirs: pa.Table, about: object) -> None:
     """Compare the rows of both engines, whatever their order."""
     found, wanted = (Counter(map(repr, with_numbers(table).to_pylist())) for table in (ours, theirs))
     assert found == wanted, f"{about}: only DuckDB has {found - wanted}, and only Spark has {wanted - found}"
+
+
+def check_distinct(table: pa.Table) -> None:
+    """Check that no two rows are equal except for `_diff`."""
+    rows = Counter(map(repr, with_numbers(table.drop_columns([DIFF])).to_pylist()))
+    assert not [row for row, times in rows.items() if times > 1]
 
 
 def check_read(spark: SparkSession, collection: Collection, as_of: int | None, **more: Any) -> None:
@@ -35,6 +42,8 @@ def check_read(spark: SparkSession, collection: Collection, as_of: int | None, *
         return
     ours = duck.contents(collection, as_of, **more)
     check_equal(ours.rows.table(), theirs.contents.toArrow(), (as_of, more))
+    if more.get("columns"):
+        check_distinct(ours.rows.table())
     assert (ours.as_of, ours.since, ours.upper, ours.closed) == (
         theirs.as_of,
         theirs.since,
@@ -70,6 +79,8 @@ def check_changes(spark: SparkSession, collection: Collection, after: int | None
         return
     ours = duck.updates(collection, after, through, **more)
     check_equal(ours.rows.table(), wanted, (after, through, more))
+    if more.get("columns"):
+        check_distinct(ours.rows.table())
     assert (ours.files_read, ours.rows_read) == (theirs.files_read, theirs.rows_read)
     ours.rows.close()
 

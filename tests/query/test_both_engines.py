@@ -10,10 +10,11 @@ from pyspark.sql import SparkSession
 
 from tests.cli.commands import call
 from tests.lakes.every_type import ALL, everything
-from tests.lakes.lake import NAME, RECORD, Lake
+from tests.lakes.lake import NAME, RECORD, Lake, progress, updates
 from tests.query.both_engines import check_changes, check_diff, check_read
 from tidelake.codec.avro import AvroCodec
 from tidelake.protocol.message import Progress, Updates
+from tidelake.query.contents import contents
 
 pytestmark = pytest.mark.spark
 
@@ -57,6 +58,24 @@ def test_both_engines_agree_on_every_type_down_to_the_printed_text(
         for more in ((), ("--json",)):
             asked = [command[0], NAME, *command[1:], *more, "--config", str(lake.file), "--engine"]
             assert call(*asked, "duckdb") == call(*asked, "spark"), asked
+
+
+def test_rows_that_are_equal_without_the_key_are_added_up(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark, "upsert", key=["id"], keep=0)
+    lake.send(updates(((1, 7), 1, 1), ((2, 7), 1, 1), ((3, 8), 2, 1)), progress([0], [3], {1: 2, 2: 1}))
+    lake.run()
+    for merged in (False, True):
+        if merged:
+            lake.compact()
+            lake.send(updates(((4, 7), 3, 1)), progress([3], [4], {3: 1}))
+            lake.run()
+        check_read(spark, lake.collection, None, columns=["price"])
+        check_changes(spark, lake.collection, None, 3 if merged else 2, columns=["price"])
+        read = contents(lake.collection, columns=["price"])
+        assert sorted(read.rows.table().to_pylist(), key=str) == [
+            {"price": 7, "_diff": 3 if merged else 2},
+            {"price": 8, "_diff": 1},
+        ]
 
 
 def test_sums_beyond_int64_come_in_pieces_from_both_engines(tmp_path: Path, spark: SparkSession) -> None:

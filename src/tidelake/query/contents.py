@@ -113,10 +113,16 @@ def contents(
     with failures(collection.name, where):
         if not skip_errors:
             refuse_errors(reads, form, at)
-        rows = form.contents(reads, at, selected, condition)
+        rows = _contents(reads, form, at, selected, condition)
         lacking, named = _unknown(reads, form, at)
     answer = _answer(reads, form, rows, [*selected, DIFF], where)
     return Contents(at, times.since, times.upper, times.closed, table.version, answer, lacking, named)
+
+
+def _contents(reads: Reads, form: Form, at: int, columns: Sequence[str], where: Where | None) -> str:
+    """Return the contents as distinct rows: without the key, several rows may be equal."""
+    rows = form.contents(reads, at, columns, where)
+    return rows if set(form.key) <= set(columns) else add_up(rows, form.chosen(columns))
 
 
 def difference(
@@ -192,7 +198,7 @@ def updates(
         if after is None:
             if not skip_errors:
                 refuse_errors(reads, form, start)
-            initial = form.contents(reads, start, selected, condition)
+            initial = _contents(reads, form, start, selected, condition)
             reads.files.update(reads.live(-1, start))
             parts.append(f"SELECT {start}::BIGINT AS {TIME}, {names_of([*selected, DIFF])} FROM ({initial})")
     answer = _answer(reads, form, " UNION ALL ".join(parts), [TIME, *selected, DIFF], where)

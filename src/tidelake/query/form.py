@@ -24,7 +24,8 @@ class Form(Protocol):
     def contents(self, reads: Reads, at: int, columns: Sequence[str], where: Where | None = None) -> str:
         """Compute the contents AS OF a time.
 
-        Out: `columns`, and _diff bigint, how many times a row occurs; never 0.
+        Out: `columns`, and _diff bigint, how many times a row occurs; never 0. If the contents have a key and `columns`
+             lack it, several rows may be equal.
 
         Args:
             reads: how to read stored rows.

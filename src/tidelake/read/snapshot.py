@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from tidelake.decode.landing import ROW_TEXT
 from tidelake.errors import KeysInError
+from tidelake.forms.sums import add_up
 from tidelake.plugins.envelope import form_of
 from tidelake.read.asked import columns_asked, readable
 from tidelake.read.predicate import check_predicate
@@ -98,6 +99,8 @@ def snapshot(
         contents = form.base_contents(base, selected, filtered)
     else:
         contents = form.contents(rows, selected, filtered, base)
+    if not form.is_additive and not set(collection.entry.key) <= set(selected):
+        contents = add_up(contents, selected)  # without the key, several rows may be equal
     unknown = form.unknown_values(rows)
     return Snapshot(at, times.since, times.upper, times.closed, table.version, contents, unknown)
 
