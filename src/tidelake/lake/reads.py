@@ -228,7 +228,7 @@ class Reads(StoredCollection):
             KeysInError: there are keys in error at `after` or at a time in the range, and `skip_errors` is not set.
             UnknownColumn, PredicateRefused: as for `snapshot`.
 
-        Cost: if diffs are summed, the files with rows in the range. Otherwise also one scan of earlier rows, from which
+        Cost: the files with rows in the range. If the collection has a key, also one scan of earlier rows, from which
         only those of touched keys are taken.
         """
         from tidelake.read.changes import changes

@@ -48,9 +48,9 @@ def write_updates(
         TopicUnwritable, StoreUnreadable: the messages could not be written.
         DamagedTable: the rows are not those that were counted; nothing was written.
 
-    Cost: the updates are computed once. In a folder, if all of Spark runs on this machine, and if all shards are
-    written or the counts are known, Spark writes the updates to Avro files, whose bytes are copied into messages.
-    Otherwise, each update goes through Arrow, and messages are cached.
+    Cost: the updates are computed once. If the target is a folder, all of Spark runs on this machine, and either all
+    shards are written or the counts are known, Spark writes the updates to Avro files, whose bytes are copied into
+    messages. Otherwise, each update goes through Arrow, and messages are cached.
     """
     is_whole = len(shards) == of
     spark = updates.rows.sparkSession

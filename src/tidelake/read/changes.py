@@ -107,8 +107,8 @@ def changes(
         KeysInError: there are keys in error at `after` or at a time in the range, and `skip_errors` is false.
         UnknownColumn, PredicateRefused: as for `snapshot`.
 
-    Cost: if diffs are summed, the files with rows in the range. Otherwise also the files with earlier rows: one scan
-    with a semi-join by the keys in the range, and one exchange of the rows of these keys. A barrier in the range, such
+    Cost: the files with rows in the range. If the collection has a key, also the files with earlier rows: one scan with
+    a semi-join by the keys in the range, and one exchange of the rows of these keys. A barrier in the range, such
     as a truncate, costs an exchange of all rows.
     """
     table = table if table is not None else OpenTable(collection.paths.updates)
