@@ -108,6 +108,22 @@ def test_a_hold_keeps_the_tables_of_a_dropped_collection_until_it_is_released(la
     assert delete_tables(paths, 0.0) and not is_table(paths.updates)
 
 
+def test_a_hold_on_a_dropped_collection_costs_all_of_its_rows(lake: HeldLake) -> None:
+    lake.append((1, 1, 1), (2, 3, 1))
+    lake.append((3, 8, 1))
+    held, paths = lake.collection.acquire(at=4), lake.stored.paths
+    size = sum(file.bytes for file in OpenTable(paths.updates).files())
+    opened = open_lake(lake.file)
+    (before,) = opened.holds(NAME)
+    assert (before.rows, before.bytes) == (0, 0)  # nothing could be merged yet
+    lake.catalog.drop(NAME)
+    (cost,) = opened.holds(NAME)
+    assert (cost.id, cost.since, cost.rows, cost.bytes) == (held.id, 4, 3, size)
+    held.drop()
+    assert delete_tables(paths, 0.0) and not is_table(paths.updates)
+    assert opened.holds(NAME) == []
+
+
 def test_the_retention_period_begins_when_the_last_hold_has_ended(lake: HeldLake) -> None:
     held, paths = lake.collection.acquire(at=4), lake.stored.paths
     entry = lake.catalog.drop(NAME)
