@@ -121,10 +121,20 @@ class ReadCapability:
         Raises:
             ArgumentRefused: the lease or the purpose is too long, or there are too many holds.
             CapabilityError: this one has ended, or another holder has it.
+            CollectionDropped: the collection was dropped; this one still keeps its files.
         """
         lease_ms = None if lease is None else _milliseconds(lease)
         copy = Token.new(self._token.collection_id)
-        entry = self._call(lambda entry: holds.clone(entry, self._token, copy, lease_ms, purpose, _now_ms()))
+        store = self._paths.store
+
+        def add(entry: Entry) -> Entry:
+            holds.find(entry, self._token)  # first: how this capability ended says more than that of its collection
+            if entry.dropped is not None:
+                has_successor = Catalog(store).get(self._name) is not None
+                raise absence(store, self._name, entry, has_successor=has_successor)
+            return holds.clone(entry, self._token, copy, lease_ms, purpose, _now_ms())
+
+        entry = self._call(add)
         return ReadCapability(self._paths, entry, copy)
 
     def drop(self) -> None:
