@@ -39,8 +39,12 @@ def calls() -> Iterator[tuple[str, Call, tuple[Any, ...]]]:
     yield "columns", lambda lake, value: lake.collection(NAME).updates(1, columns=value), LISTS
     yield "spark", lambda lake, value: lake.collection(NAME).snapshot(value), (None, 5, "x")
     yield "seq", lambda lake, value: lake.collection(NAME).acquire(at=1).pin(value, 2), (*NUMBERS, -1, 2**63)
-    for call in ("collection", "status", "history", "dropping", "drop"):
+    for call in ("collection", "status", "history", "stored", "holds", "dropping", "drop"):
         yield "name", _named(call), (*TEXTS, "\ud800", "a\0")
+    yield "name", lambda lake, value: lake.renew(value, "a.b.c"), TEXTS
+    yield "name", lambda lake, value: lake.release(value, "a.b.c"), TEXTS
+    yield "token", lambda lake, value: lake.renew(NAME, value), (None, *TEXTS)
+    yield "token", lambda lake, value: lake.release(NAME, value), (None, *TEXTS)
     yield "name", lambda lake, value: lake.at("latest", value), TEXTS
     yield "other", lambda lake, value: lake.rename(NAME, value), TEXTS
     yield "query", lambda lake, value: lake.query(value), (None, *TEXTS)

@@ -13,7 +13,7 @@ from tests.stops import stop_at
 from tidelake import open_lake
 from tidelake.catalog.drop import delete_tables, observe_dropped
 from tidelake.catalog.handles import read_handles
-from tidelake.errors import CapabilityDropped, CapabilityForeign, Fenced, SinceError, UnknownCollection
+from tidelake.errors import CapabilityDropped, CapabilityForeign, CollectionDropped, Fenced, UnknownCollection
 from tidelake.integrity.lost_names import owner_of
 from tidelake.storage import blobs
 from tidelake.store.commit import OpenTable, is_table
@@ -95,7 +95,7 @@ def test_a_hold_keeps_the_tables_of_a_dropped_collection_until_it_is_released(la
     lake.catalog.drop(NAME)
     held.renew()
     held.downgrade(6)
-    with pytest.raises(SinceError):
+    with pytest.raises(CollectionDropped, match=f"'{NAME}' was dropped at .*\nhint: `tidelake history {NAME}`"):
         held.clone()
     assert not delete_tables(paths, 0.0)
     held.drop()
@@ -106,6 +106,22 @@ def test_a_hold_keeps_the_tables_of_a_dropped_collection_until_it_is_released(la
     with pytest.raises(CapabilityDropped):
         lake.collection.release(taken.token)
     assert delete_tables(paths, 0.0) and not is_table(paths.updates)
+
+
+def test_a_hold_on_a_dropped_collection_costs_all_of_its_rows(lake: HeldLake) -> None:
+    lake.append((1, 1, 1), (2, 3, 1))
+    lake.append((3, 8, 1))
+    held, paths = lake.collection.acquire(at=4), lake.stored.paths
+    size = sum(file.bytes for file in OpenTable(paths.updates).files())
+    opened = open_lake(lake.file)
+    (before,) = opened.holds(NAME)
+    assert (before.rows, before.bytes) == (0, 0)  # nothing could be merged yet
+    lake.catalog.drop(NAME)
+    (cost,) = opened.holds(NAME)
+    assert (cost.id, cost.since, cost.rows, cost.bytes) == (held.id, 4, 3, size)
+    held.drop()
+    assert delete_tables(paths, 0.0) and not is_table(paths.updates)
+    assert opened.holds(NAME) == []
 
 
 def test_the_retention_period_begins_when_the_last_hold_has_ended(lake: HeldLake) -> None:
@@ -152,7 +168,12 @@ def test_a_token_of_a_dropped_collection_only_releases_if_a_new_collection_has_t
         with pytest.raises(CapabilityForeign, match=f"was dropped; another collection is now called '{NAME}'"):
             call(held.token)
     assert read_handles(paths) == before
+    with pytest.raises(CollectionDropped, match=rf"'{NAME}' \(id {paths.root.name}\) was dropped .*\nhint: another"):
+        held.clone()
+    assert read_handles(paths) == before
     assert lake.collection.release(held.token)
+    with pytest.raises(CapabilityDropped):
+        held.clone()
     assert not lake.collection.release(other.token)
     assert not fresh.entry.is_held
     for text in (f"{'0' * 32}.1.2", "/tmp.1.2", f"{'z' * 32}.1.2"):

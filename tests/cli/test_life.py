@@ -16,6 +16,7 @@ from tidelake import open_lake
 from tidelake.catalog.catalog import Catalog
 from tidelake.errors import (
     ArgumentRefused,
+    CapabilityForeign,
     CollectionDropped,
     CollectionRenamed,
     ConfigurationError,
@@ -27,8 +28,8 @@ from tidelake.settings.lake import load_settings
 from tidelake.store.layout import Store
 from tidelake.telemetry.lake_metrics import lake_samples
 
-READS = [(command, "prices") for command in ("read", "explain", "path", "holds", "late")]
-"""Commands that read a collection."""
+READS = [(command, "prices") for command in ("read", "explain", "path", "late")]
+"""Commands that read a collection that has not been dropped."""
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_a_renamed_collection_must_have_its_new_name_in_the_settings(config: str
 def test_whoever_uses_an_earlier_name_is_told_the_new_one(config: str) -> None:
     said = invoke("rename", "prices", "costs", "--config", config).stderr
     assert "is no longer updated" not in said  # nothing was published
-    for words in READS:
+    for words in (*READS, ("holds", "prices")):
         with pytest.raises(CollectionRenamed, match="'prices' was renamed to 'costs'\nhint: use the new name, in the"):
             call(*words, "--config", config)
     publish(Catalog(Store(Path(config).parent / "store")), "visits")
@@ -167,6 +168,58 @@ def test_the_history_shows_renames_and_the_drop_even_if_the_settings_no_longer_h
         call("history", "orders", "--config", config)
     with pytest.raises(UnknownCollection):  # an earlier name of the dropped collection
         call("history", "prices", "--config", config)
+
+
+def purposes(config: str, name: str) -> list[str]:
+    return [held["purpose"] for held in json.loads(call("holds", name, "--json", "--config", config))["holds"]]
+
+
+def test_holds_on_a_collection_that_the_settings_do_not_name_are_listed_renewed_and_released(config: str) -> None:
+    visits = open_lake(config).collection("visits")
+    first, second, third = (visits.acquire(purpose=purpose) for purpose in ("first", "second", "third"))
+    without(config, "visits")
+
+    def renewed_at() -> int:
+        return next(held.renewed_at_ms for held in open_lake(config).holds("visits") if held.id == third.id)
+
+    before = renewed_at()
+    assert sorted(purposes(config, "visits")) == ["first", "second", "third"]
+    assert "third" in call("holds", "visits", "--config", config)
+    while renewed_at() == before:
+        assert "the lease is renewed" in invoke("hold", "visits", "--renew", third.token, "--config", config).stderr
+    assert invoke("release", "visits", first.token, "--config", config).stderr == "visits: the hold is released\n"
+    assert sorted(purposes(config, "visits")) == ["second", "third"]
+    call("drop", "visits", "--apply", "--config", config)
+    assert sorted(purposes(config, "visits")) == ["second", "third"]
+    call("hold", "visits", "--renew", third.token, "--config", config)
+    assert "held on the dropped collection" in invoke("release", "visits", second.token, "--config", config).stderr
+    assert open_lake(config).release("visits", third.token)
+    assert purposes(config, "visits") == []
+
+
+def test_after_a_rename_holds_have_the_new_name_even_before_the_settings_do(config: str) -> None:
+    token = open_lake(config).collection("prices").acquire(purpose="report").token
+    call("rename", "prices", "costs", "--config", config)
+    assert purposes(config, "costs") == ["report"]
+    for words in (("hold", "prices", "--renew", token), ("release", "prices", token), ("release", "cots", token)):
+        with pytest.raises(CapabilityForeign, match="its token belongs to the collection 'costs', not to '"):
+            call(*words, "--config", config)
+    call("hold", "costs", "--renew", token, "--config", config)
+    call("release", "costs", token, "--config", config)
+    assert purposes(config, "costs") == []
+    with pytest.raises(ConfigurationError, match="there is no collection of this name"):
+        call("holds", "cots", "--config", config)
+
+
+def test_an_invalid_block_does_not_keep_a_hold_from_being_released(config: str) -> None:
+    token = open_lake(config).collection("prices").acquire().token
+    document = json.loads(Path(config).read_text())
+    for block in document["collections"].values():
+        block["family"] = "unknown"
+    Path(config).write_text(json.dumps(document))
+    call("hold", "prices", "--renew", token, "--config", config)
+    call("release", "prices", token, "--config", config)
+    assert purposes(config, "prices") == []
 
 
 def test_gc_shows_what_it_deletes_and_why_the_rest_stays(config: str) -> None:

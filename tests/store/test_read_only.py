@@ -68,6 +68,8 @@ LAKE_READERS: dict[str, Callable[[Lake], object]] = {
     "status": lambda lake: lake.status(),
     "orphaned": lambda lake: lake.orphaned(),
     "history": lambda lake: lake.history(ORPHAN),
+    "stored": lambda lake: lake.stored(ORPHAN),
+    "holds": lambda lake: lake.holds(ORPHAN),
     "dropping": lambda lake: lake.dropping(ORPHAN),
     "trace": lambda lake: lake.trace(NAME, 0, 0),
     "catalog": lambda lake: lake.catalog.entries(),
@@ -284,30 +286,34 @@ WRITERS: dict[str, Callable[[LakeCollection, str], object]] = {
     "repair": lambda collection, _: collection.repair(),
     "repair_files": lambda collection, _: collection.repair_files(cast(Any, None)),
 }
-LAKE_WRITERS: dict[str, Callable[[Lake], object]] = {
-    "rename": lambda lake: lake.rename(NAME, "costs"),
-    "drop": lambda lake: lake.drop(NAME),
-    "gc": lambda lake: lake.gc(),
-    "upgrade": lambda lake: lake.upgrade(),
+LAKE_WRITERS: dict[str, Callable[[Lake, str], object]] = {
+    "renew": lambda lake, token: lake.renew(NAME, token),
+    "release": lambda lake, token: lake.release(NAME, token),
+    "rename": lambda lake, _: lake.rename(NAME, "costs"),
+    "drop": lambda lake, _: lake.drop(NAME),
+    "gc": lambda lake, _: lake.gc(),
+    "upgrade": lambda lake, _: lake.upgrade(),
 }
 
 
-def called(lake: Lake, name: str, token: str) -> object:
+def called(lake: Lake, kind: str, name: str, token: str) -> object:
     """The result of a call that writes."""
-    return LAKE_WRITERS[name](lake) if name in LAKE_WRITERS else WRITERS[name](lake.collection(NAME), token)
+    return LAKE_WRITERS[name](lake, token) if kind == "lake" else WRITERS[name](lake.collection(NAME), token)
 
 
-@pytest.mark.parametrize("name", [*WRITERS, *LAKE_WRITERS])
-def test_every_call_that_writes_is_refused_by_a_read_only_lake(held_lake: HeldLake, name: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name"), [*(("collection", name) for name in WRITERS), *(("lake", name) for name in LAKE_WRITERS)]
+)
+def test_every_call_that_writes_is_refused_by_a_read_only_lake(held_lake: HeldLake, kind: str, name: str) -> None:
     token = held_lake.collection.acquire(at=4).token
     if name in BEFORE:
         BEFORE[name](held_lake)
     before = everything_in(held_lake.root)
     with pytest.raises(LakeReadOnly, match=r"the lake was opened read-only, so .* cannot be written"):
-        called(open_lake(held_lake.file, read_only=True), name, token)
+        called(open_lake(held_lake.file, read_only=True), kind, name, token)
     assert everything_in(held_lake.root) == before
     if name != "repair_files":  # restoring a file takes a session
-        called(open_lake(held_lake.file), name, token)
+        called(open_lake(held_lake.file), kind, name, token)
         assert everything_in(held_lake.root) != before
 
 

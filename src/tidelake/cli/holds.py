@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tidelake import open_lake
-from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument
+from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument, StoredNameArgument
 from tidelake.cli.render import print_json, print_rows, say
 from tidelake.cli.times import check_not_negative, read_time, seconds_of, shown_time
 from tidelake.errors import OptionRefused
@@ -40,14 +40,14 @@ def hold(
 
     Does not start a JVM.
     """
-    collection = open_lake(config).collection(name)
-    mints_times = collection.settings.mints_times
     if renew is not None:
         if at is not None or purpose:
             raise OptionRefused("--renew changes neither the time nor the purpose", "leave out --at and --purpose")
-        collection.renew(renew)
+        open_lake(config, skip_invalid=True).renew(name, renew)
         say(f"{name}: the lease is renewed")
         return
+    collection = open_lake(config).collection(name)
+    mints_times = collection.settings.mints_times
     from tidelake.store.holds import LEASE_MS_MAX  # imported late: this import takes as long as the rest of the command
 
     duration = timedelta(seconds=seconds_of("--lease", lease, max_s=LEASE_MS_MAX / 1000))
@@ -64,14 +64,14 @@ def hold(
     )
 
 
-def holds(name: NameArgument, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
+def holds(name: StoredNameArgument, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
     """Show the holds: id, purpose, time, start, end, cost, and the size of the pinned files. Does not start a JVM."""
-    collection = open_lake(config, skip_invalid=True, read_only=True).collection(name)
-    found = collection.holds()
+    lake = open_lake(config, skip_invalid=True, read_only=True)
+    found = lake.holds(name)
     if as_json:
         print_json({"name": name, "holds": [held.as_json() for held in found]})
         return
-    mints_times = collection.settings.mints_times
+    mints_times = lake.stored(name).entry.mints_times
     rows = [
         {
             "id": held.id,
@@ -91,12 +91,12 @@ def holds(name: NameArgument, config: ConfigOption = CONFIG, as_json: JsonOption
 
 
 def release(
-    name: NameArgument,
+    name: StoredNameArgument,
     token: Annotated[str, typer.Argument(metavar="TOKEN", help="The token that `tidelake hold` printed.")],
     config: ConfigOption = CONFIG,
 ) -> None:
     """Release a hold: compaction may then forget the times that the hold kept. Does not start a JVM."""
-    is_of_dropped = open_lake(config).collection(name).release(token)
+    is_of_dropped = open_lake(config, skip_invalid=True).release(name, token)
     say(
         f"{name}: the hold is released{'; it was held on the dropped collection of this name' if is_of_dropped else ''}"
     )

@@ -7,13 +7,9 @@ from typing import Annotated
 import typer
 
 from tidelake import open_lake
-from tidelake.cli.options import CONFIG, ConfigOption, JsonOption
+from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, StoredNameArgument
 from tidelake.cli.render import print_json, print_rows, say
 from tidelake.read.words import counted
-
-StoredNameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="The collection's name in the store; the settings do not have to name it.")
-]
 
 
 def rename(

@@ -20,6 +20,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The collection's name.", autocompletion=complete_name)
 ]
+StoredNameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="The collection's name in the store; the settings do not have to name it.",
+        autocompletion=complete_name,
+    ),
+]
 NamesArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="[NAME]...", help="Only these collections.", autocompletion=complete_name),

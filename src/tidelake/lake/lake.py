@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from tidelake.read.dropping import Dropping
     from tidelake.read.fates import Fate
     from tidelake.read.history import History
+    from tidelake.read.holding import HeldTime
     from tidelake.read.moment import Moment
+    from tidelake.store.entry import Collection
 
 CONFIG_VARIABLE, CONFIG_FILE = "TIDELAKE_CONFIG", "collections.yaml"
 
@@ -258,14 +260,87 @@ class Lake(OpenedStore):
 
         check_name("name", name)
         check_listing(limit, kinds)
+        stored = self.stored(name)
         with engine_errors():
-            stored = self.catalog.get(name)
-            if stored is not None:
+            if stored.entry.dropped is None:
                 return read_history(stored, limit, kinds)
-            dropped = self.catalog.dropped(name)
-            if dropped is not None:
-                return read_dropped_history(dropped, limit, kinds)
-        return self.collection(name).history(limit, kinds)
+            return read_dropped_history(stored, limit, kinds)
+
+    def stored(self, name: str) -> Collection:
+        """Return a collection as the store has it, even if it is orphaned or was dropped.
+
+        Args:
+            name: its name; the settings do not have to name it.
+
+        Raises:
+            ConfigurationError, UnknownCollection: as for `history`.
+
+        Cost: two logs are opened, and one small file is read; four logs if no collection has the name now.
+        """
+        check_name("name", name)
+        with engine_errors():
+            stored = self.catalog.get(name) or self.catalog.dropped(name)
+        return self.collection(name).stored() if stored is None else stored
+
+    def holds(self, name: str) -> list[HeldTime]:
+        """Return the holds of a collection, even if it is orphaned or was dropped; see `LakeCollection.holds`.
+
+        A hold on a dropped collection keeps all of its files, so it costs all stored rows.
+
+        Args:
+            name: its name; the settings do not have to name it.
+
+        Raises:
+            ConfigurationError, UnknownCollection: as for `history`.
+
+        Cost: that of `LakeCollection.holds`.
+        """
+        from tidelake.read.holding import held_times
+
+        stored = self.stored(name)
+        with engine_errors():
+            return held_times(stored)
+
+    def renew(self, name: str, token: str) -> None:
+        """Renew the lease of the capability of this token; see `LakeCollection.renew`.
+
+        Args:
+            name: the collection's name in the store; the settings do not have to name it.
+            token: the token.
+
+        Raises:
+            ArgumentRefused: it is not a token.
+            CapabilityError: as for `LakeCollection.renew`.
+
+        Cost: one commit to the collection's handles.
+        """
+        from tidelake.read.holding import renew
+
+        check_name("name", name)
+        with engine_errors():
+            renew(self.catalog.store, name, token)
+
+    def release(self, name: str, token: str) -> bool:
+        """Drop the capability of this token; see `LakeCollection.release`.
+
+        Args:
+            name: the collection's name in the store; the settings do not have to name it.
+            token: the token.
+
+        Returns:
+            Whether the collection of the capability has been dropped.
+
+        Raises:
+            ArgumentRefused: it is not a token.
+            CapabilityError: as for `LakeCollection.release`.
+
+        Cost: one commit to the collection's handles.
+        """
+        from tidelake.read.holding import release
+
+        check_name("name", name)
+        with engine_errors():
+            return release(self.catalog.store, name, token)
 
     def rename(self, name: str, other: str) -> None:
         """Give a collection of the store another name, which the settings must use from then on. Does not start a JVM.

@@ -121,10 +121,20 @@ class ReadCapability:
         Raises:
             ArgumentRefused: the lease or the purpose is too long, or there are too many holds.
             CapabilityError: this one has ended, or another holder has it.
+            CollectionDropped: the collection was dropped; this one still keeps its files.
         """
         lease_ms = None if lease is None else _milliseconds(lease)
         copy = Token.new(self._token.collection_id)
-        entry = self._call(lambda entry: holds.clone(entry, self._token, copy, lease_ms, purpose, _now_ms()))
+        store = self._paths.store
+
+        def add(entry: Entry) -> Entry:
+            holds.find(entry, self._token)  # first: how this capability ended says more than that of its collection
+            if entry.dropped is not None:
+                has_successor = Catalog(store).get(self._name) is not None
+                raise absence(store, self._name, entry, has_successor=has_successor)
+            return holds.clone(entry, self._token, copy, lease_ms, purpose, _now_ms())
+
+        entry = self._call(add)
         return ReadCapability(self._paths, entry, copy)
 
     def drop(self) -> None:
@@ -274,7 +284,10 @@ class HeldTime:
     lease_s: float | None
     """How long it lives after each call; None if forever."""
     rows: int
-    """Number of stored rows after its `since` whose times compaction could merge if no hold existed."""
+    """Number of stored rows after its `since` whose times compaction could merge if no hold existed.
+
+    If the collection was dropped, the number of all stored rows, because the hold keeps all files.
+    """
     bytes: int
     """The size of these rows: whole files, and a share of the files that have other rows as well."""
     pinned_seq: int | None = None
@@ -298,22 +311,27 @@ def held_times(collection: Collection) -> list[HeldTime]:
     A hold costs the rows after its since, up to the time to which `since` would move if there were no holds, as the
     last compaction computed it. Several holds may keep the same rows.
 
-    A hold that pins files, such as a subscription's, also costs those of them that merges have replaced.
+    A hold that pins files, such as a subscription's, also costs those of them that merges have replaced. A hold on a
+    dropped collection costs all of its rows.
 
     Cost: the log of the table, and one column of the files that have both held rows and other rows. If a hold pins
         files, also the listings of the table's folder and of the runs that are only pinned.
     """
-    entry, table = collection.entry, OpenTable(collection.paths.updates)
-    own = Antichain()
+    entry = collection.entry
+    if entry.dropped is not None and not entry.is_held:  # its tables may have been deleted
+        return []
+    table, own = OpenTable(collection.paths.updates), Antichain()
     for capability in entry.capabilities:
         if capability.kind == "critical":
             own = own.meet(Antichain(capability.since))
     last = max((time for time in own.elements if isinstance(time, int)), default=0)
     last = min(last, max(0, (table.value(UPPER) or 0) - 1))
-    found = []
+    files, found = table.files(), []
+    everything = sum(file.rows for file in files), sum(file.bytes for file in files)
     for capability in entry.capabilities:
         if capability.kind == "read":
-            rows, size = _between(collection.paths.updates, table.files(), capability.since[0], last)
+            kept = _between(collection.paths.updates, files, capability.since[0], last)
+            rows, size = kept if entry.dropped is None else everything
             found.append(_held(entry, capability, rows, size, collection.paths.updates))
     return sorted(found, key=lambda held: (held.since, held.acquired_at_ms))
 
