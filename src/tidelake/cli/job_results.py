@@ -97,7 +97,8 @@ def _current(result: Any, show: Callable[[int], str]) -> str:
     else:
         text += ", unchanged"
     others = len(result.together) - 1
-    return f"{text}; together with {counted(others, 'other collection')}" if others > 0 else text
+    # The other collections may not have been published yet, and their publications may fail.
+    return f"{text}; the same time was chosen for {counted(others, 'other collection')}" if others > 0 else text
 
 
 _SENTENCES: dict[str, Callable[[Any, Callable[[int], str]], str]] = {

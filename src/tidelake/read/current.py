@@ -73,7 +73,7 @@ class CurrentReport:
     rows_rewritten: int = 0
     """Rows that were written, including those that had not changed."""
     together: tuple[str, ...] = ()
-    """The collections that are published together at this time; empty if this one is published alone."""
+    """The collections for which this time was chosen, even if their publication failed; empty if this one is alone."""
 
     @property
     def published(self) -> bool:
@@ -92,7 +92,7 @@ class Wanted:
     through: int | None = None
     """The time to publish; by default the last sealed time. A table that shows a later time stays as it is."""
     together: tuple[str, ...] = ()
-    """The collections that are published together at this time, for the note."""
+    """The collections for which this time was chosen, for the note."""
     rebuild: bool = False
     """Whether to write all rows, even if nothing has changed."""
     bag: bool = False
@@ -394,5 +394,5 @@ def _comment(collection: Collection, note: Published, shape: Shape) -> str:
     if note.skip_errors:
         reads += " Keys in error are left out."
     others = [name for name in note.together if name != entry.name]
-    with_others = f" Brought to this time together with {', '.join(others)}." if others else ""
+    with_others = f" The same time was chosen for {', '.join(others)}." if others else ""
     return f"{times}; {since}. {reads}{with_others}"
