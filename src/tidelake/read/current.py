@@ -55,7 +55,7 @@ class CurrentReport:
     """The state of a collection's publication."""
 
     as_of: int | None
-    """The time AS OF which the contents were published; None while nothing is sealed."""
+    """The time that the table records for its contents; None while nothing is sealed."""
     rows: int
     """Number of rows of the table: the distinct rows of the contents, or all rows if the table is a bag."""
     how: Literal["unchanged", "followed", "rebuilt"] = "unchanged"
@@ -74,6 +74,8 @@ class CurrentReport:
     """Rows that were written, including those that had not changed."""
     together: tuple[str, ...] = ()
     """The collections for which this time was chosen, even if their publication failed; empty if this one is alone."""
+    unchanged_through: int | None = None
+    """The later time AS OF which the contents are still those of the table; None if there is none."""
 
     @property
     def published(self) -> bool:
@@ -193,11 +195,12 @@ class _Attempt:
         reason = self._reason_to_rebuild(staged, state)
         if shown is not None and reason is None and self._is_up_to_date(shown):
             return CurrentReport(
-                shown.as_of if shown.as_of > self.as_of else self.as_of,
+                shown.as_of,
                 shown.rows,
                 contents_rows=shown.contents_rows,
                 path=path,
                 together=shown.together,
+                unchanged_through=self.as_of if self.as_of > shown.as_of else None,
             )
         written = None
         if shown is not None and reason is None:
