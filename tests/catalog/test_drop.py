@@ -13,7 +13,7 @@ from tests.stops import stop_at
 from tidelake import open_lake
 from tidelake.catalog.drop import delete_tables, observe_dropped
 from tidelake.catalog.handles import read_handles
-from tidelake.errors import CapabilityDropped, CapabilityForeign, Fenced, SinceError, UnknownCollection
+from tidelake.errors import CapabilityDropped, CapabilityForeign, CollectionDropped, Fenced, UnknownCollection
 from tidelake.integrity.lost_names import owner_of
 from tidelake.storage import blobs
 from tidelake.store.commit import OpenTable, is_table
@@ -95,7 +95,7 @@ def test_a_hold_keeps_the_tables_of_a_dropped_collection_until_it_is_released(la
     lake.catalog.drop(NAME)
     held.renew()
     held.downgrade(6)
-    with pytest.raises(SinceError):
+    with pytest.raises(CollectionDropped, match="the collection 'prices' was dropped at"):
         held.clone()
     assert not delete_tables(paths, 0.0)
     held.drop()
@@ -105,6 +105,8 @@ def test_a_hold_keeps_the_tables_of_a_dropped_collection_until_it_is_released(la
     lake.collection.release(taken.token)
     with pytest.raises(CapabilityDropped):
         lake.collection.release(taken.token)
+    with pytest.raises(CapabilityDropped):
+        held.clone()
     assert delete_tables(paths, 0.0) and not is_table(paths.updates)
 
 

@@ -121,10 +121,19 @@ class ReadCapability:
         Raises:
             ArgumentRefused: the lease or the purpose is too long, or there are too many holds.
             CapabilityError: this one has ended, or another holder has it.
+            CollectionDropped: the collection was dropped, so its times can only be released.
         """
         lease_ms = None if lease is None else _milliseconds(lease)
         copy = Token.new(self._token.collection_id)
-        entry = self._call(lambda entry: holds.clone(entry, self._token, copy, lease_ms, purpose, _now_ms()))
+
+        def cloned(entry: Entry) -> Entry:
+            if entry.dropped is not None:
+                holds.find(entry, self._token)
+                has_successor = Catalog(self._paths.store).get(entry.name) is not None
+                raise absence(self._paths.store, entry.name, entry, has_successor=has_successor)
+            return holds.clone(entry, self._token, copy, lease_ms, purpose, _now_ms())
+
+        entry = self._call(cloned)
         return ReadCapability(self._paths, entry, copy)
 
     def drop(self) -> None:
@@ -188,13 +197,14 @@ def acquire(
         opened[:] = [table]
         # The table's own since is later than that of the handles only if these were restored from an older copy.
         lowest, newest = table.value(SINCE) or 0, max(0, (table.value(UPPER) or 0) - 1)
+        if at is not None:
+            holds.check_time("at", at)
         if not entry.since:
-            raise SinceError(newest if at is None else at, entry.since, entry.name)
+            raise SinceError(entry.shown(newest if at is None else at), (), entry.name)
         low = max(entry.since[0], lowest)
         time = max(low, newest) if at is None else at
-        holds.check_time("at", time)
         if time < low:
-            raise SinceError(time, (low,), entry.name)
+            raise SinceError(entry.shown(time), (entry.shown(low),), entry.name)
         return holds.acquire(entry, replace(unbound, collection_id=entry.id), time, lease_ms, purpose, _now_ms())
 
     if newest_version(catalog.store.log_of_name(name)) < 0:
@@ -372,9 +382,8 @@ def _between(table: Location, files: list[RunFile], after: int, through: int) ->
 def _milliseconds(lease: timedelta) -> int:
     if not isinstance(lease, timedelta):
         raise ArgumentRefused("lease", lease, "but must be a `timedelta`", "write `timedelta(hours=1)`")
-    lease_ms = lease // timedelta(milliseconds=1)
-    holds.check_lease(lease_ms)
-    return lease_ms
+    holds.check_lease(lease / timedelta(milliseconds=1))
+    return lease // timedelta(milliseconds=1)
 
 
 def _now_ms() -> int:
