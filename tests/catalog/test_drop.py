@@ -105,6 +105,8 @@ def test_a_hold_keeps_the_tables_of_a_dropped_collection_until_it_is_released(la
     lake.collection.release(taken.token)
     with pytest.raises(CapabilityDropped):
         lake.collection.release(taken.token)
+    with pytest.raises(CapabilityDropped):
+        held.clone()
     assert delete_tables(paths, 0.0) and not is_table(paths.updates)
 
 

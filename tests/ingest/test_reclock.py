@@ -390,14 +390,15 @@ def test_compaction_and_current_do_nothing_if_all_newer_ticks_are_idle(idle: Idl
     idle.tick_at(1000)
     assert idle.compact(full=True).merges == 1
     built = update_current(idle.spark, idle.collection)
-    assert (built.published, built.as_of) == (True, idle.upper - 1)
+    assert (built.published, built.as_of, built.unchanged_through) == (True, idle.upper - 1, None)
     files = [file.path for file in idle.table.files()]
     for after_s in (2000, 3000):
         assert idle.tick_at(after_s) == (1, after_s)
         compacted = idle.compact(full=True)
         assert (compacted.merges, compacted.since) == (0, (idle.now_ms - 600_000,))
         shown = update_current(idle.spark, idle.collection)
-        assert (shown.published, shown.as_of, shown.rows) == (False, idle.upper - 1, 2)
+        assert (shown.published, shown.as_of, shown.rows) == (False, built.as_of, 2)
+        assert shown.unchanged_through == idle.upper - 1
     assert [file.path for file in idle.table.files()] == files
     assert [row["id"] for row in idle.rows()] == [1, 2]
     idle.put({"id": 3, "page": "c"})

@@ -125,20 +125,41 @@ def test_unreadable_contents_are_refused_as_spark_refuses_them(lake: Lake) -> No
     ):
         with pytest.raises(PredicateRefused, match=problem):
             plain.rows(where=where)
-    with pytest.raises(PredicateRefused, match="fails: "):
-        plain.rows(where="cast(name as int) > 0").rows.table()
     for query, problem in (
         ("select * from nobody", "reads 'nobody', which is not a collection"),
         ("select * from 'collections.yaml'", "reads 'collections.yaml'"),
         ("select nmae from plain", "is invalid: "),
         ("select id, id from plain", "gives several columns the name 'id'"),
         ("select cast(name as int) as n from plain", "fails: "),
+        ("select unhex('é' || name) as n from plain", r"fails: Invalid Input Error: .*\\xc3"),
         ("select [{'b': '101'::bit}] as b", "gives the column 'b' values of the type BIT, which Arrow does not have"),
         (f"select {'9' * 50} as n", "gives the column 'n' values of the type BIGNUM"),
         ("select time with time zone '10:00:00+01' as t", "values of the type TIME WITH TIME ZONE"),
     ):
         with pytest.raises(QueryRefused, match=problem):
             lake.query(query)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "cast(shop as int) > 0",
+        "shop like '%' escape '%'",
+        "timestamp '2020-01-01 00:00:00' at time zone shop is null",
+        "unhex('é' || shop) is null",
+        "list_reduce([x for x in [1] if x > length(shop) + 99], lambda a, b: a + b) = 1",
+    ],
+)
+def test_a_predicate_that_fails_for_a_value_is_refused(lake: Lake, where: str) -> None:
+    upsert = lake.collection("upsert")
+    assert upsert.since is not None and upsert.upper is not None
+    first, last = upsert.since, upsert.upper - 1
+    with pytest.raises(PredicateRefused, match="fails: "):
+        upsert.rows(where=where).rows.table()
+    with pytest.raises(PredicateRefused, match="fails: "):
+        list(upsert.updates(None, where=where).rows.batches([TIME]))
+    with pytest.raises(PredicateRefused, match="fails: "):  # with a key, keys are counted before rows are requested
+        upsert.rows_between(first, last, where=where)
 
 
 def test_rows_are_also_a_stream_and_a_source_of_arrow_data(lake: Lake) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time as clock
 from collections.abc import Callable
 from datetime import timedelta
@@ -241,12 +242,15 @@ def test_a_lease_and_a_purpose_out_of_range_are_refused(lake: HeldLake) -> None:
     for lease in (timedelta(0), timedelta(seconds=-1), timedelta(days=367)):
         with pytest.raises(ArgumentRefused, match=r"lease is .*, but must be between 0.001 and 31622400 seconds"):
             lake.collection.acquire(lease=lease)
+    with pytest.raises(ArgumentRefused, match=r"lease is 0\.0005, but"):
+        lake.collection.acquire(lease=timedelta(microseconds=500))
     with pytest.raises(ArgumentRefused, match="lease is 60, but must be a `timedelta`"):
         lake.collection.acquire(lease=60)  # type: ignore[arg-type]
     with pytest.raises(ArgumentRefused, match="but must have at most 200 characters"):
         lake.collection.acquire(purpose="x" * 201)
-    for purpose in ("two\nlines", "\x1b[2J", "\ud800", 5):
-        with pytest.raises(ArgumentRefused, match="but must be one line of text, without control characters"):
+    for purpose in ("two\nlines", "\x1b[2J", "\ud800", 5, None):
+        refused = re.escape(f"purpose is {purpose!r}, but must be one line of text, without control characters")
+        with pytest.raises(ArgumentRefused, match=refused):
             lake.collection.acquire(purpose=purpose)  # type: ignore[arg-type]
     assert lake.collection.holds() == []
 

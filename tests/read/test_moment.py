@@ -30,6 +30,7 @@ from tidelake.errors import (
     TimelinesDiffer,
     UnknownCollection,
 )
+from tidelake.protocol.order import INT64_MAX
 from tidelake.read.moment import AS_READ
 from tidelake.store.bindings import read_bindings
 from tidelake.store.commit import OpenTable, is_table
@@ -112,10 +113,10 @@ def test_the_time_is_never_before_one_that_the_session_has_read(shop: SharedTime
 
 def test_a_requested_time_before_one_that_the_session_has_read_is_refused(shop: SharedTimes) -> None:
     assert shop.lake.at(7, "orders", "customers", not_before=7).time == 7
-    refused = "time is 6, but must not be before `not_before`, 7"
-    with pytest.raises(ArgumentRefused, match=refused):
+    refused = "is 6, but must not be before `not_before`, 7"
+    with pytest.raises(ArgumentRefused, match=f"time {refused}"):
         shop.lake.at(6, "orders", "customers", not_before=7)
-    with pytest.raises(ArgumentRefused, match=refused):
+    with pytest.raises(ArgumentRefused, match=f"as_of {refused}"):
         shop.lake.query("select count(*) as n from orders", 6, not_before=7)
 
 
@@ -180,6 +181,12 @@ def test_arguments_out_of_range_are_refused(shop: SharedTimes) -> None:
     for more in calls:
         with pytest.raises(ArgumentRefused):
             shop.lake.at(more.pop("time", "latest"), "orders", **more)
+    for time in (None, "earliest", -1):
+        rule = f"is {time!r}, but must be an integer between 0 and {INT64_MAX}, or 'latest'"
+        with pytest.raises(ArgumentRefused, match=f"^time {rule}"):
+            shop.lake.at(time, "orders")  # type: ignore[arg-type]
+        with pytest.raises(ArgumentRefused, match=f"^as_of {rule}"):
+            shop.lake.query("select count(*) as n from orders", as_of=time)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="no collection of this name"):
         shop.lake.at("latest", "nobody")
     found = shop.lake.at("latest", "orders")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import invoke
-from tests.lakes.shared_times import SharedTimes
-from tidelake.errors import ArgumentRefused, FrontierRegression, SinceError
+from tests.lakes.shared_times import RECLOCKED, SharedTimes
+from tidelake.errors import ArgumentRefused, CollectionForgot, FrontierRegression, SinceError
 from tidelake.lake import LakeCollection
 from tidelake.protocol.order import INT64_MAX
 
@@ -63,6 +63,35 @@ def test_a_forgotten_time_is_refused_with_the_name_of_the_collection(ended: Lake
             SinceError, match=r"time 0 is not at or after since \[1\] of 'ended'\nhint: read at or after"
         ):
             refused()
+
+
+def test_a_forgotten_time_that_was_minted_is_also_shown_in_utc(tmp_path: Path) -> None:
+    lake = SharedTimes(tmp_path, visits=RECLOCKED)
+    lake.seal(visits=9_000)
+    lake.forget("visits", 2_000)
+    visits = lake.lake.collection("visits")
+    minted = r"time 5 \(1970-01-01T00:00:00\.005Z\).* since (is )?\[2000 \(1970-01-01T00:00:02\.000Z\)\]"
+    for refused in (
+        lambda: visits.rows(5),
+        lambda: visits.acquire(at=5),
+        lambda: visits.subscribe(as_of=5),
+        lambda: visits.subscribe(as_of=5, lease=None),
+        lambda: lake.lake.at(5, "visits"),
+    ):
+        with pytest.raises((SinceError, CollectionForgot), match=minted):
+            refused()
+
+
+@pytest.mark.parametrize(
+    "command", ["read ended --as-of", "changes ended --after", "compare {} ended {} ended --as-of"]
+)
+@pytest.mark.parametrize("time", [-1, 2**63])
+def test_the_command_names_the_range_of_times(shared: SharedTimes, command: str, time: int) -> None:
+    config = [] if command.startswith("compare") else ["--config", str(shared.file)]
+    refused = invoke(*command.format(shared.file, shared.file).split(), str(time), *config)
+    assert refused.exit_code == 2
+    said = " ".join(refused.stderr.replace("│", " ").split())
+    assert f"'{time}' is not in the range 0<=x<={INT64_MAX}" in said
 
 
 def test_a_hold_that_would_move_back_says_where_it_can_move(ended: LakeCollection) -> None:

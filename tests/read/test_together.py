@@ -151,7 +151,7 @@ def test_the_tables_of_a_timeline_show_one_time_and_name_each_other(tmp_path: Pa
     assert times() == {"orders": 5, "lines": 5}
     assert shown("orders").together == ("lines", "orders")
     comment = DeltaTable(str(table_of(lake.catalog.find("orders")))).metadata().description
-    assert comment.endswith("Brought to this time together with lines.")
+    assert comment.endswith("The same time was chosen for lines.")
     lake.seal(lines=8)
     report = run_steps(spark, settings, ["current"])
     assert report.ok and times() == {"orders": 7, "lines": 7}

@@ -9,7 +9,7 @@ import typer
 from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NamesArgument
 from tidelake.cli.render import print_json
-from tidelake.cli.times import check_not_negative, read_time, seconds_of, shown_time
+from tidelake.cli.times import check_number, read_time, seconds_of, shown_time
 
 
 def at(
@@ -18,7 +18,7 @@ def at(
         str | None,
         typer.Option(
             metavar="TIME",
-            callback=check_not_negative,
+            callback=check_number,
             help="The time to check; by default, the latest time that all the collections have. For reclocked "
             "collections, a timestamp such as 2026-11-23T10:00:00Z also works.",
         ),
@@ -27,7 +27,7 @@ def at(
         str | None,
         typer.Option(
             metavar="TIME",
-            callback=check_not_negative,
+            callback=check_number,
             help="A time that was read before: fail if the chosen time would be earlier.",
         ),
     ] = None,

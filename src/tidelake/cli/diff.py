@@ -23,7 +23,7 @@ from tidelake.cli.options import (
 )
 from tidelake.cli.render import print_rows, say
 from tidelake.cli.rows import names_in, rows_from, rows_of, spark_errors, with_bytes
-from tidelake.cli.times import check_not_negative, read_time, shown_time
+from tidelake.cli.times import check_number, read_time, shown_time
 from tidelake.protocol.iso_times import iso_of
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class _Shown:
 
 def diff(
     name: NameArgument,
-    start: Annotated[str, typer.Option("--from", metavar="TIME", callback=check_not_negative, help=TIME_HELP)],
-    end: Annotated[str, typer.Option("--to", metavar="TIME", callback=check_not_negative, help=TIME_HELP)],
+    start: Annotated[str, typer.Option("--from", metavar="TIME", callback=check_number, help=TIME_HELP)],
+    end: Annotated[str, typer.Option("--to", metavar="TIME", callback=check_number, help=TIME_HELP)],
     columns: Annotated[str | None, typer.Option(help="The columns to compare, separated by commas.")] = None,
     where: WhereOption = None,
     limit: RowsOption = None,

@@ -9,7 +9,7 @@ import typer
 from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument
 from tidelake.cli.render import print_json
-from tidelake.cli.times import check_not_negative, read_time, shown_time
+from tidelake.cli.times import check_number, read_time, shown_time
 
 
 def explain(
@@ -18,7 +18,7 @@ def explain(
         str | None,
         typer.Option(
             metavar="TIME",
-            callback=check_not_negative,
+            callback=check_number,
             help="The time; by default the first one that is not sealed or, if the stream is closed or the collection "
             "reclocked, the last sealed one. For reclocked collections, also a timestamp such as 2026-11-23T10:00:00Z.",
         ),

@@ -10,7 +10,7 @@ import typer
 from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument, StoredNameArgument
 from tidelake.cli.render import print_json, print_rows, say
-from tidelake.cli.times import check_not_negative, read_time, seconds_of, shown_time
+from tidelake.cli.times import check_number, read_time, seconds_of, shown_time
 from tidelake.errors import OptionRefused
 from tidelake.protocol.iso_times import iso_to_the_second
 
@@ -21,7 +21,7 @@ def hold(
         str | None,
         typer.Option(
             metavar="TIME",
-            callback=check_not_negative,
+            callback=check_number,
             help="The earliest time that stays readable; by default, the last one that can be read now. For a "
             "reclocked collection, it can be a timestamp such as 2026-11-23T10:00:00Z.",
         ),

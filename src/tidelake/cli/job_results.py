@@ -96,8 +96,11 @@ def _current(result: Any, show: Callable[[int], str]) -> str:
         text += f", rebuilt: {result.reason}"
     else:
         text += ", unchanged"
+        if result.unchanged_through is not None:
+            text += f" through {show(result.unchanged_through)}"
     others = len(result.together) - 1
-    return f"{text}; together with {counted(others, 'other collection')}" if others > 0 else text
+    # The other collections may not have been published yet, and their publications may fail.
+    return f"{text}; the same time was chosen for {counted(others, 'other collection')}" if others > 0 else text
 
 
 _SENTENCES: dict[str, Callable[[Any, Callable[[int], str]], str]] = {

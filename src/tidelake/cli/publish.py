@@ -14,7 +14,7 @@ from tidelake.cli.jobs import run_steps
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument, SkipErrorsOption
 from tidelake.cli.progress import working
 from tidelake.cli.render import print_json, printable, say
-from tidelake.cli.times import check_not_negative, read_time, shown_time
+from tidelake.cli.times import check_number, read_time, shown_time
 from tidelake.errors import OptionRefused
 from tidelake.read.words import counted
 
@@ -46,7 +46,7 @@ def publish(
         typer.Option(
             "--from",
             metavar="TIME",
-            callback=check_not_negative,
+            callback=check_number,
             help="The time of the initial contents, for the first call; by default, the collection's `since`.",
         ),
     ] = None,

@@ -13,7 +13,7 @@ from tidelake.cli.options import CONFIG, ROWS_SHOWN, ConfigOption, JsonOption, R
 from tidelake.cli.progress import working
 from tidelake.cli.render import print_rows, say, with_base64
 from tidelake.cli.rows import spark_errors
-from tidelake.cli.times import check_not_negative, read_time, seconds_of, shown_time
+from tidelake.cli.times import check_number, read_time, seconds_of, shown_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ def sql(
         typer.Option(
             "--as-of",
             metavar="TIME",
-            callback=check_not_negative,
+            callback=check_number,
             help="A time that all of the collections have; by default the latest. For reclocked collections, also "
             "a timestamp such as 2026-11-23T10:00:00Z.",
         ),
@@ -50,7 +50,7 @@ def sql(
         str | None,
         typer.Option(
             metavar="TIME",
-            callback=check_not_negative,
+            callback=check_number,
             help="A time that was read before: fail if the chosen time would be earlier.",
         ),
     ] = None,

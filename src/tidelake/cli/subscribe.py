@@ -26,7 +26,7 @@ from tidelake.cli.options import (
 )
 from tidelake.cli.render import printable, say
 from tidelake.cli.rows import names_in, spark_errors, with_bytes
-from tidelake.cli.times import check_not_negative, read_time, seconds_of, shown_time
+from tidelake.cli.times import check_number, read_time, seconds_of, shown_time
 from tidelake.errors import OptionRefused
 from tidelake.spark.interrupt import on_interrupt
 
@@ -47,7 +47,7 @@ def subscribe(
         typer.Option(
             "--as-of",
             metavar="TIME",
-            callback=check_not_negative,
+            callback=check_number,
             help="The time of the contents that come first; by default the last one. For reclocked collections, also "
             "a timestamp such as 2026-11-23T10:00:00Z.",
         ),
@@ -56,7 +56,7 @@ def subscribe(
         str | None,
         typer.Option(
             metavar="TIME",
-            callback=check_not_negative,
+            callback=check_number,
             help="Print only the changes after this time: usually the last one that an earlier call completed.",
         ),
     ] = None,
@@ -67,7 +67,7 @@ def subscribe(
     where: WhereOption = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="TIME", callback=check_not_negative, help="End after this time."),
+        typer.Option(metavar="TIME", callback=check_number, help="End after this time."),
     ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="End after this number of times with updates; the last one is complete.")

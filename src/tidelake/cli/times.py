@@ -8,7 +8,7 @@ import typer
 
 from tidelake.errors import OptionRefused, show
 from tidelake.protocol.iso_times import ISO_RULE, MintedTime, parse_iso
-from tidelake.protocol.order import INT64_MAX, INT64_MIN
+from tidelake.protocol.order import INT64_MAX
 
 _DAY_S = 86_400.0
 _NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -18,26 +18,15 @@ def check_number(text: str | None) -> str | None:
     """Refuse a whole number that is not a time, before anything is opened.
 
     Raises:
-        typer.BadParameter: it does not fit in 64 bits.
-    """
-    if text is not None and _NUMBER.fullmatch(text) and not _is_time(text):
-        raise typer.BadParameter(f"{show(text)} is not in the range {INT64_MIN}<=x<={INT64_MAX}.")
-    return text
-
-
-def check_not_negative(text: str | None) -> str | None:
-    """Refuse a whole number that is not the time of an update, before anything is opened.
-
-    Raises:
         typer.BadParameter: it is negative, or it does not fit in 64 bits.
     """
-    if check_number(text) is not None and text and _NUMBER.fullmatch(text) and int(text) < 0:
+    if text is not None and _NUMBER.fullmatch(text) and not _is_time(text):
         raise typer.BadParameter(f"{show(text)} is not in the range 0<=x<={INT64_MAX}.")
     return text
 
 
 def _is_time(text: str) -> bool:
-    return len(text) <= len(str(INT64_MIN)) and INT64_MIN <= int(text) <= INT64_MAX
+    return len(text) <= len(f"+{INT64_MAX}") and 0 <= int(text) <= INT64_MAX
 
 
 def read_time(option: str, text: str, name: str, mints_times: bool) -> int:

@@ -103,13 +103,19 @@ class Lake(OpenedStore):
 
         Cost: the log and the handles of each collection; no JVM is started.
         """
+        return self._moment("time", time, names, not_before, wait_s)
+
+    def _moment(
+        self, argument: str, time: int | Literal["latest"], names: Sequence[str], not_before: int | None, wait_s: float
+    ) -> Moment:
+        """Do what `at` does, for a caller who gave the time as this argument."""
         from tidelake.read.moment import moment
 
         for name in names:
             check_name("name", name)
         settings = [self.collection(name).settings for name in dict.fromkeys(names)] or self.settings.collections
         with engine_errors():
-            return moment(self.catalog, settings, time, not_before, wait_s)
+            return moment(self.catalog, settings, time, not_before, wait_s, argument=argument)
 
     def query(
         self,
@@ -146,7 +152,7 @@ class Lake(OpenedStore):
         known = [settings.name for settings in self.settings.collections] + list(self.refused)
         checked = checked_query(query, known)
         names = tuple(dict.fromkeys(checked.collections.values()))
-        found = self.at(as_of, *names, not_before=not_before, wait_s=wait_s) if names else None
+        found = self._moment("as_of", as_of, names, not_before, wait_s) if names else None
         with engine_errors():
             return answer(checked, found, skip_errors)
 
@@ -189,7 +195,7 @@ class Lake(OpenedStore):
         known = [settings.name for settings in self.settings.collections] + list(self.refused)
         checked = checked_sql(spark, query, known)
         names = tuple(dict.fromkeys(checked.collections.values()))
-        found = self.at(as_of, *names, not_before=not_before, wait_s=wait_s) if names else None
+        found = self._moment("as_of", as_of, names, not_before, wait_s) if names else None
         with engine_errors():
             return sql_answer(spark, checked, found, skip_errors)
 

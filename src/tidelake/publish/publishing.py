@@ -181,7 +181,7 @@ def _proposal(
 def _filled(entry: Entry, proposed: PublishedTopic, terms: Terms) -> PublishedTopic:
     """Return the proposal with the time from which to publish, which may depend on the newest entry."""
     if not entry.since:
-        raise SinceError(terms.published_from or 0, entry.since, entry.name)
+        raise SinceError(entry.shown(terms.published_from) if terms.published_from else 0, (), entry.name)
     start = entry.since[0] if terms.published_from is None else terms.published_from
     return proposed.model_copy(update={"published_from": start})
 

@@ -12,6 +12,16 @@ from tidelake.errors import PredicateRefused, RowsClosed, StepFailed
 from tidelake.query.engine import Engine
 from tidelake.query.names import order_of, quoted
 
+_OF_VALUES = (
+    duckdb.DataError,
+    duckdb.InvalidInputException,
+    duckdb.NotSupportedError,  # such as a time zone that does not exist
+    duckdb.SyntaxException,  # such as an escape character for LIKE that is used wrongly
+)
+"""What DuckDB raises if an expression that it has accepted fails for a value."""
+ENGINE_ERRORS = (duckdb.Error, UnicodeDecodeError)
+"""What DuckDB's Python package raises; the latter if the message quotes half a character."""
+
 
 class Answer:
     """The rows of a query, with the types of a schema; they cannot be read after `close`.
@@ -112,12 +122,11 @@ def failures(name: str, where: str | None) -> Iterator[None]:
     """
     try:
         yield
-    except (duckdb.Error, pa.ArrowException) as error:
-        # A stream raises Arrow's own errors, which do not say what kind of error DuckDB had.
-        is_of_data = not isinstance(error, duckdb.Error) or isinstance(
-            error, duckdb.DataError | duckdb.InvalidInputException
-        )
-        if where is not None and is_of_data:
+    except (*ENGINE_ERRORS, pa.ArrowException) as error:
+        # A stream raises Arrow's own errors, which do not say what kind of error DuckDB had. Some functions on lists
+        # raise an error for which DuckDB's Python package has no class but the base of all.
+        has_no_kind = not isinstance(error, duckdb.Error) or type(error) is duckdb.Error
+        if where is not None and (has_no_kind or isinstance(error, _OF_VALUES)):
             fix = "write a predicate that is true or false for every row"
             raise PredicateRefused(where, f"fails: {first_line(error)}", fix) from error
         raise StepFailed("read", name, type(error).__name__, first_line(error)) from error
@@ -125,5 +134,6 @@ def failures(name: str, where: str | None) -> Iterator[None]:
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an engine's error."""
-    lines: Sequence[str] = str(error).strip().splitlines()
+    said = error.object.decode(errors="backslashreplace") if isinstance(error, UnicodeDecodeError) else str(error)
+    lines: Sequence[str] = said.strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -153,7 +153,8 @@ def difference(
         rows = _differing(reads, form, (first, last), selected, condition)
     answer = _answer(reads, form, rows, [*selected, DIFF], where)
     key = form.key if set(form.key) <= set(selected) else ()
-    keys = _key_counts(answer, key) if key else None
+    with failures(collection.name, where):
+        keys = _key_counts(answer, key) if key else None
     return Difference(first, last, times.since, times.upper, times.closed, table.version, answer, keys)
 
 

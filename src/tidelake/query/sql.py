@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.errors import QueryRefused, hint_for_name
-from tidelake.query.answer import first_line
+from tidelake.query.answer import ENGINE_ERRORS, first_line
 from tidelake.query.arrow_types import INTERVAL_HOURS, has_long_interval, missing_type
 from tidelake.query.confined import Parsed, Refused, parse_query
 from tidelake.query.contents import refuse_errors
@@ -198,5 +198,5 @@ def _failures(query: str) -> Iterator[None]:
     except duckdb.OutOfMemoryException as error:
         fix = "select fewer rows, or run it with Spark: lake.sql(spark, …)"
         raise QueryRefused(query, f"needs more memory than there is: {first_line(error)}", fix) from error
-    except duckdb.Error as error:
+    except ENGINE_ERRORS as error:
         raise QueryRefused(query, f"fails: {first_line(error)}", "correct the expression that fails") from error

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelake.errors import ArgumentRefused, SinceError, UnknownColumn, UpperError
-from tidelake.protocol.iso_times import MintedTime
 from tidelake.protocol.order import INT64_MAX
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
@@ -89,7 +88,7 @@ class Readable:
         return max(last_time(self.upper, self.closed), self.times_since[0] if self.times_since else 0)
 
     def _check(self, at: int, may_be_later: bool = False) -> None:
-        shown = MintedTime if self.collection.entry.mints_times else int
+        shown = self.collection.entry.shown
         if not self.times_since or at < self.times_since[0]:
             raise SinceError(shown(at), [shown(time) for time in self.times_since], self.collection.name)
         if not self.closed and at >= self.upper and not may_be_later:

@@ -55,7 +55,7 @@ class CurrentReport:
     """The state of a collection's publication."""
 
     as_of: int | None
-    """The time AS OF which the contents were published; None while nothing is sealed."""
+    """The time that the table records for its contents; None while nothing is sealed."""
     rows: int
     """Number of rows of the table: the distinct rows of the contents, or all rows if the table is a bag."""
     how: Literal["unchanged", "followed", "rebuilt"] = "unchanged"
@@ -73,7 +73,9 @@ class CurrentReport:
     rows_rewritten: int = 0
     """Rows that were written, including those that had not changed."""
     together: tuple[str, ...] = ()
-    """The collections that are published together at this time; empty if this one is published alone."""
+    """The collections for which this time was chosen, even if their publication failed; empty if this one is alone."""
+    unchanged_through: int | None = None
+    """The later time AS OF which the contents are still those of the table; None if there is none."""
 
     @property
     def published(self) -> bool:
@@ -92,7 +94,7 @@ class Wanted:
     through: int | None = None
     """The time to publish; by default the last sealed time. A table that shows a later time stays as it is."""
     together: tuple[str, ...] = ()
-    """The collections that are published together at this time, for the note."""
+    """The collections for which this time was chosen, for the note."""
     rebuild: bool = False
     """Whether to write all rows, even if nothing has changed."""
     bag: bool = False
@@ -193,11 +195,12 @@ class _Attempt:
         reason = self._reason_to_rebuild(staged, state)
         if shown is not None and reason is None and self._is_up_to_date(shown):
             return CurrentReport(
-                shown.as_of if shown.as_of > self.as_of else self.as_of,
+                shown.as_of,
                 shown.rows,
                 contents_rows=shown.contents_rows,
                 path=path,
                 together=shown.together,
+                unchanged_through=self.as_of if self.as_of > shown.as_of else None,
             )
         written = None
         if shown is not None and reason is None:
@@ -394,5 +397,5 @@ def _comment(collection: Collection, note: Published, shape: Shape) -> str:
     if note.skip_errors:
         reads += " Keys in error are left out."
     others = [name for name in note.together if name != entry.name]
-    with_others = f" Brought to this time together with {', '.join(others)}." if others else ""
+    with_others = f" The same time was chosen for {', '.join(others)}." if others else ""
     return f"{times}; {since}. {reads}{with_others}"

@@ -198,13 +198,14 @@ def acquire(
         opened[:] = [table]
         # The table's own since is later than that of the handles only if these were restored from an older copy.
         lowest, newest = table.value(SINCE) or 0, max(0, (table.value(UPPER) or 0) - 1)
+        if at is not None:
+            holds.check_time("at", at)
         if not entry.since:
-            raise SinceError(newest if at is None else at, entry.since, entry.name)
+            raise SinceError(entry.shown(newest if at is None else at), (), entry.name)
         low = max(entry.since[0], lowest)
         time = max(low, newest) if at is None else at
-        holds.check_time("at", time)
         if time < low:
-            raise SinceError(time, (low,), entry.name)
+            raise SinceError(entry.shown(time), (entry.shown(low),), entry.name)
         return holds.acquire(entry, replace(unbound, collection_id=entry.id), time, lease_ms, purpose, _now_ms())
 
     if newest_version(catalog.store.log_of_name(name)) < 0:
@@ -390,9 +391,8 @@ def _between(table: Location, files: list[RunFile], after: int, through: int) ->
 def _milliseconds(lease: timedelta) -> int:
     if not isinstance(lease, timedelta):
         raise ArgumentRefused("lease", lease, "but must be a `timedelta`", "write `timedelta(hours=1)`")
-    lease_ms = lease // timedelta(milliseconds=1)
-    holds.check_lease(lease_ms)
-    return lease_ms
+    holds.check_lease(lease / timedelta(milliseconds=1))
+    return lease // timedelta(milliseconds=1)
 
 
 def _now_ms() -> int:

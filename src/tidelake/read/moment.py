@@ -16,7 +16,7 @@ from tidelake.read.torn import check_not_torn
 from tidelake.settings.collection import CollectionSettings
 from tidelake.store.commit import OpenTable, is_table
 from tidelake.store.entry import Collection
-from tidelake.store.holds import check_time
+from tidelake.store.holds import check_time, is_natural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +46,10 @@ class Member:
     def name(self) -> str:
         """The collection's name."""
         return self.collection.name
+
+    def shown(self, time: int) -> int:
+        """Return a time as errors show it; see `Entry.shown`."""
+        return self.collection.entry.shown(time)
 
     @property
     def last(self) -> int:
@@ -124,20 +128,31 @@ def moment(
     not_before: int | None = None,
     wait_s: float = 0.0,
     poll_s: float = 0.5,
+    argument: str = "time",
 ) -> Moment:
-    """Choose a time that all of these collections have; see `Lake.at` for the arguments and errors.
+    """Choose a time that all of these collections have; see `Lake.at` for the other arguments and the errors.
+
+    Args:
+        catalog: the catalog.
+        settings: the collections.
+        time: the time.
+        not_before: a time that the session has read.
+        wait_s: how long to wait, in seconds.
+        poll_s: how long to wait between two looks, in seconds.
+        argument: what the caller calls the time, for errors.
 
     Cost: the handles and the log of each collection, read again at each poll while the call waits.
     """
     timeline = timeline_of(settings)
-    if time != "latest":
-        check_time("time", time)
+    if time != "latest" and not is_natural(time):
+        rule = f"but must be an integer between 0 and {INT64_MAX}, or 'latest'"
+        raise ArgumentRefused(argument, time, rule, "give a time of the collections, or leave it out")
     if not_before is not None:
         check_time("not_before", not_before)
     if not_before is not None and time != "latest" and time < not_before:
         shown = MintedTime if settings[0].mints_times else int
         rule = f"but must not be before `not_before`, {shown(not_before)!r}, which this session has read"
-        raise ArgumentRefused("time", shown(time), rule, "ask for a later time, or leave out `not_before`")
+        raise ArgumentRefused(argument, shown(time), rule, "ask for a later time, or leave out `not_before`")
     if not (is_number(wait_s) and 0 <= wait_s <= WAIT_S_MAX):
         raise ArgumentRefused("wait_s", wait_s, "but must be between 0 and 31622400", "give a number of seconds")
     end_s = clock.monotonic() + wait_s
@@ -179,7 +194,7 @@ def _member(collection: Collection, time: int | Literal["latest"], not_before: i
     """
     if not collection.entry.tables_made and not is_table(collection.paths.updates):
         needed = max(not_before or 0, 0 if time == "latest" else time)
-        shown = MintedTime if collection.entry.mints_times else int
+        shown = collection.entry.shown
         raise CollectionLags(collection.name, shown(needed), shown(0), [])
     table = OpenTable(collection.paths.updates)
     return Member(collection, table, *collection.readable_range(table))
@@ -194,7 +209,7 @@ def _latest(members: Sequence[Member], not_before: int) -> int:
     """
     for member in members:
         if not member.since:
-            raise CollectionForgot(member.name, not_before, ())
+            raise CollectionForgot(member.name, member.shown(not_before) if not_before else 0, ())
     latest = min(member.last for member in members)
     needed = max(not_before, *(member.since[0] for member in members))
     if latest == INT64_MAX:  # all streams are closed: nothing changes after the last update of any of them
@@ -207,7 +222,7 @@ def _latest(members: Sequence[Member], not_before: int) -> int:
 def _given(members: Sequence[Member], time: int) -> int:
     for member in members:
         if not member.since or time < member.since[0]:
-            raise CollectionForgot(member.name, _shown(member, time), member.since)
+            raise CollectionForgot(member.name, member.shown(time), map(member.shown, member.since))
     if any(member.last < time for member in members):
         raise _lag(members, time)
     return time
@@ -217,11 +232,7 @@ def _lag(members: Sequence[Member], time: int) -> CollectionLags:
     """Return the error that names the collection that is farthest behind a time."""
     behind = sorted((member for member in members if member.last < time), key=lambda member: member.upper)
     most, others = behind[0], behind[1:]
-    return CollectionLags(most.name, _shown(most, time), _shown(most, most.upper), [each.name for each in others])
-
-
-def _shown(member: Member, time: int) -> int:
-    return MintedTime(time) if member.collection.entry.mints_times else time
+    return CollectionLags(most.name, most.shown(time), most.shown(most.upper), [each.name for each in others])
 
 
 def _facts(

@@ -28,7 +28,6 @@ from tidelake.errors import (
     UpperError,
     show_frontier,
 )
-from tidelake.protocol.iso_times import MintedTime
 from tidelake.protocol.order import INT64_MAX
 from tidelake.read.asked import check_until, is_number, last_time
 from tidelake.read.batch_ends import last_time_within
@@ -176,7 +175,7 @@ class Subscription(Generic[T]):
         if self._needs_snapshot and not self._closed.is_set():
             collection = self._collection()
             upper = OpenTable(collection.paths.updates).value(UPPER) or 0
-            shown = MintedTime if collection.entry.mints_times else int
+            shown = collection.entry.shown
             raise UpperError(shown(self._through), [shown(upper)])
         if self._is_over and not self._owns and not self._closed.is_set():
             self._let_go()
@@ -391,5 +390,6 @@ def subscribe(
             raise
         return found
     if not since or start < since[0]:
-        raise SinceError(start, since, collection.name)
+        shown = collection.entry.shown
+        raise SinceError(shown(start), map(shown, since), collection.name)
     return Subscription(source, catalog, collection, start, takes_snapshot, selection, bounds, None, False)

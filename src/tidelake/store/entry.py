@@ -9,6 +9,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.iso_times import MintedTime
 from tidelake.settings.terms import envelope_terms, framing_terms
 from tidelake.storage.location import Location
 from tidelake.store.columns import carry_columns
@@ -247,6 +248,10 @@ class Entry(BaseModel):
     def mints_times(self) -> bool:
         """Whether ingest mints and seals times; `bindings` has the offsets of each time."""
         return framing_terms(self.framing).mints_times
+
+    def shown(self, time: int) -> int:
+        """Return a time as errors show it: a minted one together with the same time in UTC."""
+        return MintedTime(time) if self.mints_times else time
 
     @property
     def since_frontier(self) -> Antichain:

@@ -107,7 +107,7 @@ def acquire(entry: Entry, token: Token, at: int, lease_ms: int, purpose: str, no
     check_lease(lease_ms)
     check_purpose(purpose)
     if not entry.since_frontier.less_equal(at):
-        raise SinceError(at, entry.since, entry.name)
+        raise SinceError(entry.shown(at), map(entry.shown, entry.since), entry.name)
     if sum(capability.kind == "read" for capability in entry.capabilities) >= HOLDS_MAX:
         rule = f"and '{entry.name}' cannot have more than that"
         raise ArgumentRefused("holds", HOLDS_MAX, rule, "release holds that are no longer needed")
@@ -174,7 +174,7 @@ def downgrade(entry: Entry, token: Token, to: int, now_ms: int, pinned_seq: int 
         FrontierRegression: `to` is before the hold's own since.
     """
     check_time("to", to)
-    if pinned_seq is not None and not _is_natural(pinned_seq):
+    if pinned_seq is not None and not is_natural(pinned_seq):
         raise ArgumentRefused("seq", pinned_seq, "but must be an integer of at least 0", "give the `seq` of the table")
     held, hold = find(entry, token)
     current = Antichain(held.since)
@@ -333,18 +333,18 @@ def check_time(name: str, time: object) -> None:
     Raises:
         ArgumentRefused: it is not an integer, is negative, or does not fit in 64 bits.
     """
-    if not _is_natural(time):
+    if not is_natural(time):
         raise ArgumentRefused(
             name, time, f"but must be an integer between 0 and {INT64_MAX}", "give a time of the collection"
         )
 
 
-def _is_natural(value: object) -> bool:
-    """Return whether a value is an integer of at least 0 that fits in 64 bits."""
+def is_natural(value: object) -> bool:
+    """Return whether a value is an integer of at least 0 that fits in 64 bits, as times and `seq` are."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= INT64_MAX
 
 
-def check_lease(lease_ms: int) -> None:
+def check_lease(lease_ms: float) -> None:
     """Check the length of a lease.
 
     Raises:
@@ -363,7 +363,7 @@ def check_purpose(purpose: str) -> None:
     """
     if not isinstance(purpose, str) or any(category(character) in _UNSHOWN for character in purpose):
         rule = "but must be one line of text, without control characters"
-        raise ArgumentRefused("purpose", repr(purpose), rule, "say it in a few words")
+        raise ArgumentRefused("purpose", purpose, rule, "say it in a few words")
     if len(purpose) > PURPOSE_CHARACTERS_MAX:
         rule = f"but must have at most {PURPOSE_CHARACTERS_MAX} characters"
         raise ArgumentRefused("purpose", purpose, rule, "say it in a few words")

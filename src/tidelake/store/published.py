@@ -67,7 +67,10 @@ class Published(BaseModel):
     followed_from: int | None = None
     """The time of the contents that the changes were applied to; None if the table was rebuilt."""
     together: tuple[str, ...] = ()
-    """The collections, including this one, that were published together AS OF `as_of`; empty if this one was alone."""
+    """The collections, including this one, for which `as_of` was chosen; empty if this one was published alone.
+
+    A publication of another one may have failed: its own note says what its table shows.
+    """
     skip_errors: bool = False
     """Whether keys in error are left out. Earlier releases published nothing while there were any."""
 

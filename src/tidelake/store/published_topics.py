@@ -59,7 +59,7 @@ def begin(entry: Entry, first: PublishedTopic) -> Entry:
         return entry
     check_shards(first.shards)
     if not entry.since_frontier.less_equal(first.published_from):
-        raise SinceError(first.published_from, entry.since, entry.name)
+        raise SinceError(entry.shown(first.published_from), map(entry.shown, entry.since), entry.name)
     hold = Capability(id=first.id, kind="read", since=(first.published_from,))
     return entry.model_copy(
         update={
