@@ -8,15 +8,24 @@ from typing import Annotated
 import typer
 
 from tidelake import open_lake
-from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument, StoredNameArgument
+from tidelake.cli.names import complete_name
+from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, StoredNameArgument
 from tidelake.cli.render import print_json, print_rows, say
 from tidelake.cli.times import check_number, read_time, seconds_of, shown_time
 from tidelake.errors import OptionRefused
+from tidelake.lake.base import engine_errors
 from tidelake.protocol.iso_times import iso_to_the_second
 
 
 def hold(
-    name: NameArgument,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="The collection's name; with --renew, its name in the store.",
+            autocompletion=complete_name,
+        ),
+    ],
     at: Annotated[
         str | None,
         typer.Option(
@@ -66,12 +75,15 @@ def hold(
 
 def holds(name: StoredNameArgument, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
     """Show the holds: id, purpose, time, start, end, cost, and the size of the pinned files. Does not start a JVM."""
-    lake = open_lake(config, skip_invalid=True, read_only=True)
-    found = lake.holds(name)
+    from tidelake.read.holding import held_times  # imported late, as in `hold`
+
+    stored = open_lake(config, skip_invalid=True, read_only=True).stored(name)
+    with engine_errors():
+        found = held_times(stored)
     if as_json:
         print_json({"name": name, "holds": [held.as_json() for held in found]})
         return
-    mints_times = lake.stored(name).entry.mints_times
+    mints_times = stored.entry.mints_times
     rows = [
         {
             "id": held.id,

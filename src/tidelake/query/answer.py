@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from tidelake.errors import PredicateRefused, RowsClosed, StepFailed
-from tidelake.query.engine import Engine
+from tidelake.query.engine import ENGINE_ERRORS, Engine
 from tidelake.query.names import order_of, quoted
 
 _OF_VALUES = (
@@ -19,8 +19,6 @@ _OF_VALUES = (
     duckdb.SyntaxException,  # such as an escape character for LIKE that is used wrongly
 )
 """What DuckDB raises if an expression that it has accepted fails for a value."""
-ENGINE_ERRORS = (duckdb.Error, UnicodeDecodeError)
-"""What DuckDB's Python package raises; the latter if the message quotes half a character."""
 
 
 class Answer:

@@ -32,6 +32,8 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 
 _BATCH_ROWS = 10_000
+ENGINE_ERRORS = (duckdb.Error, UnicodeDecodeError)
+"""What DuckDB's Python package raises; the latter if the message quotes half a character."""
 
 
 class Engine:
@@ -149,7 +151,7 @@ class Engine:
             rows.failure = None
         try:
             yield
-        except (duckdb.Error, pa.ArrowException) as error:
+        except (*ENGINE_ERRORS, pa.ArrowException) as error:
             for rows in self._rows:
                 if rows.failure is not None:
                     raise rows.failure from error

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.errors import QueryRefused, hint_for_name
-from tidelake.query.answer import ENGINE_ERRORS, first_line
+from tidelake.query.answer import first_line
 from tidelake.query.arrow_types import INTERVAL_HOURS, has_long_interval, missing_type
 from tidelake.query.confined import Parsed, Refused, parse_query
 from tidelake.query.contents import refuse_errors
-from tidelake.query.engine import Engine
+from tidelake.query.engine import ENGINE_ERRORS, Engine
 from tidelake.query.form import Form
 from tidelake.query.forms import form_of
 from tidelake.query.names import listed, names_of, quoted

@@ -7,7 +7,7 @@ an acquisition and a move of `since` start from the same state, only one of them
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from tidelake.catalog.absence import absence
 from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.handles import change_handles, read_handles
-from tidelake.errors import ArgumentRefused, CapabilityForeign, SinceError
+from tidelake.errors import ArgumentRefused, CapabilityForeign, DamagedTable, SinceError
 from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.iso_times import iso_to_the_second
 from tidelake.read.words import duration
@@ -318,23 +318,35 @@ def held_times(collection: Collection) -> list[HeldTime]:
     Cost: the log of the table, and one column of the files that have both held rows and other rows. If a hold pins
         files, also the listings of the table's folder and of the runs that are only pinned.
     """
-    entry = collection.entry
-    if entry.dropped is not None and not entry.is_held:  # its tables may have been deleted
-        return []
-    table, own = OpenTable(collection.paths.updates), Antichain()
+    entry, updates = collection.entry, collection.paths.updates
+    readers = [capability for capability in entry.capabilities if capability.kind == "read"]
+    if entry.dropped is not None:
+        rows, size = _all_of_dropped(updates)
+        return _in_order(_held(entry, capability, rows, size, updates) for capability in readers)
+    table, own = OpenTable(updates), Antichain()
     for capability in entry.capabilities:
         if capability.kind == "critical":
             own = own.meet(Antichain(capability.since))
     last = max((time for time in own.elements if isinstance(time, int)), default=0)
     last = min(last, max(0, (table.value(UPPER) or 0) - 1))
     files, found = table.files(), []
-    everything = sum(file.rows for file in files), sum(file.bytes for file in files)
-    for capability in entry.capabilities:
-        if capability.kind == "read":
-            kept = _between(collection.paths.updates, files, capability.since[0], last)
-            rows, size = kept if entry.dropped is None else everything
-            found.append(_held(entry, capability, rows, size, collection.paths.updates))
+    for capability in readers:
+        rows, size = _between(updates, files, capability.since[0], last)
+        found.append(_held(entry, capability, rows, size, updates))
+    return _in_order(found)
+
+
+def _in_order(found: Iterable[HeldTime]) -> list[HeldTime]:
     return sorted(found, key=lambda held: (held.since, held.acquired_at_ms))
+
+
+def _all_of_dropped(updates: Location) -> tuple[int, int]:
+    """Return the number and the size of all rows of a dropped collection; 0 if they are damaged or deleted."""
+    try:
+        files = OpenTable(updates).files()
+    except DamagedTable:
+        return 0, 0
+    return sum(file.rows for file in files), sum(file.bytes for file in files)
 
 
 def held_too_long(collection: Collection, age_max_s: int) -> list[str]:
@@ -366,7 +378,7 @@ def _held(entry: Entry, capability: Capability, rows: int, size: int, updates: L
         rows=rows,
         bytes=size,
         pinned_seq=pin,
-        pinned_bytes=0 if pin is None else pinned_bytes(updates, pin),
+        pinned_bytes=0 if pin is None or entry.dropped is not None else pinned_bytes(updates, pin),
     )
 
 
