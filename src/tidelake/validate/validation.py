@@ -196,10 +196,10 @@ def validate(
         report.mismatches.append(error.fact)
     except (PySparkException, Py4JJavaError, DeltaError) as error:
         # A table that cannot be read is damaged: note the damage, and raise the error unchanged.
-        if state_at(table.path, table.version) is None:
-            raise  # no damage: the log was cleaned up in the meantime
         if not collection.paths.updates.is_local and (refused := blobs.spark_error(error)) is not None:
             raise refused from error
+        if state_at(table.path, table.version) is None:
+            raise  # no damage: the log was cleaned up in the meantime
         report.mismatches.append(f"the table cannot be read at version {table.version}: {engine_fact(error)}")
         _record(collection, report, proofs)
         raise
