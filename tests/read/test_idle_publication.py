@@ -5,18 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-import pyarrow as pa
-from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from tests.lakes.shared_times import RECLOCKED, SharedTimes
+from tests.report.published import publish
 from tidelake.plugins.envelope import form_of
 from tidelake.read.current import Wanted, update_current
 from tidelake.read.publication import publication_of
 from tidelake.store.commit import OpenTable
 from tidelake.store.layout import DIFF
-from tidelake.store.published import Published, published_table
-from tidelake.store.staged_rows import StagedRows
 from tidelake.store.state import IDLE_LOWER, IDLE_UPPER, UPPER
 
 
@@ -26,24 +23,7 @@ def test_an_idle_table_keeps_its_time_and_the_report_says_so(tmp_path: Path) -> 
     visits = lake.catalog.find("visits")
     updates = OpenTable(visits.paths.updates)
     columns = (*(field.name for field in form_of(visits.entry, updates).fields), DIFF)
-    publication = lake.catalog.publish(visits)
-    staged = StagedRows(published_table(visits, publication))
-    write_deltalake(str(staged.folder), pa.table({name: pa.array([1, 2]) for name in columns}))
-    staged.take()
-    note = Published(
-        collection="visits",
-        collection_id=visits.entry.id,
-        as_of=5,
-        since=0,
-        upper=6,
-        bound_at_ms=publication.bound_at_ms,
-        published_at_ms=1,
-        proofs_at_ms=0,
-        rows=2,
-        contents_rows=2,
-        columns=columns,
-    )
-    staged.commit("visits", "as of 5", note)
+    publish(lake.catalog, "visits", columns, as_of=5)
     no_spark = cast(SparkSession, None)  # nothing is read or written
     done = update_current(no_spark, visits, Wanted())
     assert (done.how, done.as_of, done.unchanged_through) == ("unchanged", 5, None)

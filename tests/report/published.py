@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,26 +18,27 @@ from tidelake.store.published import Published, published_table
 from tidelake.store.staged_rows import StagedRows
 
 
-def publish(catalog: Catalog, name: str = NAME) -> Location:
-    """Publish two rows AS OF time 4, and return their location."""
+def publish(catalog: Catalog, name: str = NAME, columns: Sequence[str] = ("id", "_diff"), as_of: int = 4) -> Location:
+    """Publish two rows AS OF the last time before upper, and return their location."""
     collection = catalog.find(name)
     publication = catalog.publish(collection)
     staged = StagedRows(published_table(collection, publication))
     options = blobs.delta_options(staged.folder)
-    write_deltalake(str(staged.folder), pa.table({"id": [1, 2], "_diff": [1, 1]}), storage_options=options)
+    rows = pa.table({name: [1, 1] if name == "_diff" else [1, 2] for name in columns})
+    write_deltalake(str(staged.folder), rows, storage_options=options)
     staged.take()
     note = Published(
         collection=name,
         collection_id=collection.entry.id,
-        as_of=4,
+        as_of=as_of,
         since=0,
-        upper=5,
+        upper=as_of + 1,
         bound_at_ms=publication.bound_at_ms,
         published_at_ms=1,
         proofs_at_ms=0,
         rows=2,
         contents_rows=2,
-        columns=("id", "_diff"),
+        columns=tuple(columns),
     )
     staged.commit(name, "", note)
     return staged.table
