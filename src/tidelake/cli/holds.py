@@ -13,7 +13,6 @@ from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, StoredNameArg
 from tidelake.cli.render import print_json, print_rows, say
 from tidelake.cli.times import check_number, read_time, seconds_of, shown_time
 from tidelake.errors import OptionRefused
-from tidelake.lake.base import engine_errors
 from tidelake.protocol.iso_times import iso_to_the_second
 
 
@@ -75,7 +74,8 @@ def hold(
 
 def holds(name: StoredNameArgument, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
     """Show the holds: id, purpose, time, start, end, cost, and the size of the pinned files. Does not start a JVM."""
-    from tidelake.read.holding import held_times  # imported late, as in `hold`
+    from tidelake.lake.base import engine_errors  # imported late, as in `hold`
+    from tidelake.read.holding import held_times
 
     stored = open_lake(config, skip_invalid=True, read_only=True).stored(name)
     with engine_errors():
