@@ -127,8 +127,8 @@ class _Buckets:
         times = np.concatenate([rows[self._inside(rows)] for rows in self.times])
         if not len(times):
             return times, []
-        if (times[1:] < times[:-1]).any():  # a tick writes its rows in order of time
-            times.sort()
+        if (times[1:] < times[:-1]).any():
+            times.sort(kind="stable")  # which merges sorted runs: each file is in order of time
         begins = np.flatnonzero(np.diff(times, prepend=times[0] - 1))
         distinct, rows = times[begins], np.diff(begins, append=len(times))
         number = begins // BUCKET_ROWS
