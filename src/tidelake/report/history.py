@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
@@ -19,6 +20,7 @@ from tidelake.report.facts import Facts
 from tidelake.report.files import ReportPlace
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
+from tidelake.store.retry import pause_after_conflicts
 
 log = structlog.get_logger("tidelake")
 
@@ -158,12 +160,14 @@ def _read_rows(folder: Location, table: DeltaTable, name: str) -> pa.Table:
 def _append(folder: Location, rows: pa.Table, options: dict[str, str] | None) -> None:
     """Append rows; again if another writer has created the table, or merged files, at the same moment."""
     for attempt in range(1, _APPEND_ATTEMPTS_MAX + 1):
+        began_s = time.monotonic()
         try:
             write_deltalake(str(folder), rows, mode="append", partition_by=[COLLECTION], storage_options=options)
             return
         except CommitFailedError as error:
             if attempt == _APPEND_ATTEMPTS_MAX or _REQUEST in str(error):
                 raise
+            pause_after_conflicts(attempt, time.monotonic() - began_s)
 
 
 def _merge_files(folder: Location, table: DeltaTable, name: str) -> None:
