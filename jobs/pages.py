@@ -84,7 +84,7 @@ def judge_and_report(
     from expectations.last_verdicts import save_verdicts
     from expectations.suite import rules_of
 
-    # In a tick, brokers are asked only for reclocked collections: their upper need not move if nothing is unread.
+    # In a tick, brokers are asked only if the collection is reclocked: its upper need not move if nothing is unread.
     status = status_of(settings, collection, reads_topics=full or settings.mints_times)
     facts = read_facts(collection, settings, status, validated) if full else None
     judge = partial(judge_collection, spark, collection, settings, validated, status, lake.data_docs, facts)

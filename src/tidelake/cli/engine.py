@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def chosen_engine(collection: LakeCollection, asked: Literal["duckdb", "spark"] | None) -> Literal["duckdb", "spark"]:
-    """Return the engine that reads a collection; if it is not the default, say why on standard error.
+    """Return `asked`; if it is None, choose an engine, and if that is Spark, say why on standard error.
 
     Only for queries that Tidelake builds: their results do not depend on the engine.
     """

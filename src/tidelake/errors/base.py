@@ -102,7 +102,7 @@ class TidelakeError(Exception):
         own = {name: kind for name, kind in cls.__annotations__.items() if not kind.startswith("ClassVar")}
         cls._types = cls._types | own
         if cls.__module__.startswith(f"{__package__}."):
-            cls.__module__ = __package__  # people import it from there, and a traceback shows it
+            cls.__module__ = __package__  # where people import the class from, and what a traceback shows
         for name in ("fact", "hint"):
             if isinstance(template := vars(cls).get(name), str):
                 setattr(cls, name, _Template(template))

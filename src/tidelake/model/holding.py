@@ -329,7 +329,7 @@ class MemorySubscription:
         self.is_complete = False
 
     def next(self) -> tuple[int | None, int, list[Update]] | None:
-        """Return the time before the next batch (None for the contents), the batch's last time and its updates.
+        """Return the time before the next batch (None if it is a snapshot), the batch's last time and its updates.
 
         If no batch is ready, the result is None.
 

@@ -121,8 +121,8 @@ def failures(name: str, where: str | None) -> Iterator[None]:
     try:
         yield
     except (*ENGINE_ERRORS, pa.ArrowException) as error:
-        # A stream raises Arrow's own errors, which do not say what kind of error DuckDB had. Some functions on lists
-        # raise an error for which DuckDB's Python package has no class but the base of all.
+        # A stream raises Arrow's own errors, which do not say what kind of error DuckDB had. For the errors of some
+        # functions on lists, DuckDB's Python package has no class but the common base class.
         has_no_kind = not isinstance(error, duckdb.Error) or type(error) is duckdb.Error
         if where is not None and (has_no_kind or isinstance(error, _OF_VALUES)):
             fix = "write a predicate that is true or false for every row"

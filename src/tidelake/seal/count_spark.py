@@ -146,7 +146,7 @@ def group_by_time(files: Sequence[RunFile], groups_max: int) -> list[list[RunFil
     """Split files, in the order of their times, into groups of similar size.
 
     Returns:
-        None if the groups would have many times in common.
+        None if the files cannot be divided, or if the groups would have many times in common.
 
     >>> def file(low, high): return RunFile("", "", 600_000, 0, low, high)
     >>> [len(group) for group in group_by_time([file(0, 9), file(30, 39), file(10, 20), file(21, 30)], 2)]

@@ -95,7 +95,7 @@ def use_head_start(store: Store, name: str, *, follows: bool = False) -> None:
 
 
 def leave_head_start(collection: Collection) -> None:
-    """Write what this process knows of a collection, unless the blob already has it. Nothing is done on a disk.
+    """Write what this process knows of a collection, unless the blob already has it or the store is on a disk.
 
     Cost: one put if a log has changed, or the tables were swept, since the blob was last read or written.
     """
@@ -149,7 +149,7 @@ def forget_swept() -> None:
 def drop_head_start(store: Store, name: str) -> None:
     """Delete the head start of a name whose collection was dropped or renamed: the blob holds rows.
 
-    Nothing is done on a disk.
+    A store on a disk has none.
     """
     if store.root.is_local:
         return
@@ -164,7 +164,7 @@ def drop_head_start(store: Store, name: str) -> None:
 
 
 def sweep_head_starts(store: Store, names: Iterable[str]) -> None:
-    """Delete all head starts except those of the collections with these names. Nothing is done on a disk.
+    """Delete all head starts except those of the collections with these names. A store on a disk has none.
 
     Cost: one listing, and one request if there is anything to delete.
     """
