@@ -40,7 +40,7 @@ def read_schema(place: Block) -> dict[str, Any]:
 def read_schema_ids(
     place: Block, record: Mapping[str, Any], evolves: bool = False, may_lack: bool = False
 ) -> dict[int, dict[str, Any]]:
-    """Read the writers' schemas by id. Each has exactly the collection's columns, unless the schema evolves.
+    """Read the writers' schemas by id. Each must have exactly the collection's columns; see `evolves` and `may_lack`.
 
     Args:
         place: the place of the schemas.
