@@ -68,7 +68,7 @@ class PositionedForm(Form):
     key_of_values: Sequence[str] | None = None
 
     def __init__(self, entry: Entry, table: OpenTable | None, resent_within_ms: int) -> None:
-        """Take the columns from a collection's entry, and the kinds of rows ever stored from the table's log.
+        """Take the columns from a collection's entry; the table's log tells which kinds of rows were ever stored.
 
         Args:
             entry: the collection's entry.

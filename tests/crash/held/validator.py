@@ -298,7 +298,7 @@ class History:
             self._rule(len(good) <= 1, call, "two calls took it with the same token, and both new tokens are good")
 
     def _check_refused(self, life: Life, call: Call) -> None:
-        """A call that failed: the reason that the error states was possible."""
+        """A call that failed: the stated reason was possible."""
         assert call.error is not None
         kind, before = (
             call.error["kind"],
