@@ -93,7 +93,7 @@ def read_events(block: Block) -> tuple[dict[str, Any], dict[int, dict[str, Any]]
 def read_event_keys(
     block: Block, event: Mapping[str, Any], key: Sequence[str], looks_up_ids: bool
 ) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
-    """Read the writers' schemas of the Avro keys of reclocked change events: `key_schema`, and `key_schema_ids` by id."""
+    """Read the writers' schemas of Avro keys of reclocked change events: `key_schema`, and `key_schema_ids` by id."""
     key_row = key_row_of(declared_row(event), key)
 
     def read(place: Block) -> dict[str, Any]:
