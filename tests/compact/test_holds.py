@@ -1,4 +1,4 @@
-"""Merges and holds: a merge takes since from the handles, and no race lets compaction pass a live hold."""
+"""Merges and holds: a merge takes `since` from the handles, and no race lets compaction pass a live hold."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_cost_of_a_hold_counts_the_rows_whose_times_retention_would_forget(
 
 
 def hold_and_check(folder: str, seed: int, seconds: float) -> None:
-    """Acquire, downgrade and drop at random; while a hold lives, since must not pass it."""
+    """Acquire, downgrade and drop at random; while a hold lives, `since` must not pass it."""
     lake, rng, held = HeldLake(Path(folder)), Random(seed), list[ReadCapability]()
     end, checks = clock.monotonic() + seconds, 0
     while clock.monotonic() < end:

@@ -1,4 +1,4 @@
-"""A process that paused before its commit changes nothing if others have done its work in the meantime."""
+"""After a pause before its commit, a process changes nothing if others have done its work in the meantime."""
 
 from __future__ import annotations
 

@@ -63,10 +63,10 @@ def rename(store: Store, name: str, other: str) -> Entry:
 
 
 def finish_renaming(store: Store, entry: Entry) -> None:
-    """Finish the renaming that an entry states, or give it up if another collection has the name.
+    """Finish the renaming that an entry states, or give it up if another collection has the new name.
 
     Raises:
-        NameTaken: another collection has the name; the renaming was given up.
+        NameTaken: another collection has the new name; the renaming was given up.
     """
     intent, paths = entry.renaming, store.collection(entry.id)
     if intent is None:

@@ -13,7 +13,7 @@ from types import ModuleType
 from tidelake.cli.app import main
 
 _WITHOUT_PANDAS = frozenset(["status"])
-"""Commands that never start Spark. (Spark may need Arrow's conversions to pandas.)"""
+"""Commands for which Arrow does without pandas. They never start Spark, which may need conversions to pandas."""
 
 
 class _ArrowWithoutPandas(MetaPathFinder):

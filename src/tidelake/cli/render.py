@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CELL_CHARACTERS_MAX = 1_000
 """Maximum length of a value in a table."""
-# The control characters except line feed and tab, lone surrogates, and the marks that change the direction of text.
+# Lone surrogates, the marks that change the direction of text, and all control characters but line feed and tab.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )

@@ -68,7 +68,7 @@ class PositionedForm(Form):
     key_of_values: Sequence[str] | None = None
 
     def __init__(self, entry: Entry, table: OpenTable | None, resent_within_ms: int) -> None:
-        """Take the columns from a collection's entry, and the kinds of rows ever stored from the table's log.
+        """Take the columns from a collection's entry; the table's log tells which kinds of rows were ever stored.
 
         Args:
             entry: the collection's entry.
@@ -166,7 +166,8 @@ def merged_rows(rows: DataFrame, shape: Shape, through: int, takes_all: bool, re
     """Merge rows: no reader can tell times at or before `through` apart.
 
     In, out: rows. Each key keeps its newest row at or before `through`, the rows that fill its unavailable columns, and
-             every later row. The greatest barrier stays. If `takes_all`, deletes older than `resent_within` do not.
+             every later row. The greatest barrier stays. If `takes_all`, deletes older than `resent_within` are
+             dropped.
 
     Args:
         rows: the rows.
@@ -263,7 +264,7 @@ def _followed(rows: DataFrame, barriers: DataFrame | None, shape: Shape, after: 
 
 
 def _filled(rows: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
-    """Fill the columns that the newest rows lack and earlier rows state."""
+    """Fill the columns that the newest rows lack, with the values that earlier rows state."""
     by_key = _candidates_by_key(rows, lacking, shape)
     values = {name: F.col(f"_found_{place}") for place, name in enumerate(shape.fillable)}
     unknown = F.filter(

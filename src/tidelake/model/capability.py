@@ -1,4 +1,4 @@
-"""Read capabilities as values: who keeps history readable, and from when.
+"""Capabilities as values: who keeps history readable, and from when.
 
 `since` of a collection is the meet of the frontiers of its capabilities, so it never passes a live capability. This
 module neither stores capabilities nor ends leases.

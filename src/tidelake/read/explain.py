@@ -67,7 +67,7 @@ def explain(collection: Collection, time: int | None = None) -> Explanation:
     Args:
         collection: the collection.
         time: the time; None means the first time that is not sealed or, if the stream is closed or the collection
-            reclocked, the last sealed time.
+            is reclocked, the last sealed time.
 
     Raises:
         DamagedTable: a table that the answer depends on is damaged.

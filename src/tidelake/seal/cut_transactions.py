@@ -1,4 +1,4 @@
-"""Finds, at open times, the transactions whose first changes a connector might not have sent."""
+"""Finds the transactions whose first changes a connector might not have sent."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def read_schema(place: Block) -> dict[str, Any]:
 def read_schema_ids(
     place: Block, record: Mapping[str, Any], evolves: bool = False, may_lack: bool = False
 ) -> dict[int, dict[str, Any]]:
-    """Read the writers' schemas by id. Each has exactly the collection's columns, unless the schema evolves.
+    """Read the writers' schemas by id. Each must have exactly the collection's columns; see `evolves` and `may_lack`.
 
     Args:
         place: the place of the schemas.
@@ -93,7 +93,7 @@ def read_events(block: Block) -> tuple[dict[str, Any], dict[int, dict[str, Any]]
 def read_event_keys(
     block: Block, event: Mapping[str, Any], key: Sequence[str], looks_up_ids: bool
 ) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
-    """Read the writer's schema for the Avro keys of reclocked change events, and the writers' schemas by id."""
+    """Read the writers' schemas of Avro keys of reclocked change events: `key_schema`, and `key_schema_ids` by id."""
     key_row = key_row_of(declared_row(event), key)
 
     def read(place: Block) -> dict[str, Any]:

@@ -14,7 +14,7 @@ _DEPTH_MAX = 100
 """Deeper files are read without libyaml, which composes nested values recursively and would overflow the stack."""
 
 _Loader = Any
-"""`yaml.SafeLoader`, or libyaml's `yaml.CSafeLoader`, which takes a sixth of the time but words errors differently."""
+"""`yaml.SafeLoader`, or libyaml's `yaml.CSafeLoader`, which takes a sixth of the time but has other error texts."""
 
 
 def _mapping_of_unique_keys(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:

@@ -1,8 +1,8 @@
-"""Notes, for all tables of a connector, about transactions whose first changes it might not have sent. Needs no JVM.
+"""The notes about transactions whose first changes a connector might not have sent. Needs no JVM.
 
-Only the table whose event the connector sent first shows that changes are missing, but the missing changes may be of
-any table. So ingest notes the transaction in the store, and the seal of each table looks there. A note is a blob that
-is never changed or deleted; notes are rare.
+Missing changes are noticed only in the table whose event the connector sent first, but they may belong to any table.
+So ingest notes the transaction in the store, and the seal of each table looks there. A note is a blob that is never
+changed or deleted; notes are rare.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def long_dead(
     A folder can be deleted if it was confirmed more than `retention_s` ago, has not changed since, and is not pinned.
 
     Args:
-        beginning: what was read before the table was opened and found not to name the folders.
+        beginning: what the sweep read before it opened the table.
         folders: the names of all the table's folders that the newest version does not name. A name with a `/` is a
             single file, which never changes.
         present: the names of all folders, listed after the notes were read. Notes about other folders are

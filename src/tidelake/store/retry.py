@@ -45,8 +45,8 @@ def retry_commit(
     """Call `commit` with fresh state until it raises no `Conflict`, and return what it returns.
 
     Without further measures, the caller that takes longest from reading to committing would lose every time. So on a
-    disk, callers that have lost take turns, and all others wait until the turn ends. Elsewhere, callers that have lost
-    pause; see `pause_after_conflicts`.
+    disk, callers take turns once they have lost, and all others wait until the turn ends. Elsewhere, callers pause
+    after each loss; see `pause_after_conflicts`.
 
     Args:
         table: the table's folder, or an open table to use for the first attempt.

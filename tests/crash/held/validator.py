@@ -15,7 +15,7 @@ determines which answers were possible:
 - Whoever takes a capability over with its token gets a new token. From then on, the old one is good only for taking the
   capability over again, and only until a call is made with the new one; then the old one is used up. Of the new tokens
   that were obtained with the same old one, at most one is ever good for a call.
-- A compaction moves `since` as far as every capability that may still live allows.
+- Only the retention rule, or a capability that may still live, keeps a compaction from moving `since` further.
 """
 
 from __future__ import annotations
@@ -298,7 +298,7 @@ class History:
             self._rule(len(good) <= 1, call, "two calls took it with the same token, and both new tokens are good")
 
     def _check_refused(self, life: Life, call: Call) -> None:
-        """A call that failed: the reason that the error states was possible."""
+        """A call that failed: the stated reason was possible."""
         assert call.error is not None
         kind, before = (
             call.error["kind"],
