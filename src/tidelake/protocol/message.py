@@ -85,7 +85,7 @@ class Problems:
         self._noted.append((kind, time))
 
     def check_time(self, time: object) -> Time | None:
-        """Return the time in its canonical form; if it is not a time of the right width, record that and return None."""
+        """Return the time in canonical form; if it is not a time of the right width, record that and return None."""
         if type(time) is int:
             if 0 <= time <= INT64_MAX:
                 if self.width is None:
