@@ -41,7 +41,7 @@ def run(
 def wanted_tables(
     settings: Settings, rebuild: bool = False, is_published: Callable[[str], bool] | None = None
 ) -> dict[str, Wanted]:
-    """Choose what is published for each collection; the times apply to the whole run.
+    """Choose what a run publishes for each collection, and AS OF which time.
 
     Args:
         settings: the settings of the collections.

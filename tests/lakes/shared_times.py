@@ -49,5 +49,5 @@ class SharedTimes:
         OpenTable(self.catalog.find(name).paths.updates).commit({UPPER: last + 1, CLOSED: 1})
 
     def forget(self, name: str, since: int) -> None:
-        """Move since."""
+        """Move `since`."""
         self.catalog.update(name, lambda entry: entry.model_copy(update={"since": (since,)}))

@@ -18,7 +18,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Entry
 
 _REPEATED_WITHIN_MS = 7 * 24 * 3600 * 1000
-"""How long an event may come again after it was first read: a restarted connector repeats it at the old position."""
+"""How long after it was first read an event may be repeated, at its old position, by a restarted connector."""
 
 
 def _is_without_rows(statement: SparkColumn) -> SparkColumn:

@@ -1,4 +1,4 @@
-"""A random history: which order changes its multiplicity at which time, and by how much. It is the ground truth."""
+"""A random history of orders: when the multiplicity of an order changes, and by how much. It is the ground truth."""
 
 from __future__ import annotations
 

@@ -15,7 +15,10 @@ from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.order import INT64_MAX, INT64_MIN, Time, width_of
 
 ANY_WIDTH = -1
-"""As an expected width, this means any. Other widths are None, for integers, and the length of lists of integers."""
+"""As an expected width: any. As the width of a message: there are no times in it.
+
+Any other width is None, if times are integers, or their length, if they are lists of integers.
+"""
 
 
 class _UpdateFields(NamedTuple):
@@ -82,7 +85,7 @@ class Problems:
         self._noted.append((kind, time))
 
     def check_time(self, time: object) -> Time | None:
-        """Return the time in its canonical form; if it is not a time, record that and return None."""
+        """Return the time in canonical form; if it is not a time of the right width, record that and return None."""
         if type(time) is int:
             if 0 <= time <= INT64_MAX:
                 if self.width is None:

@@ -128,7 +128,8 @@ class ReadCapability:
         store = self._paths.store
 
         def add(entry: Entry) -> Entry:
-            holds.find(entry, self._token)  # first: how this capability ended says more than that of its collection
+            # checked first: the error that says how this capability ended says more than `CollectionDropped`
+            holds.find(entry, self._token)
             if entry.dropped is not None:
                 has_successor = Catalog(store).get(self._name) is not None
                 raise absence(store, self._name, entry, has_successor=has_successor)

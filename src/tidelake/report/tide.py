@@ -94,7 +94,7 @@ def read_tide(collection: Collection) -> Tide:
     tide.marks = _marks(times, at_ms)
     first_readable = since[0] if since else upper
     at = int(np.searchsorted(times, first_readable))
-    # The times before since get up to a quarter of the bars, so that retention can be seen.
+    # Up to a quarter of the bars are for times before `since`, so that retention can be seen.
     past = min(at, SEALED_BINS // 4)
     tide.bins = [
         *_bins(times[:at], announced[:at], counted[:at], past, "past"),

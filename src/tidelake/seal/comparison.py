@@ -26,7 +26,7 @@ class Comparison:
     """The ledger's conclusions from the announced and the counted updates."""
 
     frontier: Antichain
-    """Every time before it is proven."""
+    """All times before this frontier are proven."""
     contradictions: list[Contradiction]
     waiting_for: list[tuple[int, int | None, int]]
     """The first outstanding times: (time, announced or None if no statement covers the time, counted)."""

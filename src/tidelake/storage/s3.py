@@ -204,7 +204,7 @@ def hadoop_options(access: Access) -> dict[str, str]:
         providers = [_TEMPORARY if "session_token" in access.credentials else _SIMPLE]
     else:
         providers = [_TEMPORARY, _SIMPLE, _OF_ENVIRONMENT, _OF_WEB_IDENTITY]
-        if not access.has_web_identity:  # if there were one and it were refused, S3A would use the machine's role
+        if not access.has_web_identity:  # a refused web identity must not fall back to the machine's role
             providers.append(_OF_MACHINE)
     options[PROVIDERS] = ",".join(providers)
     return {f"fs.s3a.bucket.{access.bucket}.{name}": value for name, value in options.items()}
