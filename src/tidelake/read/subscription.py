@@ -130,7 +130,7 @@ class Subscription(Generic[T]):
 
     @property
     def token(self) -> int:
-        """The last time that was delivered, or the time to begin after."""
+        """The last time that was delivered; before the first batch, the time at which the subscription begins."""
         return self._through
 
     @property
