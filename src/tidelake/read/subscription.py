@@ -51,7 +51,7 @@ _ENDED = (CapabilityExpired, CapabilityUnknown)
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress after a batch: all times up to `through` were delivered in full, and no part of a later time."""
+    """Progress after a batch: each time at or before `through` was delivered in full, and no part of a later one."""
 
     after: int | None
     """The last time before the batch; None if the batch is the snapshot."""
