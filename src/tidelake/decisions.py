@@ -1,9 +1,9 @@
 """The rules of `resolve`: which decisions a collection accepts now, and what is stored for each.
 
 A decision is accepted only if it can have an effect: its gap stops ingest; its topic has changed; ingest waits for the
-END of its transaction, or stops at that END; its message is in the quarantine, unexplained; or its time is not sealed
-yet. Sealed times never change, so a decision about a sealed time is accepted only if it confirms what was published
-there, and so settles a late fact.
+END of its transaction, or stops at that END; its message is in the quarantine, unexplained; its time is not sealed yet;
+or it settles a late fact about a sealed time. Sealed times never change, so such a decision has to confirm what was
+published there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Queries and predicates may contain only what is listed; anything else is refused by name. No JVM is started."""
+"""Queries and predicates may contain only what is listed; errors name what is refused. No JVM is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy in front of an object store that counts requests and causes faults, as instructed or at random."""
+"""A proxy that counts the requests to an object store, and causes faults, as instructed or at random."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class FaultyProxy:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, method: str, path: str) -> Fault | None:
-        """Count a request, and return the fault that happens to it."""
+        """Count a request, and return the fault that happens to it; None if none does."""
         with self.lock:
             self.requests[method] += 1
             for fault in self.faults:

@@ -35,7 +35,7 @@ class ConfigurationError(InvalidUsage):
 
 
 class UnknownPlugin(InvalidUsage):
-    """Settings or a store name a framing or an envelope that is not installed."""
+    """A framing or an envelope, named in the settings or in a store, is not installed."""
 
     kind: str
     name: str

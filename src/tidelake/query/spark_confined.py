@@ -1,8 +1,8 @@
 """Spark's SQL, confined: it reads the lake's collections and calls functions of their values, and nothing else.
 
 A query is parsed and analyzed in a session of its own, which has none of the caller's state: no views, functions,
-variables or settings. Spark's own parser says what a text contains; whatever is not known to be harmless is refused by
-name. The plan that was checked is the plan that runs.
+variables or settings. Spark's own parser says what a text contains; whatever is not known to be harmless is refused,
+and the error names it. The plan that was checked is the plan that runs.
 """
 
 from __future__ import annotations

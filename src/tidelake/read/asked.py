@@ -72,8 +72,8 @@ class Readable:
 
         Raises:
             SinceError: the time is before `since`.
-            UpperError: the time of the snapshot is not sealed yet, and the subscription does not wait for it; or no
-                snapshot and no `as_of` is asked for, and nothing is sealed yet.
+            UpperError: the time of the snapshot is not sealed yet, and the subscription does not wait for it; or,
+                without a snapshot, `as_of` is None and nothing is sealed yet.
             ArgumentRefused: `as_of` is not a time, or `until` is before the snapshot.
         """
         if as_of is not None:

@@ -42,7 +42,7 @@ from tidelake.store.state import CLOSED, UPPER
 T = TypeVar("T")
 """What an engine returns: a Spark DataFrame, or an `Answer` from DuckDB."""
 ROWS_MAX = 1_000_000
-"""The maximum number of stored rows with the times of one batch, unless a single time has more."""
+"""The maximum number of stored rows whose times are in one batch, unless a single time has more."""
 POLL_S = 1.0
 WAIT_S_MAX = 366 * 86_400.0
 _ENDED = (CapabilityExpired, CapabilityUnknown)
@@ -51,7 +51,7 @@ _ENDED = (CapabilityExpired, CapabilityUnknown)
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress after a batch: every time through `through` was delivered in full, and no part of a later one."""
+    """Progress after a batch: each time at or before `through` was delivered in full, and no part of a later one."""
 
     after: int | None
     """The last time before the batch; None if the batch is the snapshot."""
@@ -130,12 +130,12 @@ class Subscription(Generic[T]):
 
     @property
     def token(self) -> int:
-        """The last time that was delivered, or the time to begin after."""
+        """The last time that was delivered; before the first batch, the time at which the subscription begins."""
         return self._through
 
     @property
     def capability(self) -> ReadCapability | None:
-        """The hold that follows the subscription; None if there is none, so that compaction may pass the token."""
+        """The hold that follows the subscription; None if there is none: compaction may then pass the token."""
         return self._capability
 
     @property

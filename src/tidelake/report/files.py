@@ -9,7 +9,7 @@ from tidelake.storage import blobs
 from tidelake.storage.location import Location, Place
 
 ReportPlace = Place | ObjectStorePlace
-"""The folder of the reports, as settings or a caller name it."""
+"""The folder of the reports, as given in the settings or by a caller."""
 _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",

@@ -98,7 +98,7 @@ class CollectionSettings(Frozen):
     messages_per_tick_max: int = Field(default=200_000, ge=1)
     """Maximum number of messages in one tick of ingest."""
     merge_rows_max: int = Field(default=5_000_000, ge=1)
-    """Maximum number of rows that the merges of a scheduled run read; the nightly compaction has no limit."""
+    """Maximum number of rows that the merges of one scheduled run may read; the nightly compaction has no limit."""
     stalled_after_s: int = Field(default=STALLED_AFTER_S, ge=1)
     """How long upper may stay unchanged before a check warns."""
     hold_age_max_s: int = Field(default=7 * 86_400, ge=1)
@@ -123,8 +123,8 @@ class CollectionSettings(Frozen):
     """The keys whose values need more than a check of their type."""
 
     IS_SUGGESTED: ClassVar[bool] = True
-    """Whether to suggest this framing in the error about a key that no other framing has. If not, the framing of the
-    collection words the error; see `refuse`."""
+    """Whether to suggest this framing in the error about a key that no other framing has. If not, the error is
+    that of the collection's own framing; see `refuse`."""
 
     @property
     def topic(self) -> str:

@@ -641,7 +641,7 @@ def readable_checkpoint(data: bytes) -> LogState | None:
 
 
 def _set_aside(path: Location, blob: Location) -> bool:
-    """Move a log file that cannot be trusted to another name; return whether it was there.
+    """Move a log file that cannot be trusted to another name; return whether this call moved it.
 
     Such a file is a checkpoint, the hint that names the newest checkpoint, or a file that only other engines write.
     """
