@@ -1,4 +1,4 @@
-"""Reads that the log shows to be impossible are refused before Spark starts, with the same errors as in DuckDB."""
+"""A read that the log shows to be impossible is refused before Spark starts, with the same error as in DuckDB."""
 
 from __future__ import annotations
 

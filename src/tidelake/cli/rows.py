@@ -45,9 +45,9 @@ def spark_errors(step: str, name: str, where: str | None) -> Iterator[None]:
 
 
 def rows_of(frame: DataFrame, rows_max: int | None) -> list[dict[str, Any]]:
-    """Return the rows in order. The JVM sends them as JSON, because Python's dates end in the year 9999.
+    """Return the rows in order, with all digits of their numbers.
 
-    `parse` keeps all digits of a number.
+    The JVM sends the rows as JSON, because Python's dates end in the year 9999.
     """
     from pyspark.sql import functions as F
 

@@ -129,7 +129,7 @@ def minimal_elements(times: Iterable[Time]) -> tuple[Time, ...]:
 
 
 def _mixed_safe_key(time: Time) -> tuple[int, tuple[int, ...]]:
-    """Sort times of different widths without an error, so that `less_equal` reports the mixture."""
+    """Return a key that sorts times of different widths without an error, so that `less_equal` reports the mixture."""
     return (len(time), time) if isinstance(time, tuple) else (0, (time,))
 
 

@@ -49,7 +49,7 @@ class ContentsRows(NamedTuple):
 
 
 def publication_of(collection: Collection, may_be_stale: bool = False) -> PublishedContents | None:
-    """Return the publication that is bound to a collection; None if the collection was never published.
+    """Return the publication of a collection's name; None if there is none, or if it belongs to another collection.
 
     Args:
         collection: the collection.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidelake.validate.validation import ValidateReport
 
 LISTED_MAX = 50
-"""Maximum number of decisions, decided times and sentences of evidence on a page."""
+"""Maximum number of decisions, of times sealed by decision, and of contradictions on a page."""
 _EVIDENCE_MAX = 10
 _DO_NOT_USE = "Do not use this table"
 

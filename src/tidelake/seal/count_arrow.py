@@ -128,7 +128,7 @@ class _Buckets:
         if not len(times):
             return times, []
         if (times[1:] < times[:-1]).any():
-            times.sort(kind="stable")  # which merges sorted runs: each file is in order of time
+            times.sort(kind="stable")  # a stable sort merges sorted parts, and each file is in order of time
         begins = np.flatnonzero(np.diff(times, prepend=times[0] - 1))
         distinct, rows = times[begins], np.diff(begins, append=len(times))
         number = begins // BUCKET_ROWS

@@ -45,7 +45,7 @@ class OpenCounts:
     """The result of `fingerprints.group_statements` for the times that Spark compared; see `OpenRows.count`."""
 
     def add(self, other: OpenCounts) -> None:
-        """Add what is stored at other times."""
+        """Add the counts at other times."""
         self.rows += other.rows
         self.by_time |= other.by_time
         self.suspects |= other.suspects

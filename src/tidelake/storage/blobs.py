@@ -4,8 +4,8 @@ A blob is whole or absent, and most blobs are written only once, under a name of
 Nothing here needs more than an object store offers: no rename, no link, no append. `local_disk` makes files as safe as
 objects; `objects` serves every other store. Only this module calls these two.
 
-An absent blob raises `FileNotFoundError` and a name in use `FileExistsError`, whatever the store. Errors that concern
-an object store as a whole are raised as `StoreUnreadable`.
+If a blob is absent, `FileNotFoundError` is raised, and if a name is in use, `FileExistsError`, whatever the store.
+Errors that concern an object store as a whole are raised as `StoreUnreadable`.
 """
 
 from __future__ import annotations
@@ -207,9 +207,8 @@ def exists(location: Location) -> bool:
 def absent(folder: Location, locations: Sequence[Location]) -> list[Location]:
     """Return which of these blobs below a folder do not exist.
 
-    Cost: on a disk, one lookup for each. In an object store, at most one request for each, and at most one for each
-    thousand names from the first of them to the last; blobs with neighbouring names share a request. A blob that is
-    absent takes one more request.
+    Cost: on a disk, one lookup for each. In an object store, a request looks for the first blob that is left, and for
+    all others among the thousand names from there on. Each absent blob takes one more request.
     """
     return _backend(folder).absent(folder, locations)
 

@@ -249,7 +249,7 @@ def live_files(table: DeltaTable) -> list[PublishedFile]:
 
 
 def _as_numbers(values: pa.ChunkedArray) -> list[int | None] | None:
-    """Return statistics as whole numbers; None for other types."""
+    """Return statistics of integers, dates or timestamps as integers; None for other types."""
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
     elif pa.types.is_date32(values.type):
