@@ -29,7 +29,7 @@ pytestmark = pytest.mark.spark
 
 
 def publish(spark: SparkSession, history: History, rng: Random, shown: int, skip_errors: bool) -> int:
-    """Publish AS OF the last time, perhaps after an earlier one; return the time that the table shows, -1 if none."""
+    """Publish at the last time, perhaps at an earlier one first; return the time that the table shows, -1 if none."""
     later = [time for time in history.times if time > shown]
     for time in sorted(rng.sample(later[:-1], min(len(later[:-1]), rng.choice((0, 0, 1))))) + later[-1:]:
         wanted = Wanted(through=time, rebuild=rng.random() < 0.1, skip_errors=skip_errors)

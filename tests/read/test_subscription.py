@@ -95,7 +95,7 @@ def test_files_that_a_batch_reads_outlive_sweeps_until_the_next_batch(lake: Lake
 
 
 def lapse(lake: Lake) -> None:
-    """Compact twice, so that leases of a millisecond end, and since moves past the times that they held."""
+    """Compact twice, so that leases of one millisecond end, and `since` passes the times that they held."""
     for _ in range(2):
         lake.compact()
 
@@ -207,7 +207,7 @@ def test_the_hold_of_the_caller_is_at_the_last_batch_when_the_loop_ends(lake: La
 def test_a_lease_that_ended_long_ago_is_treated_like_one_that_has_just_ended(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holds, "ENDED_MAX", 1)  # the entry soon forgets how the leases ended
+    monkeypatch.setattr(holds, "ENDED_MAX", 1)  # the handles remember only the last hold that ended
     collection = collection_of(lake)
     subscription = collection.subscribe(lake.spark, as_of=2, snapshot=False, lease=timedelta(milliseconds=1))
     passed = collection.subscribe(lake.spark, as_of=1, snapshot=False, lease=timedelta(milliseconds=1))

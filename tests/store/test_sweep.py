@@ -243,7 +243,8 @@ def test_files_that_a_killed_process_left_unfinished_are_swept_once_they_are_old
         write_in_the_past(blob, b"", 2 * DAY_S)
     blobs.write(young, b"")
     sweep(table)
-    in_log = not table.is_local  # nothing unfinished is ever in a log in an object store, so sweeps do not look
+    # In an object store, only the table's own folder can have leftovers, so sweeps do not look into the log.
+    in_log = not table.is_local
     assert [blobs.exists(blob) for blob in (*left, young)] == [False, in_log, True]
 
 

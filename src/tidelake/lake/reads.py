@@ -299,7 +299,7 @@ class Reads(StoredCollection):
             wait_s: how long to wait for the next batch, in seconds; None means forever.
             poll_s: how often to check for newly sealed times, in seconds.
             until: the last time to deliver.
-            rows_max: the maximum number of stored rows with the times of a batch. A batch with more rows has a single
+            rows_max: the maximum number of stored rows whose times are in a batch. A batch with more rows has a single
                 time: a time is never split. The contents are one batch, whatever their size.
             lease: how long the hold lives after each call; None holds nothing. If work on a batch can take longer, call
                 the subscription's `renew` while it runs.

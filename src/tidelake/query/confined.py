@@ -1,6 +1,7 @@
 """Confines SQL: it may read the lake's collections and call functions of their values, and nothing else.
 
-DuckDB's own parser says what a text contains. Whatever is not known to be harmless is refused by name.
+DuckDB's own parser says what a text contains. Whatever is not known to be harmless is refused, and the error names
+it.
 """
 
 from __future__ import annotations

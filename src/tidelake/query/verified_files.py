@@ -106,7 +106,7 @@ class VerifiedFiles:
             raise other_headers(self.table, file)
 
     def file_at(self, fact: str) -> RunFile | None:
-        """Return the file whose path is in an error's text."""
+        """Return the file whose path is in an error's text; None if there is none."""
         return next((file for file in self.files if path_of(self.table, file) in fact), None)
 
 
@@ -125,9 +125,9 @@ def may_be_read(table: Location, file: RunFile) -> bool:
 def is_readable(table: Location, file: RunFile, schema: pa.Schema) -> bool:
     """Return whether DuckDB is to read these columns of a file itself; if so, it returns exactly what Arrow would.
 
-    The file has to be on this machine and large enough to be worth it, the log has to state its digest (or that of its
-    page headers, if the file is larger than `HASHED_BYTES_MAX`), and each column has to be stored with its own type,
-    which is neither nested nor a timestamp.
+    The file has to be on this machine, be large enough to be worth it, and store each column with the type that
+    `schema` states, which is neither nested nor a timestamp. The log has to state the file's digest (or that of its
+    page headers, if the file is larger than `HASHED_BYTES_MAX`).
 
     Raises:
         DamagedTable: the file is not what was committed.

@@ -31,7 +31,7 @@ _TEXT_OF_NUMBER = 40.0
 _DIGITS = 128.0
 """Longest text of a hash, and of a number in base 2."""
 _BINARY = 50_000.0
-"""Assumed size of a literal in hexadecimal digits, the longest possible: Spark does not show its text."""
+"""Size assumed for any literal in hexadecimal digits, that of the longest: Spark does not show the literal's text."""
 
 NUMBERS = _words(
     """abs acos acosh add_months array_contains array_position array_size arrays_overlap ascii asin asinh atan atan2

@@ -230,7 +230,8 @@ class _Settled:
     def _read_counts(self, listed: list[list[int]], facts: int, place: dict[str, Any]) -> list[LateContradiction]:
         reasons = [self.counts.get(time) for time, _, _ in listed]
         last = len(listed) - 1
-        # If all listed times of a statement are settled, the unlisted times count as settled for the last reason.
+        # If all listed times of a statement are settled, the unlisted ones count as settled, too, for the reason given
+        # at the last listed time.
         rest = None if None in reasons else reasons[last]
         contradictions = [
             LateContradiction(LATE_COUNT, time, **place, stated=stated, published=published, data=None, decision=reason)

@@ -138,7 +138,10 @@ def abandoned_in(values: Mapping[str, int]) -> frozenset[int]:
 
 
 def read_snapshots(table: OpenTable, lower: int) -> list[Snapshot]:
-    """Return, at a version of `updates/`, the snapshots at or after `lower` of which a row was read, oldest first."""
+    """Return the snapshots of which a row was read, as a version of `updates/` states them, oldest first.
+
+    Those before `lower` are left out.
+    """
     snapshots: list[Snapshot] = []
     lsn = table.value(SNAPSHOT)
     while lsn is not None and lsn >= lower:
