@@ -212,7 +212,7 @@ def change_many(session: Session, table: str, rng: Random) -> int:
 
 
 _MANY = 512
-"""Keys are in two ranges: one begins at 0, the other at twice this number. An update moves a key to the other range."""
+"""Keys are in two ranges: one begins at 0, the other at twice this number. One kind of update moves keys across."""
 
 
 def _insert_many(session: Session, table: str, rng: Random, span: Sequence[int]) -> int:

@@ -164,9 +164,9 @@ class ChangeRecords:
         return values | values_of_judged(self.batch.table, self.row, self.batch.settings.key, self.schemas)
 
     def _write_known(self) -> tuple[list[RunFile], dict[str, Any]]:
-        """Write the run, from JSON on the fast path, and judge schemas that were not judged yet.
+        """Write the run, reading JSON on the fast path first, and judge schemas that were not judged yet.
 
-        The run is written again if a record is not plain, or if a schema is refused or has other types.
+        The run is written again if a record is not plain, or if a new schema disagrees with the collection's types.
         """
         self.plain = self.batch.settings.format == "json"
         if self.plain:

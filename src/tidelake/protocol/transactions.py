@@ -239,7 +239,8 @@ class Sorted:
     repeated: Sequence[End]
     """ENDs that the connector has sent again; they may contradict the first ones."""
     went_back: End | None = None
-    """An unknown transaction's END, at or before one that was read; neither it nor any later END is used."""
+    """The END of an unknown transaction whose commit is at or before one that was read. Neither this END nor any that
+    follows it in the topic is used."""
 
 
 def sort_ends(ends: Iterable[End], last: int, known: Mapping[int, str], parked: Set[str] = frozenset()) -> Sorted:
@@ -380,7 +381,7 @@ def first_uncovered(
         snapshots: the snapshots at or after `stated`, oldest first; abandoned ones do not matter.
         blocked: the first unread event of each partition, unless the partition was read at least to the end that it had
             after `last` was read. The event's transaction committed at an unknown position after `Blocked.after`.
-        commits: the commit positions at or after `stated` that were read; one of them may have ended a snapshot.
+        commits: the commit positions at or after `stated` that were read; they may show that a snapshot has ended.
 
     >>> first_uncovered(0, 50, [], [])
     51

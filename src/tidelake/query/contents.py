@@ -70,7 +70,7 @@ class Difference:
     version: int
     rows: Answer
     keys: KeyCounts | None
-    """None if the contents have no key."""
+    """None if the collection has no key, or if a column of the key was not requested."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def contents(
 
 
 def _contents(reads: Reads, form: Form, at: int, columns: Sequence[str], where: Where | None) -> str:
-    """Return the contents as distinct rows: without the key, several rows may be equal."""
+    """Return the contents as distinct rows: if `columns` lacks part of the key, equal rows are added up."""
     rows = form.contents(reads, at, columns, where)
     return rows if set(form.key) <= set(columns) else add_up(rows, form.chosen(columns))
 

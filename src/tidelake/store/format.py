@@ -4,8 +4,8 @@ Format 2 comes with markers (`acknowledged`), digests and sweep floors, which ea
 Earlier releases do not check the format either, but they refuse a table with `delta.setTransactionRetentionDuration`.
 Formats 3 and 4 apply only to the catalog. Format 3 has publications, which earlier releases would mistake for
 collections; in format 4, names and collections have logs of their own. Format 5 is for the handles of collections that
-were ever held, renamed or dropped, and for updates tables from which retention has removed rows: earlier releases know
-neither, and refuse this format. See docs/decisions/format.md.
+were ever held, renamed or dropped, and for updates tables from which retention has removed rows: earlier releases
+support none of this, and refuse the format. See docs/decisions/format.md.
 """
 
 from __future__ import annotations

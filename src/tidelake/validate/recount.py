@@ -158,7 +158,7 @@ def _left(collection: Collection, effect: Column, recounted: Column) -> list[Col
     Args:
         collection: the collection.
         effect: by how much a row changes the contents.
-        recounted: the part of `recounted` that comes from rows with a negative effect.
+        recounted: the part of the aggregate `recounted` that comes from rows with a negative effect.
     """
     if not envelope_terms(collection.entry.envelope).only_adds:
         return []
