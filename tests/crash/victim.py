@@ -170,7 +170,7 @@ class Victim:
     def act(self, step: str) -> dict[str, Any]:
         """Run a step, which may have an argument, as in `bump:updates`.
 
-        With `repeats` in the order, a job that stops because the store does not answer runs again.
+        With `repeats` in the order, a job runs again if it stopped because the store did not answer.
         """
         name, _, argument = step.partition(":")
         run: Callable[..., Any] = getattr(self.steps, name)

@@ -27,7 +27,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory, stores: Stores) -> tuple
 
 @pytest.fixture
 def shelf(templates: tuple[HeldLake, HeldLake], any_store: Path, monkeypatch: pytest.MonkeyPatch) -> StoreShelf:
-    """A collection in a store whose clock only `wait` moves."""
+    """A collection in a store whose clock is moved only by `wait`."""
     now_s = [clock.time()]
     monkeypatch.setattr(blobs, "now_s", lambda _: now_s[0])
 

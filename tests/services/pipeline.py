@@ -49,7 +49,7 @@ class Pipeline:
         self.configure(Capture(services, name, database, settings), collections)
 
     def configure(self, source: Capture, collections: dict[str, Any]) -> None:
-        """Write the settings of collections on the topics of a connector."""
+        """Write the settings of collections that read the topics of a connector."""
         self.source, self.jobs = source, 0
         document: dict[str, Any] = {"store": "store", "data_docs": "docs", "collections": collections}
         document["kafka"] = {"bootstrap_servers": source.services.broker.bootstrap_servers}

@@ -285,7 +285,7 @@ class _Collector:
 
         Another collection may have taken the name since the log was read. It binds the name before it publishes. So the
         version to empty is determined first, and the log is read again afterwards: if the name then still belongs to
-        the dropped collection, that version has no rows of another one.
+        the dropped collection, that version has no rows of another collection.
         """
         name, table = publication.name, self.store.publication(publication.folder)
         size, place = published_bytes(table), table.below(self.store.root)

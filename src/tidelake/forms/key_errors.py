@@ -31,7 +31,7 @@ class KeyErrors:
 
     Args:
         count: the number of keys; if `has_more`, a lower bound.
-        has_more: whether there are more suspects than `KEYS_EXAMINED_MAX`.
+        has_more: whether more than `KEYS_EXAMINED_MAX` keys have a stored error; the rest of them were not examined.
         first: some of the keys, each with its error.
         rows: for each key in error, the time of its newest row, followed by the numbers of that row's position.
     """

@@ -215,7 +215,7 @@ class _Stream:
         last = INT64_MAX if self._closed else self._upper - 1
         diffs: Counter[tuple[int, str]] = Counter()
         for text, time, diff in _rows(collection, table, lower, last):
-            diffs[time, text] += diff  # a copy and the row that cancels it
+            diffs[time, text] += diff  # surplus copies and the row that cancels them add up to 0
         return [[self._as_written(time, text), time, diffs[time, text]] for time, text in sorted(diffs)]
 
     def _as_written(self, time: int, text: str) -> Any:

@@ -108,7 +108,7 @@ class Lake(OpenedStore):
     def _moment(
         self, argument: str, time: int | Literal["latest"], names: Sequence[str], not_before: int | None, wait_s: float
     ) -> Moment:
-        """Do what `at` does, for a caller who gave the time as this argument."""
+        """Do what `at` does; `argument` is what the caller calls the time, for errors."""
         from tidelake.read.moment import moment
 
         for name in names:

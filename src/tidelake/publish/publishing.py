@@ -424,10 +424,10 @@ class _Publisher:
         return True
 
     def initial(self, collection: Collection, table: OpenTable, last: int) -> tuple[Updates | None, int]:
-        """Return the initial contents as updates at their time, and the last time included.
+        """Return the initial contents as updates at the time `published_from`, and the last time included.
 
-        The updates are None if all rows are newer than that time. If their time is `since`, the changes after it are
-        included.
+        The updates are None if all rows are newer than `published_from`. If `published_from` is `since`, the changes
+        after it are included.
         """
         at, files = self.published.published_from, table.files()
         if collection.readable_range(table)[0] == (at,) and last > at:

@@ -146,7 +146,7 @@ class NewestStates:
 
 
 def newest_states(spark: SparkSession, collection: Collection, after: int, through: int) -> NewestStates | None:
-    """Read the rows AS OF `through` of the keys that have a statement after `after`.
+    """Read the rows AS OF `through` of the keys that have a statement between `after` (exclusive) and `through`.
 
     None if they depend on earlier rows, or if the collection has no key; `changes` can be used instead.
 
@@ -177,7 +177,7 @@ def _updates(reads: _Reads, form: Form, after: int, through: int, skip_errors: b
 
 
 def _refuse(collection: Collection, states: DataFrame) -> None:
-    """If keys are in error, raise `KeysInError` with the earliest time at which they are."""
+    """If any key is in error, raise `KeysInError` with the earliest time of an error."""
     failed = states.where(F.col(ERROR).isNotNull())
     first = failed.agg(F.min(TIME)).collect()[0][0]
     if first is not None:

@@ -163,7 +163,7 @@ def _problems_of_meaning(spark: SparkSession, where: str, schema: StructType) ->
     empty = spark.createDataFrame([], schema).where(where)
     plan = empty._jdf.queryExecution().analyzed()
     yield from problems_of_plan(spark._jvm, spark._jsparkSession, plan)
-    # A session variable can be left only inside a lambda: elsewhere, a name that is not a column was refused.
+    # A session variable can remain only inside a lambda: elsewhere, a name that is not a column was refused.
     if "->" in where and ".VariableReference" in plan.condition().toJSON():
         yield "depends on the session: it uses a session variable"
 

@@ -37,8 +37,8 @@ _SIZE = re.compile(r'^(<svg\b[^>]*?) width="[\d.]+" height="[\d.]+"')
 def draw_tide(tide: Tide, since: int | None, upper: int | None, is_clock: bool, width: int = NARROW) -> str:
     """Draw the tide picture. Each bar holds consecutive times: updates counted below upper, or rows stored beyond it.
 
-    An outline around a bar shows the announced updates, if their number differs or the times are not sealed. Returns an
-    empty string if there is nothing to draw.
+    An outline around a bar shows the announced updates, if their number differs from the bar's, or if the times are not
+    sealed. Returns an empty string if there is nothing to draw.
 
     Args:
         tide: the numbers.

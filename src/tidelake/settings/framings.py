@@ -43,7 +43,7 @@ class Sources:
 
 
 def is_collection_name(text: str) -> bool:
-    """Whether a collection may have this name in the settings; `NAME_RULE` states the rule.
+    """Return whether a collection may have this name in the settings; `NAME_RULE` states the rule.
 
     >>> is_collection_name("orders_2"), is_collection_name("Orders")
     (True, False)

@@ -136,7 +136,7 @@ def _file_topic(folder: FolderPlace, config: Path) -> tuple[list[Sample], dict[s
 
 
 def _overlap(one: Path, other: Path) -> bool:
-    """Whether two folders are the same, or one is inside the other."""
+    """Return whether two folders are the same, or one is inside the other."""
     first, second = Path(os.path.realpath(one)), Path(os.path.realpath(other))
     return first.is_relative_to(second) or second.is_relative_to(first)
 

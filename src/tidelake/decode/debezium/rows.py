@@ -35,7 +35,7 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: Column, place: Seq
 
 @cached
 def _numbers() -> list[Column]:
-    """Return two columns: whether a record's rows have a time, and the number of each of its rows; see `PART`."""
+    """Return two columns: whether a record's rows have a time, and each row's number within its record; see `PART`."""
     # Numbers are exploded, not the rows themselves, which would be copied into a list and out of it.
     good = F.col(REASON).isNull() & F.col(POSITION).isNotNull() & (F.col(KIND) != "tombstone")
     changes_key = good & F.col(PREVIOUS_KEY).isNotNull()
