@@ -121,7 +121,7 @@ REFUSED = {
     "select * from duckdb_settings()": "calls 'duckdb_settings'",
     "select * from information_schema.tables": "reads 'information_schema.tables', which is not a collection",
     "select * from system.main.a": "reads 'system.main.a'",
-    "select system.main.abs(1)": "only functions without a schema exist",
+    "select system.main.abs(1)": "functions and types must be written without one",
     "select any_value(x) from a": "calls 'any_value'",
     "select list(x) from a": "calls 'list' without an order",
     "select list(x) over (partition by y) from a": "calls 'list' without an order",

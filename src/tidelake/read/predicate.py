@@ -49,7 +49,7 @@ _WRITTEN_OUT = re.compile(r"""\w+\s*r?(['"])\s*[+-]?[0-9][^\\'"]*\1""", re.IGNOR
 
 VARIABLE = "${"
 """The start of Spark's substitution: `'${env:HOME}'` would become a value from this process's environment."""
-_REPLACED = "write a text that contains it as concat('$', '{…')"
+_REPLACED = "split such a text: concat('$', '{…')"
 _FIX = "compare the columns with values that you write out; docs/reference/python.md says what a predicate may contain"
 
 

@@ -56,8 +56,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.TransactionCut: Entry(
         "The connector was restarted while the transaction was open, and resumed after its first changes. In Debezium "
         "3.3.1, this happens if the last saved offset is the END before the transaction. Or the connector leaves out "
-        "some of what PostgreSQL publishes, such as a table or truncates, and the transaction began with such a "
-        "change.",
+        "some of what PostgreSQL publishes, such as a table or TRUNCATE commands, and the transaction began with "
+        "such a change.",
         "Let the connector take a new snapshot of all its tables: changes to any of them may be missing. Then accept "
         "the events that were sent: decide on the announced count. The snapshot corrects tables with a key; read "
         "tables without a key into new collections. If the connector leaves something out, write "

@@ -124,7 +124,7 @@ def known(path: Location) -> Followed:
 
 
 def refresh(path: Location) -> None:
-    """Catch up with a log that other processes may have changed. Nothing is done on a disk."""
+    """Catch up with a log that other processes may have changed; does nothing on a disk."""
     if not path.is_local:
         newest(path)
 
