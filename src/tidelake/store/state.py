@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidelake.store.commit import OpenTable
 
 UPPER = "upper"
-"""The first time that is not sealed. If the stream is closed, one more than the last time with an update or, if that is
-greater, what upper was before the stream was closed."""
+"""The first time that is not sealed. If the stream is closed, one more than the last time with an update, but at least
+what upper was before the stream was closed."""
 CLOSED = "closed"
 """1 if the stream is closed: an empty upper was sealed."""
 SINCE = "since"
