@@ -67,7 +67,7 @@ def partitions_value(topic: str) -> str:
 
 
 def read_topics(table: OpenTable) -> list[str]:
-    """Return the names of all topics that were ever read, at a version of the updates table, sorted."""
+    """Return the names of all topics that were ever read, according to a version of the updates table, sorted."""
     return table.names(partitions_value(""))
 
 
@@ -77,7 +77,7 @@ def topic_identity_value(topic: str) -> str:
 
 
 def next_offsets(table: OpenTable, topic: str) -> dict[int, int]:
-    """Return the first unread offset of each partition, at a version of the updates table."""
+    """Return the first unread offset of each partition, according to a version of the updates table."""
     partitions = range(table.value(partitions_value(topic)) or 0)
     offsets = table.values(f"offset/{topic}/", [str(partition) for partition in partitions])
     return {int(partition): offset for partition, offset in offsets.items()}
