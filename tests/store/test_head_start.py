@@ -52,7 +52,7 @@ def blob_of(catalog: Catalog) -> Location:
 
 
 def read_afresh(catalog: Catalog) -> list[int]:
-    """Return the `seq` that a new process reads as a status does, and the `seq` that it reads as a job does."""
+    """Return the `seq` that a new process reads for a status, and the one that a new process reads for a job."""
     found = []
     for follows in (True, False):
         forget_all()

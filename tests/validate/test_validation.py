@@ -303,9 +303,8 @@ def test_the_characters_of_a_pattern_in_a_path_stand_for_themselves(
     lake = Lake(tmp_path / name, spark)
     lake.send(updates((1, 1, 1), (2, 2, 5)), progress([0], [3], {1: 1, 2: 1}))
     lake.run()
-    shutil.copytree(
-        tmp_path / name, tmp_path / "a-b"
-    )  # the first pattern would find this folder as well, the second none
+    # The first pattern would find this folder as well; the second would find none.
+    shutil.copytree(tmp_path / name, tmp_path / "a-b")
     for full in (False, True):
         report = lake.validate(full)
         assert (report.damaged, report.diff_sum_recorded) == (False, 6)

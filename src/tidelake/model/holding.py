@@ -152,7 +152,7 @@ class HeldCollection:
     def capability(self, token: str) -> MemoryHold:
         """Take a capability over by its token; raises a `CapabilityError` if that is not possible.
 
-        The capability then has a new token. Its first call with the new token invalidates the old one, `token`.
+        The capability then has a new token. The first call with the new token invalidates the old one, `token`.
         """
         held = self._find(token, for_bearer=True).taken_over(self._secret(), by=token.split(".")[2])
         self._renewed(held)

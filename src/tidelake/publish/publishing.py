@@ -189,7 +189,7 @@ def _filled(entry: Entry, proposed: PublishedTopic, terms: Terms) -> PublishedTo
 def claimed_entry(
     newest: Entry, known: PublishedTopic, until: int, record_schema: dict[str, Any] | None, schema_id: int | None
 ) -> Entry | None:
-    """Claim the times before `until`; None if the columns or the versions have changed since they were read.
+    """Return the entry with a claim to the times before `until`; None if columns or versions have changed meanwhile.
 
     Args:
         newest: the newest entry. Only its columns have values at times before `until`.

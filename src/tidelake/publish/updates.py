@@ -16,7 +16,7 @@ from tidelake.storage import blobs
 from tidelake.store.runs import runs_here
 
 _CHUNK_BYTES = 64 * 1024 * 1024
-"""The size at which messages that the driver holds are written."""
+"""The driver collects messages up to about this size, and then writes them."""
 
 
 def write_updates(

@@ -11,7 +11,7 @@ BEFORE = "before"
 AFTER = "after"
 
 Interval = tuple[int, int]
-"""The first and the last time in a set."""
+"""The first and the last time of the rows in a file or a run."""
 
 
 def row_record_of(event_schema: dict[str, Any]) -> dict[str, Any]:

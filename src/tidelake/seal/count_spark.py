@@ -189,7 +189,7 @@ def _shared_times(counted: pa.Table) -> list[int]:
 
 
 def _open_counts(counted: pa.Table) -> OpenCounts:
-    """Return the result of `_counts` by time; times with copies are suspects, whose copies are counted later."""
+    """Return `_counts` by time; suspects are times with copies or conflicts, and those that may break the envelope."""
     counts = OpenCounts()
     for time, rows, distinct, conflicts in zip(*(counted[name].to_pylist() for name in (TIME, *_COUNTS)), strict=True):
         if rows is None:

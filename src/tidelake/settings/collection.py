@@ -148,7 +148,7 @@ class CollectionSettings(Frozen):
 
     @property
     def timeline_name(self) -> str:
-        """The timeline that the collection is on: the shared one that it names, or else that of its framing."""
+        """The timeline that it names; by default, the wall clock if it is reclocked, or else a timeline of its own."""
         if self.timeline is not None:
             return self.timeline
         return WALL_CLOCK if self.mints_times else f"collection {self.name}"
@@ -180,7 +180,7 @@ class CollectionSettings(Frozen):
 
     @classmethod
     def read(cls, block: Block, terms: EnvelopeTerms, looks_up_ids: bool) -> dict[str, Any]:
-        """Read the fields whose values need more than a check of their type: schemas and the key.
+        """Read the keys of `READ_APART` that each framing reads in its own way, such as the schema; return the fields.
 
         Args:
             block: the collection's block.

@@ -124,7 +124,7 @@ def leave_head_start(collection: Collection) -> None:
 
 
 def note_swept(store: Store, name: str) -> None:
-    """Note that the tables of a collection have just been swept, for this process and in the next head start."""
+    """Record that the tables of a collection have just been swept, for this process and in the next head start."""
     with _lock:
         _swept_s[store.head_start(name)] = time.time()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidelake.store.commit import OpenTable
 
 UPPER = "upper"
-"""The first time that is not sealed. If the stream is closed, one more than the last time with an update or, if that is
-greater, what upper was before the stream was closed."""
+"""The first time that is not sealed. If the stream is closed, one more than the last time with an update, but at least
+what upper was before the stream was closed."""
 CLOSED = "closed"
 """1 if the stream is closed: an empty upper was sealed."""
 SINCE = "since"
@@ -67,7 +67,7 @@ def partitions_value(topic: str) -> str:
 
 
 def read_topics(table: OpenTable) -> list[str]:
-    """Return the names of all topics that were ever read, at a version of the updates table, sorted."""
+    """Return the names of all topics that were ever read, according to a version of the updates table, sorted."""
     return table.names(partitions_value(""))
 
 
@@ -77,7 +77,7 @@ def topic_identity_value(topic: str) -> str:
 
 
 def next_offsets(table: OpenTable, topic: str) -> dict[int, int]:
-    """Return the first unread offset of each partition, at a version of the updates table."""
+    """Return the first unread offset of each partition, according to a version of the updates table."""
     partitions = range(table.value(partitions_value(topic)) or 0)
     offsets = table.values(f"offset/{topic}/", [str(partition) for partition in partitions])
     return {int(partition): offset for partition, offset in offsets.items()}

@@ -1,7 +1,7 @@
 """The sealed rows that a validation recounts, found without the log as this process remembers it.
 
-Seals and reads take the list of files from the log that this process follows. If a validation did so too, it would not
-notice that other readers see something else.
+A seal or a read takes the list of files from the log that this process follows. If a validation did so too, it would
+not notice that other readers see something else.
 """
 
 from __future__ import annotations
