@@ -104,7 +104,7 @@ class PositionedForm(Form):
         return f"SELECT {taken} FROM ({live}) WHERE NOT {_LACKS} UNION ALL SELECT {taken} FROM ({filled})"
 
     def _filled(self, reads: Reads, at: int, columns: Sequence[str]) -> str:
-        """Fill the columns that the newest rows lack and earlier rows state."""
+        """Fill the columns that the newest rows lack, with the values that earlier rows state."""
         newest = self._newest(reads, at, self.key)
         lacking = f"SELECT {names_of(self.key)} FROM ({newest}) WHERE {_LACKS}"
         standing = self._standing(reads, at, columns)
