@@ -42,7 +42,7 @@ class PositionedForm(Form):
         return None
 
     def errors(self, reads: Reads, at: int) -> str | None:
-        """Find the keys whose newest row could not be decoded."""
+        """Find the keys whose newest row is an error."""
         if not self.stores_errors:
             return None
         newest = self._newest(reads, at, self.key)
