@@ -96,8 +96,8 @@ def test_a_seal_that_is_overtaken_at_its_first_time_claims_a_shorter_range(tmp_p
 
     on_reach(hook)
     sealed = lake.seal()
-    # The seal first tries to claim a range of four times, then one of two, and then a single time. The update at that
-    # time was copied twice, so it has three rows, in three files.
+    # The seal first tries to claim a range of four times, then a range of two, and then a single time. The update at
+    # that time was copied twice, so it has three rows, in three files.
     assert (len(visits), sealed.upper, sealed.files_opened, sealed.copies_cancelled) == (3, 2, 3, 2)
     on_reach(None)
     assert lake.seal().upper == 10

@@ -33,8 +33,8 @@ _NEIGHBOURS = dict(zip(COLLECTIONS, [*list(COLLECTIONS)[1:], next(iter(COLLECTIO
 _GROWING = ("status bytes", "status runs")
 """After a tick, these answers depend on how Spark distributed the rows of the tick."""
 _GOING_ON = (0, 2)
-"""The `moments` of the reads after each of a collection's next steps. 1, a time in the middle, is left out: once a step
-has minted a time, it depends on the clock."""
+"""The `moments` of the reads after each of a collection's next steps. Moment 1, a time in the middle, is left out: it
+depends on the clock once a step has minted a time."""
 
 
 class Undamaged:

@@ -1,7 +1,7 @@
 """Collections whose times are minted or are commits of transactions, changed at random, with their expected contents.
 
-Each tick changes a few keys, or nothing, and reads the topic. `at` maps times to contents. Its keys are the greatest
-time that each tick sealed or, with transactions, the time of each transaction. Rows are named by `text_of`.
+Each tick changes a few keys, or nothing, and reads the topic. `at` has the contents by time: at the greatest time that
+each tick sealed or, with transactions, at the time of each transaction. Rows are named by `text_of`.
 """
 
 from __future__ import annotations

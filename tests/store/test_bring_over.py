@@ -155,7 +155,7 @@ def test_an_earlier_release_may_clean_up_while_the_log_is_read(
     table: Location, monkeypatch: pytest.MonkeyPatch, read: Callable[[Location], object]
 ) -> None:
     list_versions, listed = table_log._versions, list[int]()
-    Earlier(table).table.create_checkpoint()  # its entries are still there when the log is listed
+    Earlier(table).table.create_checkpoint()  # the entries that it replaces are still there when the log is listed
 
     def clean_up_after_listing(path: Location) -> list[int]:
         versions = list_versions(path)

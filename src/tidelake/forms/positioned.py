@@ -145,7 +145,7 @@ def contents(rows: DataFrame, shape: Shape) -> DataFrame:
 
 
 def keys_in_error(rows: DataFrame, shape: Shape) -> DataFrame:
-    """Find the keys whose newest row could not be decoded.
+    """Find the keys whose newest row is an error.
 
     Out: the key's columns, _time (of the tick that read it), _error.
     """

@@ -445,7 +445,7 @@ def _has(flag: int) -> Column:
 
 
 def _bounds_of(files: Sequence[RunFile]) -> tuple[int, int] | None:
-    """Return two times that divide rows as they were divided among these files; see `bounds_of_future`."""
+    """Return bounds that divide rows as these files do, see `bounds_of_future`; None if the files are not divided."""
     if not any(f"/{_FUTURE}=" in file.path for file in files):
         return None
     starts = dict.fromkeys((1, 2), INT64_MAX)

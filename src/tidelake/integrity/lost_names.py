@@ -21,9 +21,9 @@ def owner_of(store: Store, name: str) -> str | None:
     """Return the id of the collection whose handles state this name; None if it is not certain which one it is.
 
     Returns:
-        The only collection that states the name and was not dropped. If all that state it were dropped, one of them.
-        None if none states it, or if several that were not dropped do, or if some handles cannot be read: they might
-        state it, too.
+        The only collection that states the name and was not dropped; if every collection that states it was dropped,
+        one of them. None if no collection states it, if several that were not dropped do, or if some handles cannot be
+        read: they might state it, too.
 
     Cost: the handles of all collections of the store are read.
     """

@@ -24,7 +24,7 @@ class Counts:
     updates_late: int = 0
     bytes_stored: int = 0
     values_in_error: int = 0
-    """Reclocking with a key: values that could not be decoded; each leaves its key in error until a later record
+    """Reclocking with a key: values that could not be used; each leaves its key in error until a later record
     for that key arrives."""
     reasons: dict[str, int] = field(default_factory=dict)
     """Quarantined messages by reason."""

@@ -114,7 +114,7 @@ def read_evidence(
         PublishedTopicForeign: somebody else wrote to the topic.
         PublishedTopicContradicts: the topic's statements contradict each other.
 
-    Cost: the headers of the messages from the offsets in `published` on, and the progress statements among them.
+    Cost: the headers of the messages at or after the offsets in `published`, and the progress statements among them.
     """
     name = published.topic
     _check_same(collection, published, target)

@@ -42,7 +42,7 @@ class PositionedForm(Form):
         return None
 
     def errors(self, reads: Reads, at: int) -> str | None:
-        """Find the keys whose newest row could not be decoded."""
+        """Find the keys whose newest row is an error."""
         if not self.stores_errors:
             return None
         newest = self._newest(reads, at, self.key)
@@ -104,7 +104,7 @@ class PositionedForm(Form):
         return f"SELECT {taken} FROM ({live}) WHERE NOT {_LACKS} UNION ALL SELECT {taken} FROM ({filled})"
 
     def _filled(self, reads: Reads, at: int, columns: Sequence[str]) -> str:
-        """Fill the columns that the newest rows lack and earlier rows state."""
+        """Fill the columns that the newest rows lack, with the values that earlier rows state."""
         newest = self._newest(reads, at, self.key)
         lacking = f"SELECT {names_of(self.key)} FROM ({newest}) WHERE {_LACKS}"
         standing = self._standing(reads, at, columns)

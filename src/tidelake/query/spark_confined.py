@@ -119,7 +119,7 @@ def frame_of(spark: SparkSession, confined: Confined, frames: Mapping[str, DataF
 
 @contextmanager
 def _in_session(spark: SparkSession, session: Any) -> Iterator[None]:
-    """Make a session of the JVM the active one: the parser and the analyzer take settings from it."""
+    """Activate a session of the JVM: the parser and the analyzer take settings from the active session."""
     assert spark._jvm is not None
     sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession
     before = sessions.getActiveSession()

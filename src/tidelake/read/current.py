@@ -227,7 +227,7 @@ class _Attempt:
         )
 
     def _reason_to_rebuild(self, staged: StagedRows, state: TableState) -> str | None:
-        """Return why the table has to be rebuilt, as far as this is clear before its files are examined."""
+        """Return why the table has to be rebuilt, or None, as far as this is clear before its files are examined."""
         shown = state.shown
         if self.wanted.rebuild:
             return "it was requested"

@@ -49,8 +49,8 @@ def verdict_of(status: StatusFacts) -> Verdict:
     """Return the first of the most severe verdicts on a collection."""
     verdicts = list(_verdicts(status))
     worst = max(verdicts, key=lambda verdict: _RANK[verdict.severity])
-    # The last verdict is `in_order`. If no other is as severe, it warns of something that no other mentions: then the
-    # first verdict keeps its words, with this severity.
+    # The last verdict is `in_order`. It is the worst only if it is alone, or if it warns of something that no other
+    # mentions: then the first verdict keeps its words, with this severity.
     return verdicts[0]._replace(severity=worst.severity) if worst is verdicts[-1] else worst
 
 
@@ -155,7 +155,7 @@ def _waiting_for_ends(status: StatusFacts) -> Iterator[Verdict]:
 
 
 def _published(status: StatusFacts) -> Iterator[Verdict]:
-    """Yield the problem with the published table; the collection itself is not affected."""
+    """Yield a warning if something is wrong with the published table; the collection itself is not affected."""
     if status.published_is_changed:
         state = "published table was changed"
         remedy = f"the next `tidelake current {status.name}`, which writes all rows again"

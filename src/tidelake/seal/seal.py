@@ -239,7 +239,7 @@ class _Seal:
         return self._change_rows(counts, upper)
 
     def earlier_end(self) -> int | None:
-        """Return an earlier end if an ingest has added rows at the first open time; otherwise None, which is no end.
+        """Return an earlier end if an ingest has added rows at the first open time; otherwise None, for no limit.
 
         Half of the times that this attempt could seal are before it. With the same end, an ingest that is faster than a
         count would overtake every further attempt as well.
