@@ -38,8 +38,8 @@ log = structlog.get_logger("tidelake")
 class Report:
     """The result of a job, by collection.
 
-    `results` holds what each step returned, and `errors` why a collection stopped. A collection that stopped after part
-    of the work has both. No collection stops another one.
+    `results` holds what each step returned; `errors` says why a collection stopped. A collection that stopped after
+    part of the work has both. No collection stops another one.
     """
 
     job: str

@@ -233,7 +233,7 @@ def _check_gap(collection: Collection, settings: CollectionSettings, decision: A
         blocked = waiting_events(settings, OpenTable(collection.paths.updates), topic)
         ends = topic.end_offsets()
         # Such an event may be a row of a snapshot of any size, so the decision may cover all later offsets of the
-        # partition: ingest leaves out only those events in its range that have no transaction.
+        # partition: of the events at these offsets, ingest leaves out only those that have no transaction.
         open_gaps += [
             Offsets(topic.name, event.partition, event.offset, ends[event.partition])
             for event in blocked

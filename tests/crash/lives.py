@@ -169,7 +169,7 @@ class Lives:
         return self._wholes[scene, piece]
 
     def _go_on(self, lake: Lake, piece: int, steps: tuple[str, ...]) -> list[dict[str, Any]]:
-        """Run the next schedule and all later ones, and return what they write."""
+        """Run `steps`, then send each later piece and run `CYCLE`; return what the processes write."""
         words = self._words(lake)
         before = len(said(words))
         for index in range(piece, PIECES):

@@ -32,7 +32,7 @@ _LENGTH_BYTES_MAX = 5
 
 
 class _NotMeasured(Exception):
-    """A type's values do not determine their length: a boolean encoded as 2 is false, and a decimal may be padded."""
+    """A type whose lengths prove nothing: a boolean encoded as 2 is read as false, and a decimal may be padded."""
 
 
 @dataclass(frozen=True)

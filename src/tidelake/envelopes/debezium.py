@@ -18,7 +18,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Entry
 
 _REPEATED_WITHIN_MS = 7 * 24 * 3600 * 1000
-"""How long after it was first read an event may be repeated, at its old position, by a restarted connector."""
+"""For this long after an event was first read, a restarted connector may repeat it, at its old position."""
 
 
 def _is_without_rows(statement: SparkColumn) -> SparkColumn:

@@ -75,7 +75,7 @@ class EventForm(Form):
         return states_by_time(by_time, self.key, self.row, rows.after)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
-        """Merge events into rows; see `merged_events`."""
+        """Merge events; see `merged_events`."""
         return merged_events(sealed, self.event_fields, self.key, through, others, self._key_before)
 
     def suspect_times(self, unsealed: DataFrame) -> DataFrame | None:

@@ -1,4 +1,4 @@
-"""Finds the progress statements of a topic by the headers of its messages, so that nothing else has to be read."""
+"""Finds the progress statements of a topic by the headers of its messages, so that few other values are read."""
 
 from __future__ import annotations
 

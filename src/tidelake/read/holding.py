@@ -55,8 +55,8 @@ class ReadCapability:
     def token(self) -> str:
         """A secret: `collection.capability(token)` takes over the capability, and replaces the token.
 
-        To pass it on, or to continue in another process, save it before the next call: the first call with a new token
-        invalidates the previous token.
+        To pass the capability on, or to continue in another process, save the token before the next call: the first
+        call with a new token invalidates the previous token.
         """
         return str(self._token)
 

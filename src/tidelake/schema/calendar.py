@@ -58,8 +58,8 @@ def millis_of_text(text: str) -> int | None:
 
 
 def _days_of(year: str, month: str, day: str) -> int | None:
-    cycles, rest = divmod(int(year), _CYCLE_YEARS)
-    try:  # Python's calendar ends in 9999
+    cycles, rest = divmod(int(year), _CYCLE_YEARS)  # Python's calendar ends in 9999
+    try:
         ordinal = date(2000 + rest, int(month), int(day)).toordinal()
     except ValueError:
         return None

@@ -26,7 +26,7 @@ class RowRetention(Frozen):
     kind: Literal["timestamp", "date", "number"]
     """The contents of the column: timestamps, days, or numbers of units since 1970."""
     unit_us: int = 1
-    """Number of microseconds in a unit of a number."""
+    """The number of microseconds in one of these units."""
     duration: timedelta
     """`for`: how long rows stay."""
 
