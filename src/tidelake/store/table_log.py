@@ -478,7 +478,7 @@ def _set_torn_entry_aside(path: Location, version: int) -> None:
     """Move a torn newest entry, which was never acknowledged, to another name.
 
     Raises:
-        DamagedLog: the store never tears an entry, so something else has changed it.
+        DamagedLog: a store of this kind never tears an entry, so something else has changed it.
     """
     if not blobs.may_be_torn(entry_path(path, version)):
         raise DamagedLog(str(path), f"the entry of version {version} is not the one that was written")
