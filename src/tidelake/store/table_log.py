@@ -188,7 +188,7 @@ def newest_version(path: Location) -> int:
 
 
 def last_checkpoint(path: Location) -> int:
-    """The version of the newest checkpoint, or -1."""
+    """The version of the newest checkpoint, as the log's hint states it; -1 if no hint can be read."""
     try:
         return int(json.loads(blobs.read(path / LOG / HINT))["version"])
     except (LookupError, OSError, OverflowError, RecursionError, TypeError, ValueError):  # none, or it is damaged

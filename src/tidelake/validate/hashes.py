@@ -55,7 +55,7 @@ class TimeHash:
 
     times: Halves
     contents: Halves | None
-    """The contribution of the time to the contents; None if diffs are not summed."""
+    """What the time adds to the hash of the contents; None if diffs are not summed."""
 
 
 def time_hashes(recounted: Iterable[Mapping[str, Any]]) -> dict[int, TimeHash]:
