@@ -184,7 +184,7 @@ def check_acknowledged(lake: Lake, words: list[dict[str, Any]]) -> None:
 
 
 def check_steps(words: list[dict[str, Any]]) -> None:
-    """Check that every step that ended succeeded."""
+    """Check that no step has ended in failure."""
     for message in words:
         if "step" in message:
             report = message["report"]

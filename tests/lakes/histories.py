@@ -234,6 +234,6 @@ HISTORIES: dict[str, type[Any]] = {
 
 
 def random_history(root: Path, spark: SparkSession, kind: str, rng: Random, length: int) -> History:
-    """A history of a kind, of about `length` small changes or ticks."""
+    """A history of the given kind, with about `length` small changes or ticks."""
     history: History = HISTORIES[kind](root, spark, kind, rng, length)
     return history

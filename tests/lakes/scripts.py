@@ -14,13 +14,13 @@ an answer are inputs:
 
 These commands are answered:
 
-    seal         ingest the sent messages, and seal; answers with `lower` and `upper`, or with the time at which `upper`
-                 is stuck and why
-    compact      compact in full; answers with `since` and the number of rows before and after
-    compact some compact within bounds, with the same answer
-    read TIME    answers with the contents AS OF a time, each row as [data,count]
-    rows         answers with the rows of the table, as [data,time,diff]
-    runs         answers with the number of runs in the table
+    seal          ingest the sent messages, and seal; answers with `lower` and `upper`, or with the time at which
+                  `upper` is stuck and why
+    compact       compact in full; answers with `since` and the number of rows before and after
+    compact some  compact within bounds, with the same answer
+    read TIME     answers with the contents AS OF a time, each row as [data,count]
+    rows          answers with the rows of the table, as [data,time,diff]
+    runs          answers with the number of runs in the table
 """
 
 from __future__ import annotations

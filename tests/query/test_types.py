@@ -1,4 +1,4 @@
-"""Every type of DuckDB: a query returns its exact values, or is refused by the type's name. No JVM is started."""
+"""Every type of DuckDB: a query returns its exact values, or an error names the type. No JVM is started."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_a_flipped_bit_in_an_object_is_an_error_and_never_another_value(on_s3: L
 
 
 def flip_first_header(lake: Lake, location: Location) -> None:
-    """Flip a bit in the header of a file's first page, which no Parquet checksum covers."""
+    """Flip a bit in the header of a file's first page; no Parquet checksum covers headers."""
     place = lake.settings.store
     assert isinstance(place, ObjectStorePlace)
     data = bytearray(blobs.read(location))

@@ -97,7 +97,7 @@ def test_debezium_in_avro_gives_the_same_tables_at_every_time(
     plain.send(lines)
     plain.run()
     written = in_avro(lines, registry)
-    # The last END comes late: the events that wait for it are read, and the status names their transaction.
+    # The last END comes late: the status decodes the events that wait for it, and names their transaction.
     ends, last = written[MARKS][0], max(place for place, line in enumerate(lines[MARKS][0]) if "wallets" in line)
     lake.send(written | {MARKS: {0: ends[:last]}})
     lake.run()

@@ -1,4 +1,4 @@
-"""A published folder belongs to its name, and a commit to the name's log binds the name to one collection at a time."""
+"""A published folder belongs to its name, which is bound to one collection at a time, by a commit to the name's log."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class RecordBatch:
     table: OpenTable
     time: int
     raw: DataFrame
-    """The columns of `topic.RAW_SCHEMA`, and topic string."""
+    """The columns of `topic.RAW_SCHEMA`, and the string `topic`."""
     topics: Sequence[Topic]
     ends: Mapping[Place, int]
     """By topic and partition, the first offset that the tick has not read."""
@@ -101,7 +101,7 @@ class Envelope(Protocol):
 
 
 PLUGINS: dict[str, Envelope] = {}
-"""The envelopes in use, by name. `look_up` loads all others on first use."""
+"""The envelopes in use, by name. `look_up` loads each of the others when it is first used."""
 
 
 def register_envelope(envelope: Envelope) -> None:

@@ -125,7 +125,7 @@ def _end_of_metadata(data: memoryview) -> int:
 
 
 def _long_at(data: memoryview, at: int) -> tuple[int, int]:
-    """Return the Avro long at a byte, and the byte after it.
+    """Return the Avro long that begins at a position, and the position after it.
 
     >>> _long_at(memoryview(bytes([0x80, 1])), 0), _long_at(memoryview(bytes([9, 3])), 1)
     ((64, 2), (-2, 2))

@@ -28,7 +28,7 @@ class Readable:
         return self.times_since[0]
 
     def time(self, as_of: int | None) -> int:
-        """Return the time to read; None means the last one.
+        """Return the time to read: `as_of`, or the last time that can be read if `as_of` is None.
 
         Raises:
             ArgumentRefused: it is not a time.

@@ -130,7 +130,7 @@ def moment(
     poll_s: float = 0.5,
     argument: str = "time",
 ) -> Moment:
-    """Choose a time that all of these collections have; see `Lake.at` for the other arguments and the errors.
+    """Choose a time that all of these collections have; see `Lake.at` for more about the arguments, and for the errors.
 
     Args:
         catalog: the catalog.
@@ -212,7 +212,7 @@ def _latest(members: Sequence[Member], not_before: int) -> int:
             raise CollectionForgot(member.name, member.shown(not_before) if not_before else 0, ())
     latest = min(member.last for member in members)
     needed = max(not_before, *(member.since[0] for member in members))
-    if latest == INT64_MAX:  # all streams are closed: nothing changes after the last update of any of them
+    if latest == INT64_MAX:  # all streams are closed: nothing changes after the last of all their updates
         latest = max(needed, *(member.upper - 1 for member in members))
     if latest < needed:
         raise _lag(members, needed)

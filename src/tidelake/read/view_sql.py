@@ -24,7 +24,7 @@ Dialect = Literal["spark", "duckdb"]
 
 @dataclass(frozen=True)
 class _Engine:
-    """How an engine writes the names and the rows of a table."""
+    """How an engine's SQL quotes a name, and selects the stored rows of a table."""
 
     name: Dialect
 

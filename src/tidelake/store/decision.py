@@ -116,8 +116,8 @@ Decision = Count | Discard | AcceptGap | AcceptTopic | Acknowledge | Park
 class DecisionDocument(BaseModel):
     """A decision as the handles store it and `--json` prints it. The fields that are set determine its kind.
 
-    The fields, their order and their shapes never change, so that every release of Tidelake can read what earlier
-    releases stored. An added field is left out if it is not set.
+    Once a field exists, its place and its shape never change, so that every release of Tidelake can read what earlier
+    releases stored. A field that was added later is left out if it is not set.
 
     >>> document = DecisionDocument(time=3, count=2, reason="both", at_ms=7)
     >>> document.decision()

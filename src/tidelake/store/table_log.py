@@ -188,7 +188,7 @@ def newest_version(path: Location) -> int:
 
 
 def last_checkpoint(path: Location) -> int:
-    """The version of the newest checkpoint, or -1."""
+    """The version of the newest checkpoint, as the log's hint states it; -1 if no hint can be read."""
     try:
         return int(json.loads(blobs.read(path / LOG / HINT))["version"])
     except (LookupError, OSError, OverflowError, RecursionError, TypeError, ValueError):  # none, or it is damaged
@@ -478,7 +478,7 @@ def _set_torn_entry_aside(path: Location, version: int) -> None:
     """Move a torn newest entry, which was never acknowledged, to another name.
 
     Raises:
-        DamagedLog: the store never tears an entry, so something else has changed it.
+        DamagedLog: a store of this kind never tears an entry, so something else has changed it.
     """
     if not blobs.may_be_torn(entry_path(path, version)):
         raise DamagedLog(str(path), f"the entry of version {version} is not the one that was written")

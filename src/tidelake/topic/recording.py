@@ -1,4 +1,4 @@
-"""Records Kafka topics as file topics. Records keep their bytes and offsets; `producing` plays them back.
+"""Makes recordings of Kafka topics, as file topics with the same bytes and offsets; `producing` plays them back.
 
 A recording keeps keys, values, headers, timestamps, partitions and offsets. Its Parquet files state which offsets they
 cover, so offsets without a record (because of transactions or compaction) leave no gap.

@@ -4,7 +4,7 @@
 |---|---|---|
 | rows | the stored rows of a run, stated by its writer | as long as the run is live |
 | times | the statements of a range of times, with their times | while the range is after since |
-| contents | the contents just before upper, without times | while that time is at or after since |
+| contents | the contents at the last time before upper, without times | while that last time is at or after since |
 
 Validations note the last two. A statement counts once in them, however many copies of it are stored, so no merge and no
 copy changes them. See docs/decisions/contents-hash.md for the weights.
@@ -55,7 +55,7 @@ class TimeHash:
 
     times: Halves
     contents: Halves | None
-    """The contribution of the time to the contents; None if diffs are not summed."""
+    """What the time adds to the hash of the contents; None if diffs are not summed."""
 
 
 def time_hashes(recounted: Iterable[Mapping[str, Any]]) -> dict[int, TimeHash]:
@@ -94,7 +94,7 @@ def compare_times(hashes: Mapping[int, TimeHash], notes: Sequence[HashNote], low
 
 
 def hash_contents(contents: DataFrame, fields: Sequence[pa.Field]) -> str:
-    """Hash contents: each row counts as many times as it occurs.
+    """Return the hash of contents, in which each row counts as many times as it occurs.
 
     Cost: one pass over the contents.
     """

@@ -23,7 +23,7 @@ SCHEMA_ID = "_schema_id"
 KEY_BYTES = "_key_bytes"
 """binary. Avro: the record's key, if the event does not contain the row's key."""
 KEY_ROW = "_key_row"
-"""struct. Avro: the key's columns from the record's key."""
+"""struct. Avro: the columns of the row's key, read from the record's key."""
 RECORD_KEY = "_keys"
 """struct. JSON: the record's key, if the event does not contain the row's key."""
 
