@@ -111,7 +111,7 @@ class Answers(StoredCollection):
         return sorted(rows, key=lambda row: row["explained"] is not None)
 
     def late(self, limit: int = 20) -> LateReport:
-        """Return the statements about times that were already sealed, with the first `limit` contradictions."""
+        """Return how many statements arrived after their times were sealed, and the first `limit` contradictions."""
         check_number("limit", limit)
         stored = self._stored()
         notes = LateNotes(stored)
