@@ -88,7 +88,7 @@ class Answers(StoredCollection):
 
         Args:
             time: the time; None means the first time that is not sealed or, if the stream is closed or the collection
-                reclocked, the last sealed time.
+                is reclocked, the last sealed time.
 
         Raises:
             DamagedTable: a table that the answer depends on is damaged.
