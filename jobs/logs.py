@@ -98,7 +98,7 @@ def _move_traceback(_: Any, __: str, event: Event) -> Event:
 
 
 def _error_of(event: Event) -> BaseException | None:
-    """Take the error out of an event that has one."""
+    """Take the error out of an event, and return it; None if the event has none."""
     found = event.pop("exc_info", None)
     if isinstance(found, BaseException):
         return found

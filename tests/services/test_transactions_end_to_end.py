@@ -35,13 +35,13 @@ from tidelake.store.transactions import asserted_times, read_transactions
 pytestmark = [pytest.mark.services, pytest.mark.spark]
 
 _READS = 20
-"""The number of reads through Spark for each seed, once its run has ended."""
+"""The number of reads through Spark for each seed, once its jobs have ended."""
 _READS_BETWEEN = 500
 """The number of reads for each seed while its jobs run and between them: 10,000 in 20 seeds."""
 _OFFSET_SAVED_S, _STREAMS_S = 4.0, 2.0
 """How long the connector takes to save its last offset, and to start streaming after a restart."""
 _RUNS = 8
-"""Maximum number of runs. A single run can miss a marker, because events and their END come separately."""
+"""Maximum number of runs of the jobs. A single run can miss a marker, because events and their END come separately."""
 
 
 def miscounting_ends(marks: list[dict[str, Any]], events: list[dict[str, Any]], table: str) -> set[int]:

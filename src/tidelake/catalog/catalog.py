@@ -334,10 +334,10 @@ class Catalog:
         return frozenset(found)
 
     def open_or_create(self, spec: CollectionSpec, just_checked: bool = False) -> Collection:
-        """Open for writing the collection that the settings describe; create it with its tables if it does not exist.
+        """Open a collection for writing; create it with its tables if it does not exist.
 
         Args:
-            spec: the specification.
+            spec: the collection as the settings describe it.
             just_checked: whether `check` has just read the handles, so that they are not read again. A change made
                 since `check` then counts as made after this call.
 

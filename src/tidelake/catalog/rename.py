@@ -114,7 +114,7 @@ def _check_free_in(log: NameLog, entry: Entry) -> None:
 
 
 def is_about_to_have(entry: Entry, name: str) -> bool:
-    """Return whether the collection that a name is bound to is being renamed to that name."""
+    """Return whether a collection is being renamed to this name."""
     return entry.dropped is None and entry.renaming is not None and entry.renaming.to == name
 
 

@@ -70,7 +70,7 @@ class ConflictingDiff(Contradiction):
 
 
 class ConflictingCount(Contradiction):
-    """Two statements announce different counts for one time; a count that a statement leaves out counts as 0."""
+    """Two statements announce different counts for one time; one that covers the time but does not list it says 0."""
 
     kind = "conflicting_count"
     first: int

@@ -30,7 +30,7 @@ class _Frozen(BaseModel):
 
 
 class HeldBack(_Frozen):
-    """A time that cannot be sealed, and the kind of its contradiction, or `envelope_breach`."""
+    """A time that cannot be sealed, and the kind of its contradiction."""
 
     time: int
     kind: str

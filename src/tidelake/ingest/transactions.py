@@ -96,7 +96,7 @@ class TransactionTick(RecordTick):
         self.ended: Sequence[Transaction] = ()
         """`unsealed`, and earlier transactions if their events may be repeated."""
         self.written = WrittenRecords([])
-        self.records: TransactionRecords | None = None  # type: ignore[assignment]  # a tick may read only ENDs
+        self.records: TransactionRecords | None = None  # type: ignore[assignment]  # None if the tick reads only ENDs
         self.files: list[RunFile] = []
         self.removed: Sequence[str] = ()
         self.abandoned: Set[int] = {
@@ -274,8 +274,8 @@ class TransactionTick(RecordTick):
         known = {snapshot.lsn for snapshot in self.snapshots if snapshot.is_abandoned}
         counts = {time: decision.count for time, decision in counts_in(self.collection.entry.decisions).items()}
         self.snapshots = [snapshot.decided(counts.get(snapshot.lsn)) for snapshot in self.snapshots]
-        # After this process read the decisions, a new one may have accepted a snapshot, and seal may have sealed its
-        # time.
+        # Since this process read the decisions, a new decision may have accepted a snapshot, and seal may have sealed
+        # its time.
         abandoned = [
             before if before.lsn < self.lower else after
             for before, after in zip(self.snapshots, find_abandoned(self.snapshots, commits), strict=True)

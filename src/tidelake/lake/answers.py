@@ -88,7 +88,7 @@ class Answers(StoredCollection):
 
         Args:
             time: the time; None means the first time that is not sealed or, if the stream is closed or the collection
-                reclocked, the last sealed time.
+                is reclocked, the last sealed time.
 
         Raises:
             DamagedTable: a table that the answer depends on is damaged.
@@ -111,7 +111,7 @@ class Answers(StoredCollection):
         return sorted(rows, key=lambda row: row["explained"] is not None)
 
     def late(self, limit: int = 20) -> LateReport:
-        """Return the statements about times that were already sealed, with the first `limit` contradictions."""
+        """Return how many statements arrived after their times were sealed, and the first `limit` contradictions."""
         check_number("limit", limit)
         stored = self._stored()
         notes = LateNotes(stored)

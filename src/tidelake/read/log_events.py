@@ -126,7 +126,7 @@ def read_entry_log(collection: Collection) -> EntryLog:
     """Compare each entry of the collection with the one that it replaced, as far as the logs still have the commits.
 
     The file of a replaced entry stays for a day, longer than its commit stays in the log, unless a sweep ran with a
-    shorter retention. Entries that were replaced before the catalog was divided are found by the catalog's log.
+    shorter retention. Entries that were replaced before the catalog was divided are found through the catalog's log.
 
     Cost: opens the entries that were added and removed by each commit to the handles; in a store that was created
     before format 4, also those of all collections that the catalog's log still has.

@@ -52,7 +52,7 @@ def is_path_text(value: str) -> bool:
 
 
 def read_position(place: Block, of_changes: bool, envelope: str) -> tuple[str, ...]:
-    """Read the fields that order the events of a key, such as `source.pos`."""
+    """Read the fields, such as `source.pos`, that order the events of a key."""
     if place.value is None:
         return ()
     if not of_changes:

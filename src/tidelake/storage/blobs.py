@@ -207,8 +207,8 @@ def exists(location: Location) -> bool:
 def absent(folder: Location, locations: Sequence[Location]) -> list[Location]:
     """Return which of these blobs below a folder do not exist.
 
-    Cost: on a disk, one lookup for each. In an object store, a request looks for the first blob that is left, and for
-    all others among the thousand names from there on. Each absent blob takes one more request.
+    Cost: on a disk, one lookup for each. In an object store, a request looks for the first blob not yet looked for, and
+    for all others among the thousand names from there on. Each absent blob takes one more request.
     """
     return _backend(folder).absent(folder, locations)
 
@@ -320,7 +320,7 @@ def turn(folder: Location, wait_s: float, needs_s: float = 0.0) -> Iterator[Call
     Args:
         folder: the folder.
         wait_s: the maximum wait for each earlier caller, in addition to the time that the earlier caller needs.
-        needs_s: how long this caller needs; at most 30 s count. Whoever takes longer loses the turn.
+        needs_s: how long this caller needs, capped at 30 s. Whoever takes longer loses the turn.
 
     Yields:
         A function that says whether it is this caller's turn.

@@ -46,7 +46,7 @@ _Stated = tuple[float | None, int | None, float] | None
 
 @dataclass(frozen=True)
 class Note:
-    """The confirmations that the newest version does not name a folder, combined."""
+    """All confirmations about one folder, combined: the newest version does not name it."""
 
     at_s: float
     """When it was last confirmed, by the store's clock. The retention period begins here."""
