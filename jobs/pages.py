@@ -73,8 +73,8 @@ def judge_and_report(
     """Judge a validation; if it was full, write the page of its collection and that of the lake.
 
     Returns:
-        The verdicts; None if proofs or files are damaged: there is nothing to judge, and the page says so.
-        If the folder of the reports cannot be written to, that is logged, and changes no verdict.
+        The verdicts; None if proofs or files are damaged: there is nothing to judge. After a full validation, the page
+        says so. If the folder of the reports cannot be written to, that is logged, and changes no verdict.
     """
     if validated.proofs_problem is not None:
         if full:

@@ -1,4 +1,4 @@
-"""A process that only forks victims: `python -m tests.crash.nursery`. It answers each line it reads with a JSON line.
+"""A process that only forks victims: `python -m tests.crash.nursery`. For each line of input, it prints a JSON line.
 
 It has imported everything that a job needs and has touched neither Spark nor delta-rs, so a child forked from it is
 ready within milliseconds, and shares nothing with the next child but the JVM that both attach to.

@@ -88,7 +88,7 @@ _GOLDEN: dict[str, dict[str, Any]] = {
         "c_interval": 37091106000007,
     },
 }
-"""How the columns that depend on the mode of a real connector land, by mode, with timestamps in microseconds."""
+"""What lands in the columns that depend on the connector's mode, by mode; timestamps are in microseconds."""
 
 
 _MODES = pytest.mark.parametrize(

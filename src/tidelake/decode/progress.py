@@ -81,7 +81,10 @@ def _may_be_progress(value: pa.ChunkedArray, decoder: Decoder) -> pa.ChunkedArra
 
 
 def _rows(tables: list[pa.Table], decoder: Decoder) -> Iterator[dict[str, Any]]:
-    """Yield the candidates to decode here, with Confluent framing removed from their values; Spark decodes the rest."""
+    """Yield the candidates to decode here, with Confluent framing removed from their values.
+
+    Those with unusable framing are left to `Decoder.updates`, which reports them.
+    """
     for row in (row for rows in tables for row in rows.to_pylist()):
         if decoder.writer_schemas is None:
             yield row

@@ -74,7 +74,7 @@ class Target(Protocol):
             messages: the messages.
             size: their approximate size in bytes.
             headers: the headers of each message.
-            partition: for files, the partition to append to; brokers choose one themselves.
+            partition: for files, the partition to append to; in Kafka, the producer chooses partitions itself.
 
         Raises:
             TopicUnwritable, StoreUnreadable: the messages could not be written.

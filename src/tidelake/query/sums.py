@@ -135,7 +135,7 @@ def _add_up_to_little(files: Sequence[RunFile], bounds: tuple[int, int] | None) 
 
 
 def _in_pieces(totals: str, columns: Sequence[str]) -> str:
-    """Turn `_total` into `_diff`, an int64."""
+    """Turn `_total` into `_diff`, an int64: drop zeros, and divide totals beyond int64 among several rows."""
     fits = f"_total BETWEEN {INT64_MIN} AND {INT64_MAX}"
     sign, number = f"sign(_total) * {_PIECE}::HUGEINT", f"(abs(_total) // {_PIECE})"
     pieces = (

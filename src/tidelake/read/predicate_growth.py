@@ -31,7 +31,7 @@ _TEXT_OF_NUMBER = 40.0
 _DIGITS = 128.0
 """Longest text of a hash, and of a number in base 2."""
 _BINARY = 50_000.0
-"""Size assumed for any literal in hexadecimal digits, that of the longest: Spark does not show the literal's text."""
+"""Size assumed for any literal in hexadecimal digits, as if it were the longest: Spark does not show its text."""
 
 NUMBERS = _words(
     """abs acos acosh add_months array_contains array_position array_size arrays_overlap ascii asin asinh atan atan2
@@ -138,7 +138,7 @@ class Size:
 
 @dataclass(frozen=True)
 class _Value:
-    """Bounds for a part of a predicate: the size of its value, and of all values that are computed for it."""
+    """Bounds for a part of a predicate: on the size of its value, and on that of every value computed for it."""
 
     size: Size
     peak: Size

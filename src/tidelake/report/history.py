@@ -26,7 +26,7 @@ log = structlog.get_logger("tidelake")
 
 COLLECTION = "collection"
 _SUM = pa.decimal128(38, 0)
-"""Sums of counts that a source states may exceed int64."""
+"""For counts that come from a source: their sums may exceed int64."""
 SCHEMA = pa.schema(
     [
         pa.field(COLLECTION, pa.string()),
@@ -149,7 +149,7 @@ def _files_of(table: DeltaTable, name: str) -> list[str]:
 
 
 def _read_rows(folder: Location, table: DeltaTable, name: str) -> pa.Table:
-    """Read the rows of a collection, without the column of its name."""
+    """Read the rows of a collection, without the column `collection`."""
     fields = pa.schema([field for field in SCHEMA if field.name != COLLECTION])
     # A file may have several URIs; only the part after the table's own location is the same in all of them.
     paths = [folder / file[file.rindex(f"{COLLECTION}=") :] for file in _files_of(table, name)]
@@ -158,7 +158,7 @@ def _read_rows(folder: Location, table: DeltaTable, name: str) -> pa.Table:
 
 
 def _append(folder: Location, rows: pa.Table, options: dict[str, str] | None) -> None:
-    """Append rows; again if another writer has created the table, or merged files, at the same moment."""
+    """Append rows; try again if another writer has just created the table or merged files."""
     for attempt in range(1, _APPEND_ATTEMPTS_MAX + 1):
         began_s = time.monotonic()
         try:

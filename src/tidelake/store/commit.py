@@ -423,8 +423,8 @@ class OpenTable:
     def _is_acknowledged(self, text: bytes, nonce: str) -> bool:
         """Return whether another process has acknowledged the newly created entry. If not, this entry is the newest.
 
-        This process may have been suspended for a long time before or after it created the entry. By then, the log may
-        have moved on, and its entries and markers may have been cleaned up. See docs/decisions/commits.md.
+        This process may have been suspended for a long time before or after it created the entry. In the meantime, the
+        log may have moved on, and its entries and markers may have been cleaned up. See docs/decisions/commits.md.
 
         Raises:
             Conflict: the entry was created in place of one that had been cleaned up, or the log has another entry for
@@ -582,9 +582,9 @@ class OpenTable:
     def _renew(self, runs: Sequence[str]) -> None:
         """Give readers the retention period, starting now, to finish with the runs that this commit removes.
 
-        Only a run that a sweep announced before the run was committed needs this: a sweep that opened the table before
-        then may write its confirmation even after this commit. A run that is announced later is confirmed only by a
-        sweep that opens the table after this commit.
+        This matters only for runs that a sweep announced before they were committed: a sweep that opened the table
+        before then may write its confirmation even after this commit. A run that is announced later is confirmed only
+        by a sweep that opens the table after this commit.
         """
         folders = [f"{RUN}={run}" for run in runs]
         if len(folders) > _RENEWED_UNASKED and not self.path.is_local:

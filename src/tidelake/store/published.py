@@ -168,8 +168,8 @@ def empty_published(table: Location, version: int) -> bool:
 
     Args:
         table: the table's folder.
-        version: its newest version, read before the log of the name: a collection that takes the name after that log
-            was read commits a later version. Either the rows of this version are removed, or none are.
+        version: its newest version, read before the log of the name. A collection that takes the name afterwards
+            commits a later version. Either the rows of this version are removed, or none are.
 
     Raises:
         Conflict: another commit came first; the table may have another collection's rows now.

@@ -81,7 +81,7 @@ class ValidateReport:
     diff_sum_recorded: int = 0
     """The sum of all diffs before upper: what the last validation recorded, plus the sum of this range."""
     diff_sum_found: int | None = None
-    """The same sum, computed from all rows; None unless the validation was full."""
+    """The same sum, computed from all rows; None unless all rows were added up."""
     times_hash: str | None = None
     """The hash of the statements of the range; see `validate.hashes`. None if it was not recounted."""
     contents_hash: str | None = None
@@ -95,7 +95,7 @@ class ValidateReport:
     readable_beyond_upper: int = 0
     """Number of reads at or after upper that were answered, although they should have been refused."""
     below_zero: int | None = None
-    """Rows whose accumulated diff is negative; None if they were not counted."""
+    """Number of rows whose accumulated diff is negative; None if they were not counted."""
     below_zero_first: list[str] = field(default_factory=list)
     """The rows with the lowest sums, each with its data as JSON and its sum."""
     proofs_problem: DamagedTable | None = None
