@@ -2,8 +2,9 @@
 
     python -m tests.golden.make
 
-Topics are written by hand; the command line and the jobs do everything else. A part of each topic is left unread, so
-that the store can be continued. Minted times come from the clock, so a second run makes a different store.
+Topics are written by hand; the command line and the jobs do everything else. A part of each topic (except that of
+`closed`) is left unread, so that the store can be continued. Minted times come from the clock, so a second run makes a
+different store.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Written:
     files: list[RunFile]
     departure: Departure | None
     values: dict[str, int]
-    """The values that the commit always sets."""
+    """The values that the commit sets, even if no row is too old."""
 
 
 def due_cutoff(collection: Collection, table: OpenTable, rule: RowRetention) -> int | None:
