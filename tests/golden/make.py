@@ -599,7 +599,7 @@ MADE: dict[Callable[[Collection], None], tuple[str, ...]] = {
     raw_upsert_avro: (),
     raw_debezium: (),
 }
-"""The function that makes each collection, and the names of its topics if they differ from the collection's."""
+"""By the function that makes a collection, the names of its topics; empty if its only topic has its own name."""
 
 
 def _file(collection: Collection, name: str, schema: Schema) -> str:

@@ -40,7 +40,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class KeyChanges:
-    """Number of keys that changed between two times."""
+    """The numbers of keys that were set, changed and deleted between two times."""
 
     set: int
     """Keys that have a row only at the last time."""

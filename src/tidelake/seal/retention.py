@@ -95,7 +95,7 @@ def write_departures(
         upper: the first time that is not sealed.
         time: a time at or after `upper`, which the commit of this run has to seal.
 
-    Cost: the footers of the files with sealed rows; a scan of the files that may hold a row that is too old, and an
+    Cost: the footers of the table's files; a scan of the files that may hold a row that is too old, and an
         exchange of these rows.
     """
     values = {kept_from_value(rule.column): cutoff_ms}
