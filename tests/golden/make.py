@@ -599,7 +599,8 @@ MADE: dict[Callable[[Collection], None], tuple[str, ...]] = {
     raw_upsert_avro: (),
     raw_debezium: (),
 }
-"""By the function that makes a collection, the names of its topics; empty if its only topic has its own name."""
+"""By the function that makes a collection, the names of the collection's topics. If there are none, the collection has
+one topic, with the collection's name."""
 
 
 def _file(collection: Collection, name: str, schema: Schema) -> str:
