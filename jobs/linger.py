@@ -233,7 +233,7 @@ class _Lingering:
                 yield name
 
     def _want(self, names: Iterable[str]) -> None:
-        """Ingest collections as soon as they are free, all with one time if they share a timeline."""
+        """Ingest collections as soon as they are free; those on one timeline get the same time."""
         run_ms = int(time.time() * 1000)
         for name in names:
             self.watched[name].wanted_ms = run_ms

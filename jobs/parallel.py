@@ -208,7 +208,7 @@ class Crew(AbstractContextManager["Crew"]):
 
 
 def abandoned(store: object, name: str) -> TimedOut | None:
-    """Return how long ago work on a collection was begun, if its thread was abandoned and is still alive."""
+    """Return how long ago the abandoned work on a collection was begun; None if no abandoned thread works on it."""
     key = str(store), name
     with _abandoned_lock:
         job = _abandoned.get(key)

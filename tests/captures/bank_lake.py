@@ -35,7 +35,7 @@ def captured() -> dict[str, dict[int, list[str]]]:
 
 
 def times_of_marks() -> list[tuple[int, dict[str, list[list[Any]]]]]:
-    """Return each mark's commit position, and what the tables held when the mark was committed."""
+    """Return the commit position of each moment of the capture, and what the tables held then."""
     ends = {}
     for line in lines(CAPTURE, MARKS)[0]:
         value = json.loads(line)["value"]

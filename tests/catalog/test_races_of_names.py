@@ -40,7 +40,7 @@ CREATORS, CHANGES = 4, 5
 
 
 def at_once(act: Callable[..., Any], *arguments: list[Any]) -> None:
-    """Call a function in as many processes as there are arguments; every call must succeed."""
+    """Call a function in concurrent processes, each with one item of every list; every call must succeed."""
     fork = multiprocessing.get_context("spawn")
     processes = [fork.Process(target=act, args=given) for given in zip(*arguments, strict=True)]
     for process in processes:

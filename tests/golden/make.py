@@ -2,8 +2,9 @@
 
     python -m tests.golden.make
 
-Topics are written by hand; the command line and the jobs do everything else. A part of each topic is left unread, so
-that the store can be continued. Minted times come from the clock, so a second run makes a different store.
+Topics are written by hand; the command line and the jobs do everything else. A part of each topic (except that of
+`closed`) is left unread, so that the store can be continued. Minted times come from the clock, so a second run makes a
+different store.
 """
 
 from __future__ import annotations
@@ -598,7 +599,8 @@ MADE: dict[Callable[[Collection], None], tuple[str, ...]] = {
     raw_upsert_avro: (),
     raw_debezium: (),
 }
-"""The function that makes each collection, and the names of its topics if they differ from the collection's."""
+"""By the function that makes a collection, the names of the collection's topics. If there are none, the collection has
+one topic, with the collection's name."""
 
 
 def _file(collection: Collection, name: str, schema: Schema) -> str:

@@ -115,7 +115,7 @@ def test_work_that_is_abandoned_while_another_thread_asks_for_it_is_not_forgotte
     with Crew("store", 1, 0.05) as crew:
         crew.start("hangs", hanging)
         crew.wait()
-        assert list(crew.ended()) == []  # the Spark jobs of this work were cancelled, but the work continues
+        assert list(crew.ended()) == []  # the work counts as cancelled, but continues
         earlier = {("store", "hangs"): parallel._Job("hangs", hanging, is_over=True)}
         monkeypatch.setattr(parallel, "_abandoned", Slow(earlier if has_earlier else {}))
         asks.start()

@@ -65,7 +65,7 @@ def framed_codec(published: PublishedTopic) -> ConfluentCodec:
 
 
 def encoded(published: PublishedTopic, message: Message) -> bytes:
-    """The bytes of a message, which has the schema that is in force at its times."""
+    """The bytes of a message, in the schema in force at the message's times or, without schema ids, in the last one."""
     last = published.versions[-1].record_schema
     if published.encoding == "avro":
         return AvroCodec(last).encode(message)

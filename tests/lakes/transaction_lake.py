@@ -55,7 +55,7 @@ def end(transaction: str, lsn: int, events: int, **others: int) -> dict[str, Any
 
 
 class TransactionLake(RawLake):
-    """A table with transactions in its own folder."""
+    """A lake with one table, which has transactions."""
 
     def __init__(self, root: Path, spark: SparkSession, **more: Any) -> None:
         block: dict[str, Any] = {"framing": "transactions", "envelope": "debezium", "schema": ROW, "key": ["id"]}

@@ -1,4 +1,4 @@
-"""Messages, which are checked when they are made; the reader's guarantees beyond its frontier; and capabilities."""
+"""Messages, which are checked when they are made; what the reader guarantees besides its frontier; and capabilities."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Turns change events into rows with positions, and determines when a repeated snapshot is complete.
 
-Most ticks read their records once. If a record is not plain, is unusable, belongs to a snapshot, or lacks its position,
-the tick reads all records again, and uses what the first pass observed.
+Most ticks read their records once. If a JSON event is not plain (see docs/decisions/plain.md), or if a record is
+unusable, belongs to a snapshot, or lacks its position, the tick reads all records again, and uses what the first pass
+observed.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class ChangeRecords:
     batch: RecordBatch
     starts: list[SnapshotStart] = field(default_factory=list)
     plain: bool = True
-    """Whether all records read so far are plain."""
+    """Whether records are read on the fast path, which is for JSON; false once one of them was not plain."""
     fill: bool = False
     """Whether some records lack a position."""
     schemas: JudgedSchemas = field(default_factory=JudgedSchemas)

@@ -351,7 +351,7 @@ def find_abandoned(snapshots: Sequence[Snapshot], commits: Sequence[int]) -> lis
 
     Args:
         snapshots: the snapshots, oldest first.
-        commits: the commit positions at or after the oldest snapshot that were read.
+        commits: the commit positions that were read, at or after the oldest snapshot.
 
     >>> [each.is_abandoned for each in find_abandoned([Snapshot(30, 4, False), Snapshot(45, 9, True)], [50])]
     [True, False]
@@ -379,8 +379,8 @@ def first_uncovered(
         stated: everything before this time was stated earlier.
         last: the greatest commit position that was read; -1 if there is none.
         snapshots: the snapshots at or after `stated`, oldest first; abandoned ones do not matter.
-        blocked: the first unread event of each partition, unless the partition was read at least to the end that it had
-            after `last` was read. The event's transaction committed at an unknown position after `Blocked.after`.
+        blocked: the first unread event of each partition that was not read to its end; the ends were looked up after
+            `last` was read. The event's transaction committed at an unknown position after `Blocked.after`.
         commits: the commit positions at or after `stated` that were read; they may show that a snapshot has ended.
 
     >>> first_uncovered(0, 50, [], [])

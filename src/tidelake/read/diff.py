@@ -40,7 +40,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class KeyChanges:
-    """Number of keys that changed between two times."""
+    """The numbers of keys that were set, changed and deleted between two times."""
 
     set: int
     """Keys that have a row only at the last time."""
@@ -70,8 +70,8 @@ def difference(
 
     Raises: what `snapshot` raises, for either time.
 
-    Cost: if the contents are sums of diffs, the rows between the two times; otherwise two reads, and one exchange of
-    their rows.
+    Cost: if the collection's contents are the sums of its stored diffs, the rows between the two times; otherwise two
+    reads, and one exchange of their rows.
     """
     for argument, time in zip(("first", "last"), times, strict=True):
         check_time(argument, time)

@@ -46,7 +46,7 @@ class Written:
     files: list[RunFile]
     departure: Departure | None
     values: dict[str, int]
-    """The values that the commit always sets."""
+    """The values that the commit sets, even if no row is too old."""
 
 
 def due_cutoff(collection: Collection, table: OpenTable, rule: RowRetention) -> int | None:
@@ -95,7 +95,7 @@ def write_departures(
         upper: the first time that is not sealed.
         time: a time at or after `upper`, which the commit of this run has to seal.
 
-    Cost: the footers of the files with sealed rows; a scan of the files that may hold a row that is too old, and an
+    Cost: the footers of the table's files; a scan of the files that may hold a row that is too old, and an
         exchange of these rows.
     """
     values = {kept_from_value(rule.column): cutoff_ms}

@@ -1,4 +1,4 @@
-"""Finds the problems in all parts of a `collections.yaml`; loading it stops at the first problem."""
+"""Finds the problems in all parts of a `collections.yaml`, whereas loading it stops at the first problem."""
 
 from __future__ import annotations
 

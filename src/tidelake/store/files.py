@@ -137,7 +137,7 @@ def describe_whole_run(table: Location, run: str, rows: int) -> list[RunFile]:
         rows: the number of rows that were written.
 
     Raises:
-        WrittenRowsMissing: twice in a row, the listed files did not have this number of rows.
+        WrittenRowsMissing: neither of two listings had files with this number of rows.
     """
     for _ in range(_LISTINGS_MAX):
         files = describe_run(table, run)

@@ -2,7 +2,7 @@
 
 Only a collection's own commits say how far it has read. An offset between the first and the end may have no record:
 compaction removed the record, its transaction was aborted, or the offset marks the end of a transaction. Such offsets
-are not a gap, because nobody can read them.
+are not a gap: every read skips them.
 """
 
 from __future__ import annotations
