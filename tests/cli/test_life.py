@@ -29,7 +29,7 @@ from tidelake.store.layout import Store
 from tidelake.telemetry.lake_metrics import lake_samples
 
 READS = [(command, "prices") for command in ("read", "explain", "path", "late")]
-"""Commands that read a collection that has not been dropped."""
+"""Commands that can read a collection only until it is dropped."""
 
 
 @pytest.fixture

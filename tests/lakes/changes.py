@@ -30,7 +30,10 @@ class Changes(RawLake):
     def event(
         self, op: str, row: tuple[Any, ...] | None = None, before: tuple[Any, ...] | None = None, **more: Any
     ) -> dict[str, Any]:
-        """A record with one event in a transaction of its own; `more` can set `key`, `lsn` and fields of `source`."""
+        """A record with one event in a transaction of its own.
+
+        `more` can set `key`, `lsn`, `committed`, `ts_ms` and fields of `source`.
+        """
         self.lsn += 10
         lsn = more.pop("lsn", self.lsn)
         rows = {

@@ -1,8 +1,8 @@
 """Collects the garbage of a store: deletes what is no longer needed, and says why everything else stays.
 
 Only what is known to be dead is deleted: runs that a sweep confirmed, at least one retention period ago, to be in no
-version; the tables of dropped collections that nobody holds; and what those collections had published. Ages are
-measured by the store's clock; a dry run, which writes nothing, uses this machine's clock instead. Needs no JVM.
+log; the tables of dropped collections that nobody holds; and what those collections had published. Ages are measured
+by the store's clock; a dry run, which writes nothing, uses this machine's clock instead. Needs no JVM.
 """
 
 from __future__ import annotations

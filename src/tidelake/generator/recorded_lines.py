@@ -75,7 +75,8 @@ def problems_in(value: bytes, reason: str, width: int | None) -> list[tuple[str,
 
     Args:
         value: the message's bytes, which the quarantine keeps whole.
-        reason: why the pipeline refused the message. The reason is added if the bytes do not show the same problem.
+        reason: why the pipeline refused the message. It is added if the bytes show no problem, or if they are Avro
+            and show only other problems.
         width: the width that every time of the stream must have.
     """
     is_avro = not value.startswith(NOT_AVRO)

@@ -1,6 +1,7 @@
 """Resolves the schemas of a source's writers, and the table's columns.
 
-This happens once per tick. The result is passed down, and never written back.
+This happens once per tick. Nothing is written here: if there are new columns, the tick adds them to the catalog, and
+starts over.
 
 The settings have the schema that a user wrote, and the catalog has the columns added since. Writers' schemas are listed
 in the settings, looked up in a registry, or embedded in messages. A collection whose schema may evolve gets the

@@ -202,7 +202,7 @@ class Lake(OpenedStore):
     def status(self, *names: str) -> dict[str, CollectionStatus | TidelakeError | None]:
         """Return the status of all collections, or of those that are named.
 
-        In place of a status, there is None if a collection was never ingested, or an error.
+        A collection that was never ingested has None instead; one whose status cannot be read has the error.
 
         Raises:
             ConfigurationError: the file names no such collection.

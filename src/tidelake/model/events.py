@@ -64,7 +64,7 @@ def summed_contents(events: Iterable[Event], as_of: int) -> dict[Row, int]:
 def newest_updates(updates: dict[tuple[Row, int], int], key: KeyOf) -> dict[Hashable, tuple[Row, int, int]]:
     """Return, by key, the update `(row, time, diff)` that determines its value.
 
-    It is the newest update; if several are at that time, one that adds a row wins.
+    It is the newest update; of several at the newest time, one that adds a row wins.
     """
     newest: dict[Hashable, tuple[Row, int, int]] = {}
     for (row, time), diff in updates.items():

@@ -42,7 +42,7 @@ class History:
 
     @property
     def complete_from(self) -> str | None:
-        """The time since which every event is known, in ISO 8601, in UTC."""
+        """The time since which every event is known, in ISO 8601, in UTC; None if the logs have everything."""
         start_ms = self.complete_from_ms
         return None if start_ms is None else iso_to_the_second(start_ms)
 

@@ -78,7 +78,10 @@ def publication_of(collection: Collection, may_be_stale: bool = False) -> Publis
 
 
 def was_published_as(collection: Collection, name: str) -> bool:
-    """Return whether the table of an earlier name of a collection shows its contents. Cost: as for `publication_of`."""
+    """Return whether a collection was published under `name`, an earlier name of it.
+
+    Cost: as for `publication_of`.
+    """
     publication = Catalog(collection.paths.store).publication(name)
     if publication is None or publication.collection_id != collection.entry.id:
         return False

@@ -40,8 +40,9 @@ UNAVAILABLE = "_unavailable"
 ERROR = "_error"
 
 EVENT_POSITION_SIZES = (2, 4)
-"""With transactions, the sizes of the positions that seal counts: commit position and number in the transaction or, for
-a snapshot row, log position, 0, partition and offset. Second rows of events, and barriers, have other sizes."""
+"""With transactions, the sizes of the positions that a seal counts: 2 for an event (commit position, number in the
+transaction) and 4 for a snapshot row (log position, 0, partition, offset). Second rows of events, and barriers, have
+other sizes."""
 
 MERGE_RUN = "merge-"
 """Prefix of the runs in `updates/` that merges wrote. If diffs are summed, no such run has equal rows at one time."""

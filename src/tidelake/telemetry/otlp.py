@@ -1,7 +1,7 @@
 """Sends metrics and traces of steps to an OpenTelemetry collector, over HTTP.
 
-The packages are those of the extra `otlp`; they are imported only if an endpoint is set. Everything else is set by
-OpenTelemetry's own variables, which its SDK reads: endpoints, headers, timeouts, resource attributes.
+The packages are those of the extra `otlp`; they are imported only if an endpoint is set. OpenTelemetry's own
+variables, which its SDK reads, set the endpoints, headers, timeouts and resource attributes.
 """
 
 from __future__ import annotations

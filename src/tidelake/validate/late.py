@@ -180,7 +180,8 @@ class _Comparison:
     def _published(self, rows: DataFrame, first: int) -> DataFrame:
         """Find the published diffs at the times of late rows, by data and time.
 
-        Out: the data's columns, _time (unique together), _published decimal(38,0).
+        Out: the data's columns, _time, _published decimal(38,0). Data and time are unique together, except for
+             transactions without a key, where one row may have several published diffs at one time.
         """
         schema = self.collection.updates_schema()
         times = sorted(rows.select(TIME).distinct().toArrow()[TIME].to_pylist())
@@ -197,7 +198,8 @@ class _Comparison:
         # Copies that seal has not cancelled must not be added up.
         effect = F.sum(F.col(DIFF).cast("decimal(38,0)")) if self.form.cancels_copies else F.max(DIFF)
         if self.collection.entry.counts_positions and self.form.cancels_copies:
-            # Several events of a transaction may add, or remove, an equal row; a late one is a copy of any of them.
+            # Several events of a transaction may add or remove equal rows; a late row that repeats one of these is a
+            # copy.
             rows_of = [*(f"`{name}`" for name in self.data), TIME]
             by_event = stored.groupBy(*rows_of, POSITION).agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("_effect"))
             return by_event.select(*rows_of, F.col("_effect").alias("_published")).distinct()
@@ -205,7 +207,7 @@ class _Comparison:
             effect.cast("decimal(38,0)").alias("_published")
         )
         if envelope_terms(self.collection.entry.envelope).only_adds:
-            # Statements only add rows, so retention has removed the others.
+            # Statements only add rows, so a sum that is not positive is a removal by retention.
             return published.where(F.col("_published") > 0)
         return published
 
@@ -242,7 +244,10 @@ class _Comparison:
         )
 
     def _swap(self, runs: dict[str, DataFrame]) -> None:
-        """Replace the compared runs with one run per verdict; after a conflict, try again if they are still live."""
+        """Replace the compared runs with one run per verdict, and one for the rows that wait.
+
+        After a conflict, try again if the compared runs are still live.
+        """
         added = [
             file
             for kind, frame in runs.items()

@@ -56,7 +56,8 @@ def position_of(shape: ChangeShape, snapshots: Sequence[SnapshotStart]) -> Colum
     Args:
         shape: the shape of the events. If it declares positions, only those are used: other positions are not
             comparable with them.
-        snapshots: the known initial snapshots; events processed after a snapshot come after the snapshot.
+        snapshots: the known initial snapshots; events processed since the connector began to read a snapshot come
+            after it.
     """
     if shape.position:
         return F.concat(F.col(DECLARED), F.array(F.col("offset")))
