@@ -209,8 +209,7 @@ def _aliases(tree: Any) -> set[str]:
 
 def _check_expression(part: Mapping[str, Any], columns: frozenset[str]) -> None:
     kind = part["class"]
-    if part.get("catalog") or part.get("schema"):
-        schema = part.get("schema") or part.get("catalog")
+    if schema := part.get("schema") or part.get("catalog"):
         raise Refused(f"names the schema '{schema}', but functions and types must be written without one")
     if kind in ("FUNCTION", "WINDOW"):
         name = part["function_name"].lower()
