@@ -109,8 +109,8 @@ class TransactionWentBack(TopicGap):
     lsn: int
     last: int
     fact = (
-        "topic '{topic}', offset {from_offset}: transaction {transaction} ends at {lsn}, which is before {last}, where "
-        "an earlier END was read"
+        "topic '{topic}', offset {from_offset}: transaction {transaction} ends at {lsn}, but an END at {last}, "
+        "a later position, was read before it"
     )
     hint = (
         "if the database was restored from a backup, its log positions begin again: let the connector write to new "
