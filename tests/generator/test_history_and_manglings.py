@@ -368,8 +368,8 @@ def test_a_time_without_a_progress_statement_cannot_be_contradicted(tmp_path: Pa
 @pytest.mark.parametrize(
     ("unsealed", "text"),
     [
-        (39, "only the times from 0 to 0 have stated progress\nhint: choose one of these times"),
-        (40, "none of the times from 0 to 39 has stated progress\nhint: reduce unsealed_times"),
+        (39, "progress is stated only for the times from 0 to 0\nhint: choose one of these times"),
+        (40, "progress is stated for none of the times from 0 to 39\nhint: reduce unsealed_times"),
     ],
 )
 def test_a_refused_contradiction_names_the_times_that_can_have_one(tmp_path: Path, unsealed: int, text: str) -> None:

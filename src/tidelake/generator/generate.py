@@ -167,10 +167,12 @@ def _span(options: GenerateOptions, before: Truth | None) -> Span:
     sealed = end - options.unsealed_times
     for time in options.times_held_back:
         if not start <= time < sealed:
-            stated, fix = f"only the times from {start} to {sealed - 1} have", "choose one of these times"
+            stated = f"progress is stated only for the times from {start} to {sealed - 1}"
+            fix = "choose one of these times"
             if sealed == start:
-                stated, fix = f"none of the times from {start} to {end - 1} has", "reduce unsealed_times"
-            raise GeneratorRefused(f"time {time} cannot be contradicted: {stated} stated progress", fix)
+                stated = f"progress is stated for none of the times from {start} to {end - 1}"
+                fix = "reduce unsealed_times"
+            raise GeneratorRefused(f"time {time} cannot be contradicted: {stated}", fix)
     return Span(start, sealed, end, options.close)
 
 
