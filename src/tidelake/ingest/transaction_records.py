@@ -47,7 +47,7 @@ from tidelake.store.layout import POSITION, TIME
 from tidelake.store.table_schema import data_fields
 
 NO_TRANSACTION = "belongs to no transaction: the connector did not have `provide.transaction.metadata=true`"
-NO_SNAPSHOT = "is a row of a snapshot that a signal asked for, whose log position is not exact"
+NO_SNAPSHOT = "is a row of a snapshot that a signal asked for, and such a row does not state its exact log position"
 END_TIME = "_end_time"
 """The column with the time of a row of a snapshot, or of an event if the END of its transaction was read."""
 _BEFORE = "_before"

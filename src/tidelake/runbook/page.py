@@ -124,7 +124,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     },
     "SnapshotUnfinished": {"from_offset": 0, "to_offset": 0, "why": "", "lsn": 8_040, "rows": 120},
     "SnapshotBySignal": {
-        "why": "is a row of a snapshot that a signal asked for, whose log position is not exact",
+        "why": "is a row of a snapshot that a signal asked for, and such a row does not state its exact log position",
         "to_offset": 145,
     },
     "SnapshotRepeated": {"from_offset": 0, "to_offset": 0, "why": "", "lsn": 8_040, "rows": 120},
