@@ -57,7 +57,7 @@ class WrittenRecords:
     tombstones: int = 0
     quarantined: int = 0
     errors: int = 0
-    """Number of values that could not be decoded; each puts its key in error."""
+    """Number of records that have a key but cannot be used otherwise; each puts its key in error."""
 
 
 class Records(Protocol):
@@ -101,7 +101,7 @@ class Envelope(Protocol):
 
 
 PLUGINS: dict[str, Envelope] = {}
-"""The envelopes in use, by name. `look_up` loads each of the others when it is first used."""
+"""The envelopes in use, by name. An envelope of another package is added when `look_up` first looks for it."""
 
 
 def register_envelope(envelope: Envelope) -> None:

@@ -44,7 +44,7 @@ class Framing(Protocol):
 
 
 PLUGINS: dict[str, Framing] = {}
-"""The framings in use, by name. `look_up` loads all others on first use."""
+"""The framings in use, by name. A framing of another package is added when `look_up` first looks for it."""
 
 
 def register_framing(framing: Framing) -> None:
