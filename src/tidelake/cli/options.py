@@ -51,5 +51,5 @@ RowsOption = Annotated[
     int | None, typer.Option(min=0, max=ROWS_MAX, help="Maximum number of rows (by default 20, or all with --json).")
 ]
 SkipErrorsOption = Annotated[
-    bool, typer.Option("--skip-errors", help="Leave out keys whose newest value could not be decoded.")
+    bool, typer.Option("--skip-errors", help="Leave out keys whose newest value cannot be used.")
 ]

@@ -154,7 +154,7 @@ class CollectionForgot(InvalidUsage):
 
 
 class KeysInError(InvalidUsage):
-    """A read would leave out keys whose newest record could not be decoded."""
+    """A read would leave out keys whose newest record cannot be used."""
 
     collection: str
     as_of: int

@@ -41,7 +41,7 @@ class Form(Protocol):
     """Whether a merge of all indistinguishable times produces a base; see `forms.base`."""
 
     stores_errors: bool = False
-    """Whether the table has ever stored a row whose value could not be decoded."""
+    """Whether the table has ever stored a row with an error."""
 
     def contents(
         self, rows: DataFrame, columns: Sequence[str], keep: RowFilter, base: DataFrame | None = None
@@ -125,7 +125,7 @@ class Form(Protocol):
         return None
 
     def keys_in_error(self, rows: DataFrame) -> DataFrame | None:
-        """Find the keys whose newest row could not be decoded; None if the table has never stored such a row."""
+        """Find the keys whose newest row has an error; None if the table has never stored such a row."""
         return None
 
     def unknown_values(self, rows: DataFrame) -> DataFrame | None:

@@ -1,4 +1,4 @@
-"""Finds, without a JVM, the keys in error: those whose newest record could not be decoded.
+"""Finds, without a JVM, the keys in error: those whose newest record cannot be used.
 
 `positioned.keys_in_error` finds them with Spark, AS OF any time.
 """

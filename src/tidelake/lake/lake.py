@@ -135,7 +135,7 @@ class Lake(OpenedStore):
             as_of: as for `at`.
             not_before: as for `at`: pass the `time` of the last answer, and no answer goes back in time.
             wait_s: as for `at`.
-            skip_errors: leave out keys whose newest value could not be decoded.
+            skip_errors: leave out keys whose newest value cannot be used.
 
         Returns:
             An answer: `table` is an Arrow table; `time` and `facts` say which time was chosen and why.
@@ -174,7 +174,7 @@ class Lake(OpenedStore):
             as_of: as for `at`.
             not_before: as for `query`.
             wait_s: as for `at`.
-            skip_errors: leave out keys whose newest value could not be decoded.
+            skip_errors: leave out keys whose newest value cannot be used.
 
         Returns:
             An answer: `frame` is a lazy DataFrame; `time` and `facts` say which time was chosen and why.

@@ -60,7 +60,7 @@ class Reads(StoredCollection):
             as_of: a time in [since, upper), or at or after `since` if the stream is closed; by default the last one.
             columns: the columns to read; empty means all. Diffs of rows that are equal in these columns are summed.
             where: a condition on the columns of the contents, and nothing else, in DuckDB's SQL.
-            skip_errors: leave out keys whose newest value could not be decoded.
+            skip_errors: leave out keys whose newest value cannot be used.
 
         Returns:
             Contents: `rows` has the columns and `_diff` bigint: how often a row occurs. `rows.table()` gives an Arrow
@@ -145,7 +145,7 @@ class Reads(StoredCollection):
             as_of: a time in [since, upper), or at or after `since` if the stream is closed; by default the last one.
             columns: the columns to read; empty means all. Diffs of rows that are equal in these columns are summed.
             where: a Spark SQL predicate on the columns of the contents, and nothing else.
-            skip_errors: leave out keys whose newest value could not be decoded.
+            skip_errors: leave out keys whose newest value cannot be used.
 
         Returns:
             A snapshot: `contents` has the columns and `_diff` bigint, the multiplicity of a row, never 0; the other
@@ -179,7 +179,7 @@ class Reads(StoredCollection):
             last: the time whose contents are added; it may also be before `first`.
             columns: the columns to compare; empty means all. Diffs of rows that are equal in these columns are summed.
             where: a predicate, as for `snapshot`; other rows are left out on both sides.
-            skip_errors: leave out keys whose newest value could not be decoded, at either time.
+            skip_errors: leave out keys whose newest value cannot be used, at either time.
 
         Returns:
             A difference: `rows` has the columns and `_diff` bigint, never 0: a row's multiplicity at `last` minus its

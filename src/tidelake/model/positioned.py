@@ -9,7 +9,7 @@ with the greatest position, whichever tick read it.
   a repeated snapshot no longer states).
 - A column may be *unavailable*: it has the last known value from a lower position, but not from before a delete, a
   barrier or an error.
-- A statement with an *error* says that the new value of its key could not be decoded.
+- A statement with an *error* says that the new value of its key is unknown: its record cannot be used.
 
 A source may repeat a statement for a while, at most `resent_within` after it was first read.
 """

@@ -61,7 +61,7 @@ def snapshot(
         as_of: a time in [since, upper); any time at or after since if the stream is closed.
         columns: columns of the contents; all if empty. Diffs of rows that are equal in these columns are summed.
         where: a Spark SQL predicate on the columns of the contents. It is pushed down if the collection has no key.
-        skip_errors: leave out keys in error, whose newest record could not be decoded.
+        skip_errors: leave out keys in error, whose newest record cannot be used.
         table: the updates table at the version to read; by default the newest one.
 
     Raises:

@@ -56,7 +56,7 @@ class StatusFacts:
     late_problem: str | None = None
     """Why the notes about late facts cannot be read, or None. If they cannot, the other `late_` fields mean nothing."""
     keys_in_error: int = 0
-    """Number of keys whose newest record could not be decoded; a read fails because of them, or leaves them out."""
+    """Number of keys whose newest record cannot be used; a read fails because of them, or leaves them out."""
     keys_in_error_first: list[str] = field(default_factory=list)
     """Some of these keys, each with its error."""
     times_ahead_s: int = 0

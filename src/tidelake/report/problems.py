@@ -76,7 +76,7 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
         found.append(
             Problem(
                 "alarm",
-                f"{counted(status.keys_in_error, 'key')} cannot be read: the newest record could not be decoded. A "
+                f"{counted(status.keys_in_error, 'key')} cannot be read: the newest record cannot be used. A "
                 "good value or a delete from the source clears the error.",
                 (f"tidelake read {name} --skip-errors",),
             )

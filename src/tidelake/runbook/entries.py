@@ -352,7 +352,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS,),
     ),
     errors.KeysInError: Entry(
-        "The newest record of a key could not be decoded, names another key, or is an unusable change event.",
+        "The newest record of a key cannot be used: it could not be decoded, names another key, or is "
+        "an unusable change event.",
         "Have the source send the key's value again, or delete the key: either clears the error. Until then, read the "
         "other keys; the setting `current: {skip_errors: true}` publishes them.",
         (_STATUS, "tidelake read NAME --skip-errors"),
@@ -527,8 +528,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.StoreUnwritable: Entry(
         "This user may not write to the store's folder, its file system is mounted read-only, or its disk is full.",
-        "Correct the permissions or the mount, or free up space, and try again. Commands that only read need no "
-        "permission to write; `tidelake subscribe` then needs `--no-hold`.",
+        "Correct the permissions or the mount, or free up space, and try again. A command that only "
+        "reads does not need this permission, but without it, `tidelake subscribe` needs `--no-hold`.",
         (_STATUS, _DOCTOR),
     ),
     errors.StoreUnreachable: Entry(
@@ -552,7 +553,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "A policy does not grant the named permission, the credentials have expired or are missing, or the clock of "
         "this machine is wrong.",
         "Grant the permission, renew the credentials, or correct the clock; then run the job again. Jobs need to read, "
-        "write, list and delete below the URI of the store; `tidelake status` and reads need to read and list.",
+        "write, list and delete below the URI of the store; a command that only reads, such as "
+        "`tidelake status`, needs to read and list.",
         (_DOCTOR, "date --utc"),
     ),
     errors.WrongRegion: Entry(

@@ -75,7 +75,7 @@ _NUMBERS: tuple[tuple[Metric, Callable[[CollectionStatus], float | None]], ...] 
         Metric("rows_left", "Rows removed by `keep_rows` since the collection was created."),
         lambda status: status.rows_left,
     ),
-    (Metric("keys_in_error", "Keys whose newest record could not be decoded."), lambda status: status.keys_in_error),
+    (Metric("keys_in_error", "Keys whose newest record cannot be used."), lambda status: status.keys_in_error),
     (
         Metric("times_ahead_seconds", "How far minted times are ahead of this machine's clock, if by more than a day."),
         lambda status: status.times_ahead_s,
