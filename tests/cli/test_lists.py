@@ -63,6 +63,11 @@ def test_a_late_contradiction_is_shown_with_its_offset_and_a_decision_changes_no
         ("late_count", 2, 4, 1, 5),
     ]
     assert "late_update" in call("late", NAME, *config)
+    assert "limit" not in invoke("late", NAME, "--limit", "2", *config).stderr
+    first = invoke("late", NAME, "--limit", "1", *config)
+    assert "late_update" in first.stdout
+    assert "late_count" not in first.stdout
+    assert "the first 1 contradiction is shown; --limit shows more" in first.stderr
 
     def refused(kind: str, *decision: str) -> str:
         with pytest.raises(

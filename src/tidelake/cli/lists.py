@@ -11,6 +11,7 @@ from tidelake.cli.options import CONFIG, ROWS_SHOWN, ConfigOption, JsonOption, N
 from tidelake.cli.render import late_note, print_json, print_rows, say
 from tidelake.errors import OptionRefused, hint_for_name
 from tidelake.protocol.iso_times import iso_of
+from tidelake.read.words import counted
 
 
 def quarantine(
@@ -46,7 +47,7 @@ def times(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the times of a reclocked collection with their offsets, or sealed transactions with their ids.
+    """Show a reclocked collection's times with their offsets, or, if the framing is transactions, sealed transactions.
 
     Does not start a JVM.
     """
@@ -77,8 +78,9 @@ def late(
     """Show late statements that contradict sealed times. Does not start a JVM."""
     from tidelake.protocol.json_values import to_text
 
-    report = open_lake(config, skip_invalid=True, read_only=True).collection(name).late(limit)
-    rows = [contradiction.as_json() for contradiction in report.first]
+    report = open_lake(config, skip_invalid=True, read_only=True).collection(name).late(limit + 1)
+    found = [contradiction.as_json() for contradiction in report.first]
+    rows = found[:limit]
     if as_json:
         about = {"name": name, "statements": report.verdicts, "contradictions": report.contradictions, "rows": rows}
         typer.echo(to_text(about))
@@ -86,5 +88,5 @@ def late(
     columns = ["kind", "time", "data", "stated", "published", "more", "topic", "partition", "offset", "decision"]
     print_rows(f"{name}: late contradictions", columns, rows)
     say(late_note(report.verdicts))
-    if report.contradictions > len(rows):
-        say(f"{len(rows)} of {report.contradictions} contradictions; --limit shows more of those that are recorded")
+    if len(found) > len(rows):
+        say(f"the first {counted(len(rows), 'contradiction is', 'contradictions are')} shown; --limit shows more")
