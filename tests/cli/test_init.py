@@ -75,7 +75,17 @@ def test_a_cdcv2_topic_with_its_schema_can_be_sealed(tmp_path: Path, spark: Spar
 @pytest.mark.spark
 def test_events_in_json_become_rows(tmp_path: Path, spark: SparkSession) -> None:
     records: list[dict[str, Any]] = [
-        {"value": {"page": "/", "ms": 12, "ok": True, "tags": ["a", None], "geo": {"lat": 1, "lon": 2.5}, "x-y": 1}},
+        {
+            "value": {
+                "page": "/",
+                "ms": 12,
+                "ok": True,
+                "tags": ["a", None],
+                "geo": {"lat": 1, "lon": 2.5},
+                "x-y": 1,
+                "Page": "A",
+            }
+        },
         {"key": "k", "value": {"page": "/b", "ms": 13, "extra": None, "geo": {"lat": 1.5, "lon": 2}}},
         {"value": {"page": None}},
     ]
@@ -88,6 +98,7 @@ def test_events_in_json_become_rows(tmp_path: Path, spark: SparkSession) -> None
     assert "x-y" not in rows[1]
     text = (tmp_path / "collections.yaml").read_text(encoding="utf-8")
     assert "# the field 'x-y' is left out: a column cannot have this name\n" in text
+    assert "# the field 'Page' is left out: another column's name differs only in case\n" in text
     assert "if a record replaces earlier ones" in text
 
 

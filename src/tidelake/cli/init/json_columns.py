@@ -22,8 +22,11 @@ class Inferred:
         """Return the Avro record of JSON objects; every column is nullable except the required ones."""
         required, fields, taken = set(required), [], set()
         for column in dict.fromkeys(name for value in objects for name in value):
-            if not _NAME.fullmatch(column) or column.lower() in taken:
+            if not _NAME.fullmatch(column):
                 self._remark(f"the field {column!r} is left out: a column cannot have this name")
+                continue
+            if column.lower() in taken:
+                self._remark(f"the field {column!r} is left out: another column's name differs only in case")
                 continue
             kind = self._kind(f"{name}_{column}", column, [value[column] for value in objects if column in value])
             if kind is None:
