@@ -36,7 +36,7 @@ class JudgedSchemas:
     unreadable_keys: frozenset[int] = frozenset()
     written: Mapping[int, Mapping[str, WireType]] = field(default_factory=dict)
     lengths: Mapping[int, int] = field(default_factory=dict)
-    """The number of bytes before the payload, for the newest schemas that precede the payload."""
+    """The number of bytes before the payload, for the newest schemas that come first in their messages."""
     complete: bool = False
     """Whether the schemas of all messages of the tick were judged."""
 
@@ -64,7 +64,7 @@ def judge_schemas(raw: DataFrame, row: Record, key: Sequence[str], known: Judged
             else:
                 agreed.append(message.hashed)
         except SchemaRefused as error:
-            refused[message.hashed] = f"its schema has a different type: {error.fact}"
+            refused[message.hashed] = f"its schema does not fit the collection: {error.fact}"
             if not can_read_key(row, key, message.schema):
                 unreadable.add(message.hashed)
     return JudgedSchemas(tuple(agreed), refused, frozenset(unreadable), written, _newest(lengths), complete=True)
