@@ -60,7 +60,7 @@ def test_a_later_validation_compiles_nothing(tmp_path: Path, compiling: SparkSes
     key: dict[str, Any] = {"key": ["id"]} if family == "upsert" else {}
     lake = Lake(tmp_path, compiling, family, **key)
     for tick in range(4):
-        # The first run has both updates in one file. The second of them is not sealed before the next tick. A copy from
+        # The first run has both updates in one file. Its second update is not sealed before the next tick. A copy from
         # the previous tick is late.
         low, sealed = 10 * tick, 2 if tick else 1
         late = [updates((tick - 1, low - 9, 1))] if tick else []

@@ -57,7 +57,7 @@ def hint_for_name(name: str, names: Iterable[str], reference: str = "") -> str:
 
 
 def show_frontier(elements: Iterable[Time]) -> str:
-    """Write a frontier as its elements in brackets; `[]` is the closed frontier."""
+    """Write a frontier as its elements in brackets; `[]` is the empty frontier."""
     return "[" + ", ".join(show(element) for element in elements) + "]"
 
 

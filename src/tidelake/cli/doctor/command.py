@@ -23,8 +23,9 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 def doctor(config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
     """Check this machine and a lake: versions, Java, jars, disks, permissions, servers, topics, tables.
 
-    Spark is not started. The command writes only to check that the store can be written, and changes no table, so it
-    can also check a new collections.yaml; it lists all problems of the file. The exit status is 1 if a check fails.
+    Spark is not started. The command writes only to check that the store and the reports can be written, and changes
+    no table, so it can also check a new collections.yaml; it lists all problems of the file. The exit status is 1 if
+    a check fails.
     """
     with working("checking") as work:
         findings = []
