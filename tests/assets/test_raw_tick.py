@@ -134,6 +134,7 @@ def test_a_lost_binding_fails_every_check_and_blocks_downstream_assets(
     assert compacted(result) == set()
 
 
+@pytest.mark.sweep
 def test_the_collections_of_a_timeline_get_the_start_time_of_the_run(instance: DagsterInstance, tmp_path: Path) -> None:
     lakes = RawLakes(tmp_path, {"visits": "append_only", "prices": "upsert"})
     for block in lakes.document["collections"].values():

@@ -12,6 +12,7 @@ from tests.cli.commands import call
 from tests.lakes.every_type import ALL, everything
 from tests.lakes.lake import NAME, RECORD, Lake, progress, updates
 from tests.query.both_engines import check_changes, check_diff, check_read
+from tests.sweeps import swept
 from tidelake.codec.avro import AvroCodec
 from tidelake.protocol.message import Progress, Updates
 from tidelake.query.contents import contents
@@ -35,7 +36,7 @@ UNUSUAL: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("family", ["plain", "upsert"])
+@pytest.mark.parametrize("family", swept(["plain", "upsert"], ["upsert"]))
 def test_both_engines_agree_on_every_type_down_to_the_printed_text(
     tmp_path: Path, spark: SparkSession, family: str
 ) -> None:

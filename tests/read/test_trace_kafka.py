@@ -18,6 +18,7 @@ from tidelake.read.fates import Fate
 pytestmark = [pytest.mark.services, pytest.mark.spark]
 
 
+@pytest.mark.sweep
 def test_a_message_is_traced_through_retention_and_through_a_recreated_topic(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:

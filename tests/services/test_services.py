@@ -35,6 +35,7 @@ def database(postgres: Postgres) -> Iterator[str]:
     postgres.drop_database(name)
 
 
+@pytest.mark.sweep
 def test_a_change_in_a_table_arrives_in_a_topic_even_if_the_worker_is_killed(
     broker: Broker, postgres: Postgres, connect: Connect, database: str
 ) -> None:

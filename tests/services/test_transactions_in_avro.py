@@ -79,6 +79,7 @@ def in_avro(lines: Lines, registry: Registry) -> dict[str, dict[int, list[str]]]
     }
 
 
+@pytest.mark.sweep
 def test_debezium_in_avro_gives_the_same_tables_at_every_time(
     tmp_path: Path, spark: SparkSession, registry: Registry
 ) -> None:
