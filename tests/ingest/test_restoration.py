@@ -1,4 +1,4 @@
-"""A damaged data file is restored from its topic with the bytes that were committed, or an error says why not."""
+"""A damaged data file is restored from its topic with the bytes that were committed, or a remedy is named."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ class Database:
 def history(rng: Random, times: int, whole_before: bool = True) -> tuple[list[Event], list[set[Any]]]:
     """Return distinct events, and the database's contents after each time.
 
-    A time has no events if some of those made for it are equal or, unless `whole_before`, if several of them are about
-    one key: nothing would order them.
+    The events made for a time are all discarded if nothing would order them: if two are equal or, without
+    `whole_before`, if several are about one key.
     """
     database = Database(rng, whole_before)
     events: list[Event] = []

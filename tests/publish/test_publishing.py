@@ -111,7 +111,7 @@ def test_publishing_stops_before_a_key_in_error_unless_the_first_call_skips_erro
         with pytest.raises(KeysInError):
             publish_lake(lake)
     upper = lake.table.value("upper") or 0
-    assert published_of(lake).frontier == upper - 1, "every time before the error is published"
+    assert published_of(lake).frontier == upper - 1, "all times before that of the error are published"
     assert publish_lake(lake, "new", skip_errors=True).frontier == upper
     lake.put(item(1, 11))
     lake.run()

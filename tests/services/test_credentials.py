@@ -179,7 +179,7 @@ def test_spark_uses_renewed_credentials_and_what_runs_is_not_disturbed(
     with pytest.raises(Py4JJavaError, match="AWSBadRequestException"):
         opened().getFileStatus(path)
     renewed.write("SECOND", "access_key_id")
-    assert not opened().equals(first), "a new file system, although only one file is new"
+    assert not opened().equals(first), "a new file system, although only one of the two credentials is new"
     renewed.write("SECOND")
     second = opened()
     assert second.getFileStatus(path).getLen() == 1

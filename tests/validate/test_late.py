@@ -236,7 +236,7 @@ def test_a_late_file_that_cannot_be_read_is_reported_but_not_as_damage(lake: Lak
     notes = lake.collection.paths.proofs
     (note,) = [note for note in OpenTable(notes).files() if kind_of(note.run) == CONTRADICTED_RUN]
     blobs.write(notes / note.path, b"PAR1 no more")
-    forget_files()  # in an object store, this process may use the bytes that it has put
+    forget_files()  # in an object store, this process may still have the original bytes in its memory
     status = read_status(lake.collection)
     assert (status.upper, status.late_verdicts["contradiction"], status.damaged) == (9, 1, None)
     assert "late facts cannot be read" in str(status.late_problem)
