@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from orchestration.settings import PROJECT
+from tests.crash.references import VictimReferences
 from tests.lakes.lake import NAME, Lake
 from tidelake.catalog.catalog import Catalog
 from tidelake.catalog.name_log import NameLog
@@ -38,9 +39,12 @@ class Nursery:
     def __init__(self, spark: SparkSession | None) -> None:
         # No threads: a forked child would inherit locks that they hold, and nobody would release these.
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        self._alive: set[int] = set()
+        self._references: VictimReferences | None = None
         if spark is not None:
             gateway = spark.sparkContext._gateway
             assert gateway is not None
+            self._references = VictimReferences(gateway)
             jvm = gateway.gateway_parameters
             environment |= {"PYSPARK_GATEWAY_PORT": str(jvm.port), "PYSPARK_GATEWAY_SECRET": jvm.auth_token}
         command = [sys.executable, "-m", "tests.crash.nursery"]
@@ -55,11 +59,17 @@ class Nursery:
 
     def start(self, order: dict[str, Any]) -> int:
         """Fork a victim and return its process id."""
-        return self._ask(order)
+        victim = self._ask(order)
+        self._alive.add(victim)
+        return victim
 
     def wait(self, victim: int) -> int:
         """Wait until a victim ends, and return its exit code, or minus the number of the signal that killed it."""
-        return self._ask({"wait": victim})
+        code = self._ask({"wait": victim})
+        self._alive.discard(victim)
+        if self._references is not None and not self._alive:
+            self._references.release()
+        return code
 
     def run(self, order: dict[str, Any]) -> int:
         """Fork a victim, wait until it ends, and return what `wait` returns."""
