@@ -117,7 +117,7 @@ class ReclockSettings(CollectionSettings):
     @classmethod
     def refuse(cls, place: Block) -> NoReturn:
         """Refuse a settings key that only other framings have."""
-        place.fail("is not allowed for a reclocked topic", "leave it out: the newest event of each record key wins")
+        place.fail("is not allowed for a reclocked topic", "leave it out: only other framings have it")
 
     @classmethod
     def read(cls, block: Block, terms: EnvelopeTerms, looks_up_ids: bool) -> dict[str, Any]:

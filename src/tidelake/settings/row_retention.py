@@ -115,9 +115,10 @@ def _by_time(
     else:
         is_kept = keep == "all" or keep * unit_us >= duration // timedelta(microseconds=1)
     if not is_kept:
+        enough = "at least as long as `for`" if mints_times else "a distance of times that is at least as long as `for`"
         place.child("column").fail(
             f"is {TIME_COLUMN}, but `keep` lets compaction move times forward before rows are as old as `for` says",
-            f"keep times at least as long as rows, or name a column of the data; {_FIX}",
+            f"set `keep` to `all` or to {enough}, or name a column of the data; {_FIX}",
         )
     return RowRetention(column=TIME_COLUMN, kind="number", unit_us=unit_us, duration=duration)
 
