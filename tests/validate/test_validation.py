@@ -22,7 +22,7 @@ from tests.lakes.published import table_of
 from tidelake.catalog.evolution import with_newest_columns
 from tidelake.cli.app import app
 from tidelake.compact.small_tables import merge_small_files
-from tidelake.errors import Conflict, DamagedTable, Fenced
+from tidelake.errors import DamagedTable, Fenced, VersionCleanedUp
 from tidelake.plugins.framing import framing_of
 from tidelake.storage import blobs
 from tidelake.store.commit import EPOCH, OpenTable, maintain
@@ -209,7 +209,9 @@ def test_a_version_that_was_cleaned_up_before_it_was_validated_is_not_damage(
     with monkeypatch.context() as slow:
         slow.setattr("tidelake.store.table_log.RETENTION_S", -5)
         slow.setattr(validation, "with_newest_columns", clean_up)
-        with pytest.raises(Conflict, match="cleaned up before it was validated"):
+        with pytest.raises(
+            VersionCleanedUp, match="can no longer be validated: the log was cleaned up in the meantime"
+        ):
             validation.validate(sealed.spark, sealed.collection)
     assert read_proof_log(sealed.collection).damaged is None
     assert not [name for name in blobs.list_names(sealed.table.path / LOG) if name.startswith(".torn")]

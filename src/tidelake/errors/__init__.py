@@ -58,6 +58,7 @@ from tidelake.errors.commits import (
     Fenced,
     Indeterminate,
     RunSwept,
+    VersionCleanedUp,
     WriterFenced,
 )
 from tidelake.errors.messages import (
@@ -295,6 +296,7 @@ __all__ = [
     "UnknownPlugin",
     "UnknownTopic",
     "UpperError",
+    "VersionCleanedUp",
     "WriterFenced",
     "WrittenRowsMissing",
     "WrongRegion",

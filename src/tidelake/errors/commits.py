@@ -25,6 +25,17 @@ class Conflict(CommitError):
         return f"{what} {self.table} was not committed: {self.detail}"
 
 
+class VersionCleanedUp(Conflict):
+    """The log no longer has the version that a validation reads; the validation was not finished."""
+
+    hint = "validate again"
+
+    @property
+    def fact(self) -> str:
+        """What can no longer be validated, and why."""
+        return f"version {self.version} of {self.table} can no longer be validated: {self.detail}"
+
+
 class RunSwept(Conflict):
     """A run began before a sweep that may delete it; nothing was written."""
 

@@ -471,6 +471,11 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "Run the step again. If it recurs, find out which other processes write to the collection.",
         (_STATUS,),
     ),
+    errors.VersionCleanedUp: Entry(
+        "Other processes committed so often during the validation that the version it reads was cleaned up.",
+        "Validate again; nothing is wrong with the collection.",
+        (_STATUS,),
+    ),
     errors.RunSwept: Entry(
         "The process was stopped or suspended for so long that a sweep may delete the files it wrote.",
         "Run the step again: it writes its rows once more.",

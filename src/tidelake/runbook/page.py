@@ -165,6 +165,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     },
     "RegistryUnreachable": {"detail": "connection refused"},
     "RunSwept": {"detail": "its run began before the last sweep"},
+    "VersionCleanedUp": {"detail": "the log was cleaned up in the meantime"},
     "SchemaRefused": {"reason": "maps cannot be compared or grouped; encode the map as JSON text"},
     "StatementRefused": {
         "problem": "the statement does not have exactly `data` and an integer `diff`",

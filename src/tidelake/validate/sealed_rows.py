@@ -12,7 +12,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelake.errors import Conflict, DamagedTable
+from tidelake.errors import DamagedTable, VersionCleanedUp
 from tidelake.protocol.order import INT64_MAX
 from tidelake.spark.runtime_constant import parameter
 from tidelake.storage import blobs
@@ -46,12 +46,13 @@ class SealedRows:
     def since(self, lower: int) -> DataFrame:
         """Read the sealed rows at or after a time, from the files that delta-rs finds.
 
-        Spark's Delta reader would skip files only by literal numbers, for which Spark compiles new code each time.
+        Spark's Delta reader would skip files only if the filter compared with literal numbers, and Spark would compile
+        new code for each of them.
 
         Raises:
-            Conflict: the log was cleaned up in the meantime, and no longer has this version.
-            DamagedTable: delta-rs cannot read the log, or finds other files than this process; or a file is missing or
-                is not the committed one.
+            VersionCleanedUp: the log was cleaned up in the meantime, and no longer has this version.
+            DamagedTable: delta-rs cannot read the log, or does not find the same files as this process; or a file is
+                missing or is not the committed one.
 
         Cost: delta-rs reads the log from its newest checkpoint. Spark reads the files that may have such rows; the
             driver reads what `read_files` reads.
@@ -82,7 +83,7 @@ class SealedRows:
             return live_files(load_table(path, version))
         except DamagedTable as error:
             if state_at(path, version) is None:
-                raise Conflict(str(path), version, "it was cleaned up before it was validated") from error
+                raise VersionCleanedUp(str(path), version, "the log was cleaned up in the meantime") from error
             raise
 
 
