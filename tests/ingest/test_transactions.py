@@ -295,8 +295,8 @@ def test_a_transaction_whose_first_change_was_not_sent_waits_for_a_decision(
     assert [(type(error).__name__, error.time) for error in sealed.contradictions] == [("TransactionCut", 60)]
     assert (sealed.upper, lake.pairs()) == (60, [(1, 10)])
     fact = (
-        "transaction 8 at time 60 lacks its first change, which is at 45: its first event, in topic "
-        f"'{EVENTS}', partition 0, offset 1, is at 51"
+        "transaction 8 at time 60 lacks its first change, at log position 45: the first event that was sent, in topic "
+        f"'{EVENTS}', partition 0, offset 1, is at log position 51"
     )
     assert fact in sentence(lake)
     assert fact in " ".join(explain(lake.collection).facts)
@@ -333,7 +333,7 @@ def test_all_tables_of_a_connector_wait_if_one_of_them_shows_that_a_transaction_
     Catalog(Store(lake.settings.store)).decide("accounts", accepted)
     assert [report.upper for report in lake.run().values()] == [61, 60]
     facts = " ".join(explain(lake.collection("accounts"), 60).facts)
-    assert "transaction 8 at time 60 lacks its first change, which is at 45: its first event" in facts
+    assert "transaction 8 at time 60 lacks its first change, at log position 45: the first event that was sent" in facts
 
 
 @pytest.mark.sweep

@@ -70,7 +70,7 @@ class ConflictingDiff(Contradiction):
 
 
 class ConflictingCount(Contradiction):
-    """Two statements announce different counts for one time; one that covers the time but does not list it says 0."""
+    """Two statements announce different counts for one time; one that covers the time without listing it states 0."""
 
     kind = "conflicting_count"
     first: int
@@ -108,8 +108,8 @@ class TransactionCut(Contradiction):
     transaction: str
     begins_at: int
     sent: str
-    """What was sent: where its first event is, or that its END counts no event."""
-    fact = "transaction {transaction} at time {time} lacks its first change, which is at {begins_at}: {sent}"
+    """The place and position of the first event that was sent, or of the END, if it counts no event."""
+    fact = "transaction {transaction} at time {time} lacks its first change, at log position {begins_at}: {sent}"
     hint = (
         "changes to any of its tables may be missing: let the connector take a new snapshot, and accept the events "
         "that were sent, with `tidelake resolve count NAME --time {time:line} --count N --reason …`; if the connector "

@@ -26,8 +26,8 @@ def cut_transactions(collection: Collection, table: OpenTable, lower: int) -> li
 
 
 def _sent(cut: Cut) -> str:
-    """Say where the first event of a transaction is or, if it has none, where its END is."""
+    """Say where the first event that was sent is or, if there is none, where the END is."""
     place = f"topic '{cut.topic}', partition {cut.partition}, offset {cut.offset}"
     if cut.first is None:
         return f"its END, in {place}, counts no event"
-    return f"its first event, in {place}, is at {cut.first}"
+    return f"the first event that was sent, in {place}, is at log position {cut.first}"

@@ -50,7 +50,7 @@ _NOT_A_HEAD_START = (
 _CHECKPOINT = ".checkpoint.parquet"
 
 _SWEPT = "swept"
-"""The name, below the blob's own, of the member that says when the tables were swept."""
+"""The ZIP member that says when the tables were swept is named after the blob, with this name appended."""
 
 _saved: dict[Location, frozenset[tuple[Location, str | None]]] = {}
 """The contents of the blobs that this process has read or written: the SHA-256 of each log's newest entry, and when the
