@@ -30,7 +30,8 @@ class Stream:
 
     Args:
         options: what happens to the records.
-        history: the updates that the messages contain. Contradictions add rows to it that none of its updates uses.
+        history: the updates that the messages contain. Contradictions add rows to
+            `history.rows`; `history.updates` stays as it is.
         span: the times for which updates and progress are stated.
         repairs: statements that an earlier call left out.
         far_future: the first time of the updates far beyond the history.
@@ -73,8 +74,8 @@ class Stream:
     def values(self, encoder: Encoder, garbage: Garbage) -> list[bytes | None]:
         """Encode the messages, mix in unusable ones, and put everything into the final order.
 
-        No time is sealed before a reader meets its contradiction: breaches are announced like other updates, and all
-        other contradictions come first.
+        A reader meets the contradiction of a time before the time can be sealed: breaches are announced like other
+        updates, and all other contradictions come first.
         """
         options = self._options
         usual = [encoder.message(message) for message in self._usual]

@@ -50,7 +50,9 @@ def read_ends(
     table: OpenTable,
     last: int,
 ) -> ReadEnds:
-    """Read the new messages of the topic of transactions, as far as their commit positions rise.
+    """Read the new messages of the topic of transactions, up to the first END that goes back.
+
+    An END goes back if its transaction is unknown and its commit position is not after all that were read.
 
     Args:
         spark: the session, which reads messages from brokers.

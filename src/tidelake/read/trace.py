@@ -1,8 +1,9 @@
 """Finds out what became of one message of a topic in a collection that reads it, without a JVM.
 
-The small tables answer first: the offsets in the commit, the quarantine, the late statements, the pending progress
-statements, the bindings and the decisions. A CDCv2 message, or a message of a collection with transactions, also has to
-be decoded, which requires the message itself: if the topic no longer has it, what it states remains unknown.
+What is small answers first: the next offsets in the newest commit, the quarantine, the late statements, the pending
+progress statements, the bindings and the decisions. A CDCv2 message, or a message of a collection with transactions,
+also has to be decoded, which requires the message itself: if the topic no longer has it, what it states remains
+unknown.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def trace_message(
         offset: its offset.
 
     Returns:
-        An answer for each name under which the message was read, oldest first; if it was not read, one answer for the
-        newest name. Empty if the collection does not read the topic.
+        An answer for each of the topic's names under which the offset was read, oldest first; if it was not read, one
+        answer for the newest name. Empty if the collection does not read the topic.
 
     Raises:
         DamagedTable: a table of the collection is damaged.

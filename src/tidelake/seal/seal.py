@@ -241,8 +241,8 @@ class _Seal:
     def earlier_end(self) -> int | None:
         """Return an earlier end if an ingest has added rows at the first open time; otherwise None, for no limit.
 
-        Half of the times that this attempt could seal are before it. With the same end, an ingest that is faster than a
-        count would overtake every further attempt as well.
+        Half of the times that this attempt could seal are before this end. With the same end, an ingest that is faster
+        than a count would overtake every further attempt as well.
         """
         if not self.overtaken or not self.settled:
             return None
