@@ -108,7 +108,7 @@ class TransactionCut(Contradiction):
     transaction: str
     begins_at: int
     sent: str
-    """The place and position of the first event that was sent, or of the END, if it counts no event."""
+    """Where the first event that was sent is; if there is none, where the END is."""
     fact = "transaction {transaction} at time {time} lacks its first change, at log position {begins_at}: {sent}"
     hint = (
         "changes to any of its tables may be missing: let the connector take a new snapshot, and accept the events "

@@ -472,7 +472,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS,),
     ),
     errors.VersionCleanedUp: Entry(
-        "Other processes committed so often during the validation that the version it reads was cleaned up.",
+        "The validation took so long, or so many commits were made during it, that the log entries of the version "
+        "it reads were cleaned up.",
         "Validate again; nothing is wrong with the collection.",
         (_STATUS,),
     ),
