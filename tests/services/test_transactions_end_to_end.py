@@ -213,7 +213,7 @@ def test_changes_that_a_restarted_connector_skips_hold_back_all_its_tables_until
         assert cut in cut_ends(marks, made._all_events())
         for table in BANK:
             status = status_with_topics(made.settings.collections[BANK.index(table)], made.collection(table))
-            assert status is not None and "lacks its first change, which is at" in status.sentence
+            assert status is not None and "lacks its first change, at log position" in status.sentence
         assert sum(row[2] for table in BANK for row in made.rows_at(table, cut - 1)) == TOTAL
         for table, count in (("accounts", 0), ("wallets", 1)):
             decision = Count(time=cut, count=count, reason="a new snapshot corrects it")
