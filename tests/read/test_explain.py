@@ -139,6 +139,29 @@ def test_the_explanation_of_a_time_below_since_says_so(tmp_path: Path, spark: Sp
     assert "reads begin at since, 8" in explained(lake, 1).facts[-1]
 
 
+def test_a_time_that_was_merged_before_any_validation_is_not_called_recounted(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    def recount_of(time: int) -> list[str]:
+        return [fact for fact in explained(lake, time).facts if "recounted" in fact]
+
+    lake = Lake(tmp_path, spark, keep=1)
+    lake.send(updates((1, 1, 1)), progress([0], [3], {1: 1}))
+    lake.run()
+    lake.validate()
+    lake.send(updates((2, 4, 1)), progress([3], [9], {4: 1}))
+    lake.run()
+    lake.compact()
+    merged = ["never recounted: compaction merged it with other times before the next validation"]
+    assert [recount_of(time) for time in (4, 8)] == [merged, merged]
+    lake.send(updates((3, 9, 1)), progress([9], [10], {9: 1}))
+    lake.run()
+    assert recount_of(9) == ["not recounted yet: the next validation recounts it"]
+    lake.validate(full=True)
+    recounted = ["recounted independently; 2 validations have found no difference so far"]
+    assert [recount_of(time) for time in (2, 4, 8, 9)] == [recounted, merged, merged, recounted]
+
+
 def test_a_minted_time_is_explained_by_its_binding(tmp_path: Path, spark: SparkSession) -> None:
     lake = RawLake(tmp_path, spark)
     lake.put({"id": 1, "page": "a"}, {"id": 2, "page": "b"})

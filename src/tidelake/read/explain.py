@@ -28,6 +28,7 @@ from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, TIME
 from tidelake.store.proof_log import read_proof_log
 from tidelake.store.quarantine import explanation_of, quarantine_rows
 from tidelake.store.retention import read_departures
+from tidelake.store.state import SINCE
 
 _SHOWN_MAX = 5
 
@@ -86,7 +87,7 @@ def explain(collection: Collection, time: int | None = None) -> Explanation:
     elif collection.entry.mints_times:
         _explain_binding(collection, table, found)
     else:
-        _explain_proof(collection, found)
+        _explain_proof(collection, table, found)
     if found.state == "sealed":
         departures = read_departures(collection, table)
         found.facts += [f"recorded retention: {each.sentence} at this time" for each in departures if each.time == time]
@@ -103,7 +104,7 @@ def explain(collection: Collection, time: int | None = None) -> Explanation:
 # --- sealed times
 
 
-def _explain_proof(collection: Collection, found: Explanation) -> None:
+def _explain_proof(collection: Collection, table: OpenTable, found: Explanation) -> None:
     """Explain a time that a seal has proven."""
     path, time = collection.paths.proofs, found.time
     files = [file for file in OpenTable(path).files() if file.run.startswith(PROOF_RUN) and meets(file, [time])]
@@ -126,13 +127,12 @@ def _explain_proof(collection: Collection, found: Explanation) -> None:
         found.facts.append("sealed without updates: progress statements cover it, and announce none")
     if collection.entry.counts_positions:
         found.facts += facts_about(collection, time)
-        table = OpenTable(collection.paths.updates, may_be_stale=True)
         found.facts += [
             f"according to a table of the same connector, {error.fact}"
             for error in cut_transactions(collection, table, time)
             if error.time == time
         ]
-    _add_validations(collection, found)
+    _add_validations(collection, table, found)
     late = LateNotes(collection).at(time)
     for contradiction in late[:_SHOWN_MAX]:
         decided = f" (decided: {contradiction.decision})" if contradiction.decision is not None else ""
@@ -165,17 +165,23 @@ def _explain_binding(collection: Collection, table: OpenTable, found: Explanatio
     contents = f"the contents are the records of {ends}" if ends else "no record had been read: the contents are empty"
     found.facts.append(f"{contents}; a binding says what was read, not what is missing")
     found.facts.append(AS_READ)
-    _add_validations(collection, found)
+    _add_validations(collection, table, found)
 
 
-def _add_validations(collection: Collection, found: Explanation) -> None:
-    proofs = read_proof_log(collection)
+def _add_validations(collection: Collection, table: OpenTable, found: Explanation) -> None:
+    """Add whether a validation has recounted the time.
+
+    A validation does not begin before the compacted times: their updates can no longer be told apart.
+    """
+    proofs, compacted = read_proof_log(collection), table.value(SINCE) or 0
     if proofs.damaged is not None:
         found.facts.append(f"a validation has found damage below upper: {proofs.damaged}")
         found.next_steps.append(f"tidelake verify {collection.name} --deep")
-    elif proofs.validated_closed or found.time < proofs.validated_upper:
+    elif any(note.lower <= found.time and (note.closed or found.time < note.upper) for note in proofs.hashes):
         validations = counted(proofs.validations, "validation has", "validations have")
         found.facts.append(f"recounted independently; {validations} found no difference so far")
+    elif compacted and found.time <= compacted:
+        found.facts.append("never recounted: compaction merged it with other times before the next validation")
     else:
         found.facts.append("not recounted yet: the next validation recounts it")
 
