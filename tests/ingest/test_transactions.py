@@ -149,6 +149,8 @@ def test_a_table_is_sealed_at_the_commits_of_other_tables(lake: TransactionLake)
     assert (
         explain(lake.collection, 50).facts[1].startswith("transaction 7, committed at 1970-01-01T00:00:01Z: 2 events")
     )
+    unchanged = "sealed without updates: no transaction that ended there changed this table"
+    assert [explain(lake.collection, time).facts[0] for time in (55, 60)] == [unchanged] * 2
 
 
 @pytest.mark.sweep
@@ -299,7 +301,7 @@ def test_a_transaction_whose_first_change_was_not_sent_waits_for_a_decision(
         f"'{EVENTS}', partition 0, offset 1, is at log position 51"
     )
     assert fact in sentence(lake)
-    assert fact in " ".join(explain(lake.collection).facts)
+    assert f"it is held back: {fact}" in explain(lake.collection).facts
     assert lake.run().upper == 60  # the tick that read the event has noted the cut for later seals
     decide(lake, Count(time=60, count=1, reason="a new snapshot follows"))
     assert (lake.run().upper, lake.pairs()) == (71, [(1, 10), (2, 20), (3, 30)])

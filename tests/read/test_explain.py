@@ -172,7 +172,12 @@ def test_a_minted_time_is_explained_by_its_binding(tmp_path: Path, spark: SparkS
     assert "2 records, 2 rows" in found.facts[0]
     assert "prices:0 before offset 2" in found.facts[1]
     assert explained(lake).time == time
-    assert explained(lake, time + 1).state == "not read"
+    for later in (time + 1, time + 86_400_000):
+        found = explained(lake, later)
+        assert (found.state, found.facts[0]) == (
+            "not read",
+            f"no tick has minted it: upper is {time + 1}, and the next tick of ingest mints a time from there on",
+        )
     assert "the contents are empty" in explained(lake, time - 1).facts[0]
 
 

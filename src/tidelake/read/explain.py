@@ -124,7 +124,11 @@ def _explain_proof(collection: Collection, table: OpenTable, found: Explanation)
         )
     else:
         found.announced = found.counted = found.copies = 0
-        found.facts.append("sealed without updates: progress statements cover it, and announce none")
+        found.facts.append(
+            "sealed without updates: no transaction that ended there changed this table"
+            if collection.entry.counts_positions
+            else "sealed without updates: progress statements cover it, and announce none"
+        )
     if collection.entry.counts_positions:
         found.facts += facts_about(collection, time)
         found.facts += [
@@ -195,7 +199,9 @@ def _explain_open(
     """Explain a time at or after upper."""
     if collection.entry.mints_times:
         found.state = "not read"
-        found.facts.append(f"no tick has minted it: upper is {upper}, and the next tick of ingest mints a later time")
+        found.facts.append(
+            f"no tick has minted it: upper is {upper}, and the next tick of ingest mints a time from there on"
+        )
         found.next_steps.append("tidelake ingest")
         return
     files = [file for file in table.files() if file.reach[1] >= upper]
@@ -212,7 +218,7 @@ def _explain_open(
     if contradictions and not decided:
         found.state = "contradicted"
         facts = (fact_of(noted["detail"]) for noted in contradictions[:_SHOWN_MAX])
-        found.facts += [f"its source contradicts itself: {fact}" for fact in facts]
+        found.facts += [f"it is held back: {fact}" for fact in facts]
         is_ambiguous = ambiguity_of([noted["detail"] for noted in contradictions]) is not None
         found.next_steps.append(discard_command(collection.name, found.time) if is_ambiguous else count_command)
     elif not found.statements:
