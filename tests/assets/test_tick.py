@@ -119,7 +119,7 @@ def test_a_lost_update_fails_a_check_that_says_how_many_are_missing(
     assert compacted(result) == BOTH
     assert failed_checks(result) == {"prices/announced_updates_arrive": "ERROR"}
     (missing,) = [evaluation for evaluation in result.get_asset_check_evaluations() if not evaluation.passed]
-    assert str(missing.description).startswith("waiting at time 7: 3 announced, 1 stored; it has been waiting for ")
+    assert str(missing.description).startswith("waiting at time 7: 3 announced, 1 stored; upper has not moved for ")
     assert (missing.metadata["updates_missing"].value, missing.metadata["first_time"].value) == (2, "7")
 
 

@@ -83,7 +83,7 @@ def test_a_full_validation_writes_the_page_with_verdict_numbers_checks_and_your_
     lake.run()
     facts = validated(lake)
     assert facts["verdict"] == "Safe to use up to time 2. 3 updates announced, 3 counted at 2 times."
-    assert facts["ahead"].startswith("Waiting at time 3: 8 announced, 1 stored; it has been waiting for ")
+    assert facts["ahead"].startswith("Waiting at time 3: 8 announced, 1 stored; upper has not moved for ")
     assert (facts["recounted"], facts["tide"]["copies"], facts["level"]) == (3, 1, "alarm")
     checks = {check["check"]: (check["passed"], check["level"]) for check in facts["checks"]}
     failed = {name: level for name, (passed, level) in checks.items() if not passed}

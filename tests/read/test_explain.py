@@ -197,7 +197,7 @@ def test_a_lost_update_is_reported_and_needs_attention(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)), progress([0], [9], {1: 1, 5: 8}), updates((5, 5, 1)))
     lake.run()
     status = status_of(lake)
-    assert status.sentence.startswith("waiting at time 5: 8 announced, 1 stored; it has been waiting for ")
+    assert status.sentence.startswith("waiting at time 5: 8 announced, 1 stored; upper has not moved for ")
     assert (status.state, status.needs_somebody) == ("waiting at time 5", True)
     assert status.waits_for == "7 updates at time 5, or a decision about the count"
     assert status.as_json()["waiting"]["times"][0] == {
@@ -223,7 +223,7 @@ def test_a_lost_update_is_reported_even_if_columns_are_nested(tmp_path: Path, sp
     update = {"data": {"id": 1, "tags": ["a"]}, "time": 1, "diff": 1}
     lake.send(encode([update, update], schema), progress([0], [9], {1: 8}))
     lake.run()
-    assert status_of(lake).sentence.startswith("waiting at time 1: 8 announced, 1 stored; it has been waiting for ")
+    assert status_of(lake).sentence.startswith("waiting at time 1: 8 announced, 1 stored; upper has not moved for ")
     assert "8 announced, 1 stored" in " ".join(explained(lake, 1).facts)
 
 

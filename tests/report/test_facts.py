@@ -41,7 +41,7 @@ def test_a_waiting_time_is_shown_with_its_announced_and_its_counted_updates(tmp_
     stored.announce(5, 9, {5: 8, 7: 2})
     stored.arrive(5, 7, 7, 30)
     facts = stored.facts()
-    assert facts.ahead == "Waiting at time 5: 8 announced, 1 stored; it has been waiting for 3 h."
+    assert facts.ahead == "Waiting at time 5: 8 announced, 1 stored; upper has not moved for 3 h."
     (problem,) = facts.problems
     assert (facts.level, problem.text.partition(".")[0]) == (
         "warning",

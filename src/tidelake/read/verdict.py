@@ -130,8 +130,8 @@ def _incomplete(status: StatusFacts) -> Iterator[Verdict]:
     elif (first := waiting.first_missing) is not None:
         state = f"waiting at time {first.time}"
         counts = str(first).partition(": ")[2]
-        waits = f"it has been waiting for {duration(status.upper_age_s)}"
-        sentence = f"{state}: {counts}; {waits}{_unexplained(status)}{_unread(status)}"
+        stands_still = f"upper has not moved for {duration(status.upper_age_s)}"
+        sentence = f"{state}: {counts}; {stands_still}{_unexplained(status)}{_unread(status)}"
         has_arrived = status.lag_messages == 0
         remedy = f"{counted(first.missing, 'update')} at time {first.time}, or a decision about the count"
         severity = PROBLEM if has_arrived or stands else WARNING
