@@ -254,7 +254,7 @@ def test_a_missing_data_file_is_reported_as_damage_with_exit_status_1(lake: Lake
         file.unlink()
     shown = invoke("status", "--config", str(lake.file))
     assert shown.exit_code == 1
-    assert "DAMAGED below upper: the file" in shown.stdout
+    assert "DAMAGED files: the file" in shown.stdout
 
 
 @pytest.mark.sweep

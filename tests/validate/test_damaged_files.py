@@ -14,6 +14,7 @@ from tidelake import open_lake
 from tidelake.errors import DamagedFiles
 from tidelake.integrity.verification import Share
 from tidelake.read.status import read_status
+from tidelake.report.problems import problems_of
 from tidelake.store.commit import OpenTable
 from tidelake.store.files import RunFile
 from tidelake.store.layout import PROOF_RUN
@@ -61,8 +62,9 @@ def check_read_only(lake: Lake, name: str) -> None:
             write()
     assert [OpenTable(table).version for table in lake.collection.tables] == versions
     status = read_status(lake.collection)
-    assert status.state == "DAMAGED below upper"
+    assert status.state == "DAMAGED files"
     assert name in (status.damaged or "")
+    assert problems_of(status, None)[0].text.startswith("Files are missing or damaged: ")
 
 
 def check_goes_on(lake: Lake) -> None:

@@ -63,7 +63,7 @@ def _seal(result: Any, show: Callable[[int], str]) -> str:
 
 def _validate(result: Any, show: Callable[[int], str]) -> str:
     if result.damaged:
-        return f"DAMAGED below upper: {result.mismatches[0]}"
+        return f"DAMAGED {'files' if result.has_damaged_files else 'below upper'}: {result.mismatches[0]}"
     text = (
         f"{counted(len(result.times), 'sealed time')} recounted and found as announced"
         if result.times

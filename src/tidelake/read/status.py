@@ -143,7 +143,8 @@ def read_status(
         note | {"decided": note["time"] in decided} for note in proofs.blocked if not closed and note["time"] >= upper
     ]
     # In an object store, the search for missing files is left to ingest, seal and compaction, which begin with it.
-    damaged = proofs.damaged or (_missing(paths.updates, files) if paths.updates.is_local else None)
+    missing = _missing(paths.updates, files) if paths.updates.is_local and proofs.damaged is None else None
+    damaged = proofs.damaged or missing
     is_held_back = damaged or not all(noted["decided"] for noted in contradictions)
     may_wait = counts_waiting and (pending or statements) and not is_held_back
     lag_s = None if sealed_at_ms is None else round(clock.time() - sealed_at_ms / 1000, 1)
@@ -165,6 +166,7 @@ def read_status(
         statements_pending=statements,
         contradictions=contradictions,
         damaged=damaged,
+        has_damaged_files=missing is not None or (proofs.damaged is not None and proofs.has_damaged_files),
         topic_problem=problem,
         topic_gaps=[str(gap) for gap in gaps],
         quarantine_unexplained=quarantine_reasons(collection, explained=False, may_be_stale=True) if reasons else {},

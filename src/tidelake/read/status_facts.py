@@ -35,6 +35,9 @@ class StatusFacts:
     statements_pending: int
     contradictions: list[dict[str, Any]]
     damaged: str | None
+    """A mismatch below upper, or the files that are missing or damaged; None if neither is known."""
+    has_damaged_files: bool = False
+    """Whether `damaged` is about files. They may be files of any table, and their rows may not be sealed yet."""
     topic_problem: str | None = None
     """Why a topic cannot be read, or None."""
     topic_gaps: list[str] = field(default_factory=list)

@@ -63,7 +63,8 @@ def _verdicts(status: StatusFacts) -> Iterator[Verdict]:
     """Yield the verdicts that apply; of those with the same severity, the worst first."""
     if status.damaged:
         remedy = "`tidelake repair`, its folder restored from a copy, or a new collection made from its topic"
-        yield Verdict(DAMAGED, "DAMAGED below upper", remedy, f"DAMAGED below upper: {status.damaged}", PROBLEM)
+        state = "DAMAGED files" if status.has_damaged_files else "DAMAGED below upper"
+        yield Verdict(DAMAGED, state, remedy, f"{state}: {status.damaged}", PROBLEM)
     if status.topic_problem:
         sentence = f"topic cannot be read: {status.topic_problem}"
         yield Verdict(TOPIC_UNREADABLE, "topic cannot be read", "the topic", sentence, PROBLEM)

@@ -43,10 +43,15 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
     name = shlex.quote(status.name)
     found: list[Problem] = []
     if status.damaged:
+        text = (
+            f"Files are missing or damaged: {status.damaged}. Until they are restored, nothing is ingested or sealed."
+            if status.has_damaged_files
+            else f"The contents differ from what was proven: {status.damaged}. Do not build on this table."
+        )
         found.append(
             Problem(
                 "alarm",
-                f"The published contents differ from what was proven: {status.damaged}. Do not build on this table.",
+                text,
                 (f"tidelake verify {name} --deep", f"tidelake repair {name} --apply"),
             )
         )
