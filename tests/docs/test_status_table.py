@@ -49,6 +49,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 """For each place in the code that makes a verdict: the verdict's kind, and changes to `STATUS` that lead to it."""
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("topic_gap", {"topic_gaps": ["the topic was deleted"], "topic_gap_kind": "TopicChanged"}),
+    ("topic_gap", {"topic_gaps": ["9 ends before 8"], "topic_gap_kind": "TransactionWentBack"}),
     ("damaged", {"damaged": "the file a.parquet is missing", "has_damaged_files": True}),
     ("decided", {"contradictions": contradiction(decided=True), "decided_counts": [9]}),
     ("not_sealed", {"waiting": Waiting(12, False)} | _OLD),

@@ -479,6 +479,7 @@ def test_status_names_positions_that_went_back_and_no_other_transaction_can_be_p
     settings = lake.settings.collections[0]
     status = read_status(lake.collection, open_topics(settings), settings=settings)
     assert [gap.partition(": ")[2].partition(",")[0] for gap in status.topic_gaps] == ["transaction 2 ends at 30"]
+    assert status.state == "log positions went back"
     with pytest.raises(DecisionRefused, match=r"END of transaction 8 may still arrive: .* transaction 2 ends at 30"):
         decide(lake, Park(transaction="8", reason="it waits"))
     decide(lake, Park(transaction="2", reason="its END came late"))

@@ -198,6 +198,7 @@ def test_expired_messages_and_a_recreated_topic_stop_ingest_until_they_are_accep
     ) as changed:
         lake.ingest()
     assert f"resolve topic NAME --topic {lake.name}" in str(changed.value)
+    assert status_of(lake).state == "topic was recreated or cut"
     resolve(lake, "topic", "--topic", lake.name)
     assert lake.ingest().messages == 4
     cluster = KafkaCluster(KafkaSettings(bootstrap_servers=broker.bootstrap_servers))

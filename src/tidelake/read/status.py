@@ -169,6 +169,7 @@ def read_status(
         has_damaged_files=missing is not None or (proofs.damaged is not None and proofs.has_damaged_files),
         topic_problem=problem,
         topic_gaps=[str(gap) for gap in gaps],
+        topic_gap_kind=type(gaps[0] if gaps else TopicGap).__name__,
         quarantine_unexplained=quarantine_reasons(collection, explained=False, may_be_stale=True) if reasons else {},
         sealed_by_decision=sealed_by_decision(collection),
         decided_counts=sorted(counts_in(decisions)),

@@ -41,7 +41,9 @@ class StatusFacts:
     topic_problem: str | None = None
     """Why a topic cannot be read, or None."""
     topic_gaps: list[str] = field(default_factory=list)
-    """Missing offsets and recreated topics; they stop ingest until they are restored or accepted."""
+    """Missing offsets, recreated topics, and log positions that went back; they stop ingest until a person acts."""
+    topic_gap_kind: str = "TopicGap"
+    """The name of the error of the first of `topic_gaps`."""
     quarantine_unexplained: dict[str, int] = field(default_factory=dict)
     sealed_by_decision: list[dict[str, Any]] = field(default_factory=list)
     """`time`, `announced` (as decided), `reason` of every time that was sealed by decision."""

@@ -27,6 +27,13 @@ PROBLEM_KINDS = (
 )
 """The kinds of verdicts that can be problems."""
 
+_GAPS = {
+    "TopicGap": ("a gap in the topic", "the missing offsets, or a decision to continue without them"),
+    "TopicChanged": ("topic was recreated or cut", "the earlier topic, or a decision to continue with this one"),
+    "TransactionWentBack": ("log positions went back", "a new topic, or a decision to leave out the transaction"),
+}
+"""By the name of the error that stops ingest: the state in a few words, and what it waits for."""
+
 _RANK = {FINE: 0, WARNING: 1, PROBLEM: 2}
 
 
@@ -69,9 +76,8 @@ def _verdicts(status: StatusFacts) -> Iterator[Verdict]:
         sentence = f"topic cannot be read: {status.topic_problem}"
         yield Verdict(TOPIC_UNREADABLE, "topic cannot be read", "the topic", sentence, PROBLEM)
     if status.topic_gaps:
-        remedy = "the missing offsets, or a decision to continue without them"
-        sentence = f"a gap in the topic: {status.topic_gaps[0]}"
-        yield Verdict(TOPIC_GAP, "a gap in the topic", remedy, sentence, PROBLEM)
+        state, remedy = _GAPS.get(status.topic_gap_kind, _GAPS["TopicGap"])
+        yield Verdict(TOPIC_GAP, state, remedy, f"{state}: {status.topic_gaps[0]}", PROBLEM)
     yield from _contradicted(status)
     yield from _late(status)
     yield from _waiting_for_ends(status)
