@@ -75,7 +75,7 @@ def test_a_table_that_another_engine_wrote_to_is_named_with_the_engine_and_what_
     assert isinstance(state, CollectionStatus) and state.verdict.severity == "warning"
     (found,) = problems_of(state, None)
     assert (found.level, found.commands) == ("warning", ("tidelake path prices", "tidelake current prices"))
-    assert problem in found.text and "Move its folder" not in found.text
+    assert problem in found.text and "Make its folder" not in found.text
     assert f"but are no longer there: {problem}." in render_collection(stored.facts(), [], False)
     DeltaTable(str(table)).restore(0)  # the rows are right again, but Tidelake did not publish them
     assert problem in invoke("path", "prices", *config).stderr

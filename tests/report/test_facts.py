@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from tests.expectations.reports import STATUS
 from tests.report.stored import NAME, Stored
+from tidelake.errors import ConflictingDiff, OverCount
+from tidelake.read.waiting import Waiting, WaitingTime
 from tidelake.report.facts import CheckResult, summary_of
+from tidelake.report.problems import problems_of
 from tidelake.store.decision import (
     AcceptGap,
     AcceptTopic,
@@ -112,6 +117,31 @@ def test_samples_show_messages_only_if_the_settings_allow_it(tmp_path: Path) -> 
         stored.refuse([b'{"card": "4711"}'[:15]])
         (reason,) = stored.facts().quarantine
         assert (reason.samples[0].place, reason.samples[0].value) == ("prices:0:0", value)
+
+
+@pytest.mark.parametrize(("kind", "has_count"), [(ConflictingDiff.kind, False), (OverCount.kind, True)])
+def test_a_count_is_proposed_only_where_it_settles_a_contradiction(kind: str, has_count: bool) -> None:
+    noted = {"time": 9, "detail": f"{kind}: a fact", "decided": False}
+    (problem,) = problems_of(replace(STATUS, contradictions=[noted]), None)
+    assert [command.split()[2] for command in problem.commands] == (
+        ["prices", "count", "discard"] if has_count else ["prices", "discard"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("waiting", "commands"),
+    [
+        (None, ["tidelake seal prices"]),
+        (Waiting(12, is_sealed=False), ["tidelake seal prices"]),
+        (Waiting(9, times=[WaitingTime(9, 5, 3, is_decided=True)]), ["tidelake explain prices --time 9"]),
+    ],
+)
+def test_a_decided_time_waits_for_the_next_seal_only_if_that_seals_something(
+    waiting: Waiting | None, commands: list[str]
+) -> None:
+    noted = {"time": 9, "detail": f"{OverCount.kind}: a fact", "decided": True}
+    problems = problems_of(replace(STATUS, contradictions=[noted], decided_counts=[9], waiting=waiting), None)
+    assert list(next(found for found in problems if "is decided" in found.text).commands) == commands
 
 
 def test_decisions_are_listed_newest_first_and_their_number_is_bounded(

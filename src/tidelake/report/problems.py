@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tidelake.read.verdict import FINE, PROBLEM, WARNING
 from tidelake.read.words import counted, fact_of
+from tidelake.seal.ambiguity import ambiguity_of
 
 if TYPE_CHECKING:
     from tidelake.read.status import CollectionStatus
@@ -105,8 +106,8 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
         text = (
             f"The table for other engines was changed: {status.published_problem}."
             if status.published_is_changed
-            else f"The table for other engines cannot be read: {status.published_problem}. Move its folder away, and "
-            "publish the contents again."
+            else f"The table for other engines cannot be used: {status.published_problem}. Make its folder "
+            "readable; if it is, move it away and publish the contents again."
         )
         found.append(Problem("warning", text, (f"tidelake path {name}", f"tidelake current {name}")))
     missing = status.waiting.first_missing if status.waiting is not None else None
@@ -143,12 +144,16 @@ def _contradictions(status: CollectionStatus, name: str) -> list[Problem]:
         if not noted["decided"]:
             statement = '\'{"data": {…}, "diff": 1}\''
             discard = f"tidelake resolve discard {name} --time {time} --statement {statement} {_REASON}"
-            found.append(
-                Problem("alarm", f"Time {time} is held back: {fact_of(noted['detail'])}.", (explain, count, discard))
-            )
+            details = [other["detail"] for other in status.contradictions if other["time"] == time]
+            commands = (explain, count, discard) if ambiguity_of(details) is None else (explain, discard)
+            found.append(Problem("alarm", f"Time {time} is held back: {fact_of(noted['detail'])}.", commands))
         elif time in status.decided_counts:
-            text = f"Time {time} is decided; the next seal applies the decision."
-            found.append(Problem("warning", text, (f"tidelake seal {name}",)))
+            if status.waiting is None or not status.waiting.is_sealed:
+                text = f"Time {time} is decided; the next seal applies the decision."
+                found.append(Problem("warning", text, (f"tidelake seal {name}",)))
+            else:
+                text = f"Time {time} is decided, but updates are missing, at this time or at an earlier one."
+                found.append(Problem("warning", text, (f"tidelake explain {name} --time {time}",)))
         else:
             text = (
                 f"At time {time}, a statement is discarded by decision. If the number of remaining "
