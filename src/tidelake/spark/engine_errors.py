@@ -6,6 +6,8 @@ import re
 
 from py4j.protocol import Py4JJavaError
 
+from tidelake.errors import TidelakeError
+
 _ANSWER = re.compile(r"<\?xml.*?<Code>(\w+)</Code>(?:.*?<Message>([^<]*)</Message>)?.*?</Error>", re.DOTALL)
 """The response of an object store to a request that it refuses; it may repeat the request, signature included."""
 _OF_OBJECT_STORE = re.compile(r"(software\.amazon\.awssdk\.[\w.]+|fs\.s3a\.AWS\w+|java\.net\.\w+)Exception\b")
@@ -27,13 +29,15 @@ def is_of_object_store(error: BaseException) -> bool:
 
 
 def engine_fact(error: BaseException) -> str:
-    r"""Return the fact in an engine's error: Spark's innermost cause, or all lines joined for other engines.
+    r"""Return the fact in an error: Spark's innermost cause, an own error's fact, or all lines of another, joined.
 
     >>> engine_fact(OSError("Generic error\n   \x1b[31m↳\x1b[0m No space left on device\n"))
     'Generic error: No space left on device'
     >>> engine_fact(OSError("403: <?xml version='1.0'?><Error><Code>AccessDenied</Code><Id>x</Id></Error>"))
     '403: AccessDenied'
     """
+    if isinstance(error, TidelakeError):
+        return error.fact
     if isinstance(error, Py4JJavaError):
         cause = error.java_exception
         while cause.getCause() is not None:
