@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
@@ -21,7 +22,7 @@ from tidelake.errors import ClockAhead, DamagedTable, NotReclocked, TopicGap, Up
 from tidelake.read.current import update_current
 from tidelake.store.commit import OpenTable
 from tidelake.store.failpoints import on_reach
-from tidelake.store.files import discard_run, read_rows
+from tidelake.store.files import discard_run, read_rows, write_run
 from tidelake.store.layout import BINDINGS_SCHEMA
 
 pytestmark = pytest.mark.spark
@@ -187,6 +188,21 @@ def test_a_lost_binding_is_reported_as_damage(tmp_path: Path, spark: SparkSessio
     assert report.damaged
     assert f"the binding of time {first.time} is missing" in report.mismatches[0]
     assert "is missing" in str(lake.current().errors[NAME])
+
+
+def test_a_row_that_is_not_in_the_binding_of_its_time_is_reported_as_damage(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = RawLake(tmp_path, spark)
+    lake.put({"id": 1})
+    lake.ingest()
+    table = OpenTable(lake.collection.paths.updates)
+    (file,) = table.files()
+    table.commit({}, write_run(table.path, "ingest-smuggled", pq.read_table((table.path / file.path).local)))
+    time = lake.times[0].time
+    assert (
+        lake.validate(full=True).mismatches[0] == f"time {time}: rows: 1 according to its binding, but 2 in the table"
+    )
 
 
 def test_a_cdcv2_collection_has_no_minted_times(tmp_path: Path, spark: SparkSession) -> None:

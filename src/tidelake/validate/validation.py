@@ -183,7 +183,7 @@ def validate(
             departures = read_departures(collection, table)
             left = {each.time: each.rows for each in departures if each.time >= lower}
             recounted = without_departures(report, recounted, left)
-            _compare_times(report, recounted, framing.proofs(collection, lower))
+            _compare_times(report, recounted, framing.proofs(collection, lower), collection.entry.mints_times)
             hashes = time_hashes(recounted)
             report.times_hash = hash_text(add_halves(time_hash.times for time_hash in hashes.values()))
         _compare_hashes(spark, collection, report, _Hashed(form, sealed, hashes), proofs, full, first)
@@ -235,8 +235,12 @@ def _compare_late(spark: SparkSession, collection: Collection, report: ValidateR
 
 
 def _compare_times(
-    report: ValidateReport, recounted: list[dict[str, Any]], proofs: Mapping[int, Mapping[str, Any]]
+    report: ValidateReport,
+    recounted: list[dict[str, Any]],
+    proofs: Mapping[int, Mapping[str, Any]],
+    mints_times: bool,
 ) -> None:
+    """Compare the recount of each time with its proof or, if the collection mints its times, with its binding."""
     by_time = {counts["time"]: counts for counts in recounted}
     proven = {time for time in proofs if report.closed or time < report.upper}
     for time in sorted(by_time.keys() | proven):
@@ -263,10 +267,12 @@ def _compare_times(
             not row["announced"] == row["counted"] == row["recounted"]
             and len(report.mismatches) < _MISMATCHES_NAMED_MAX
         ):
-            report.mismatches.append(
-                f"time {time}: distinct updates: {row['announced']} announced and {row['counted']} counted, "
-                f"but {row['recounted']} in the table"
+            stated = (
+                f"rows: {row['counted']} according to its binding"
+                if mints_times
+                else f"distinct updates: {row['announced']} announced and {row['counted']} counted"
             )
+            report.mismatches.append(f"time {time}: {stated}, but {row['recounted']} in the table")
 
 
 def _compare_sums(
