@@ -67,7 +67,7 @@ def test_the_cost_of_a_hold_counts_the_rows_whose_times_retention_would_forget(
     report = lake.compact()
     assert (report.since, report.held) == ((0,), f"since stays at 0: held by 'report' ({held.id})")
     (after,) = collection.holds()
-    assert after.rows == 3  # at times 1, 2 and 3; the row at 0 is readable, the one at 9 is not sealed
+    assert after.rows == 3  # at 1, 2 and 3; the row at 0 is not after the hold's time, and the one at 9 is not sealed
     assert 0 < after.bytes < sum(file.bytes for file in OpenTable(lake.collection.paths.updates).files())
     held.downgrade(2)
     assert collection.holds()[0].rows == 1

@@ -54,7 +54,7 @@ def publish(
         int | None, typer.Option(min=1, max=1_000, help="Divide the data among this many publishers from now on.")
     ] = None,
     shard: Annotated[
-        int | None, typer.Option(min=0, help="State only this shard, counted from 0; by default, state all shards.")
+        int | None, typer.Option(min=0, help="Publish only this shard, counted from 0; by default, all shards.")
     ] = None,
     skip_errors: SkipErrorsOption = False,
     accept_cut: Annotated[
@@ -72,9 +72,9 @@ def publish(
 ) -> None:
     """State all sealed contents and changes as CDCv2 in a topic, for readers elsewhere.
 
-    Updates that the topic already has are not stated again. If messages begin with a schema id, a column that was added
-    to the collection later is published from a certain time onwards, which is the same for all messages; in bare Avro,
-    the column needs a new topic.
+    Updates that the topic already has are not stated again. If messages begin with a schema id, a column that is added
+    to the collection later is in the updates from one time onwards, which the next call determines; in bare Avro, only
+    a new topic can have the column.
     """
     from tidelake.settings.lake import load_settings
 
@@ -141,6 +141,8 @@ def _sentence(report: PublishReport, mints_times: bool) -> str:
     if not report.statements:
         return f"nothing new for {report.topic}, which is {until}"
     columns = report.columns_from.items()
-    until += "".join(f"; rows have {name} from time {shown_time(time, mints_times)} onwards" for name, time in columns)
+    until += "".join(
+        f"; rows have the column '{name}' from time {shown_time(time, mints_times)} onwards" for name, time in columns
+    )
     updates, messages = counted(report.updates, "update"), counted(report.messages, "message")
     return f"{updates} in {messages} to {report.topic}, which is {until}"

@@ -13,9 +13,9 @@ Interval = tuple[int, int]
 
 
 def intervals_of(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]:
-    """Return the offsets of a file as disjoint intervals, in order.
+    """Return disjoint intervals of the offsets of a file, in order.
 
-    If some offsets are repeated, the intervals of these offsets come first, in addition.
+    Before them, offsets that occur more than once are also returned as intervals of their own.
 
     >>> intervals_of(np.array([0, 1, 2, 7])), intervals_of(np.array([3, 2, 1, 2]))
     ([(0, 3), (7, 8)], [(2, 3), (1, 4)])

@@ -46,8 +46,8 @@ class SealedRows:
     def since(self, lower: int) -> DataFrame:
         """Read the sealed rows at or after a time, from the files that delta-rs finds.
 
-        Spark's Delta reader would skip files only if the filter compared with literal numbers, and Spark would compile
-        new code for each of them.
+        Spark's Delta reader would skip files only if the filter compared `_time` with literal numbers, and Spark would
+        compile new code for these numbers in every validation.
 
         Raises:
             VersionCleanedUp: the log was cleaned up in the meantime, and no longer has this version.
