@@ -1,4 +1,4 @@
-"""The last verdicts on the user's own expectations, which ticks repeat until the next full validation.
+"""The last verdicts on the user's own expectations; every tick reports them again until the next full validation.
 
 They have a file of their own: a report about a table that could not be validated says nothing about them, and must not
 lift a verdict that blocks.

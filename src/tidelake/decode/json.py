@@ -38,7 +38,7 @@ TEXT_CHARACTERS_MAX = 20_000_000
 PAYLOAD = '"payload":'
 """The text between a message's schema and its payload; no string contains it, because strings escape quotes."""
 WRAPPING = frozenset({"schema", "payload"})
-"""The names around a payload. If a record has a column of one of these names, no message of it counts as wrapped."""
+"""The names around a payload. If the row has a column with one of these names, no message counts as wrapped."""
 _HASH_MAX = 2**63 - 1
 """A mask that keeps the hash of a schema non-negative, like all state that a table stores."""
 _SPACED_NAMES = ('" ', '"\t', '"\n', '"\r')

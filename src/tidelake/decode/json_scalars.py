@@ -37,7 +37,8 @@ class JsonForm:
             value has to be checked.
         variant_ddl: the type to read from a variant, to check a suspect value. None: no value is suspect.
         not_text: the name of the first column whose value in the variant is not text; null if all are text.
-        name_count: the number of object names in a value, or fewer if some were lost.
+        name_count: the number of names in the value's JSON objects; less than the text has if a name is repeated, is
+            unknown or has the value null.
         has_point: whether a value holds a number with a point, which was read as a double; never null. None: no value
             does.
         quoted_ddl: the type with which the parts that may have a point are read again, with numbers in quotes.

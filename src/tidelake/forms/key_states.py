@@ -102,7 +102,7 @@ def updates_of_states(states: DataFrame, key: Sequence[str], after: int) -> Data
 
 
 def state_time(after: int) -> Column:
-    """Return the time of the first state that a row can affect: the row's own time or, if that is earlier, `after`."""
+    """Return the time of the first state that a row can affect: the later of its own time and `after`."""
     return F.greatest(F.col(TIME), parameter(after, F.col(TIME)))
 
 

@@ -84,7 +84,7 @@ class CollectionSettings(Frozen):
     """The columns that identify a row: the key of upserts, or the primary key of the source table."""
     keep: Literal["all"] | int | timedelta = "all"
     """The retention rule. `all`: every time stays readable. A number: every time that is at most this far before upper.
-    A duration, such as 7d: every time that could be read at some moment within this duration before now."""
+    A duration, such as 7d: every state that was the newest at some moment of the last 7 days."""
     keep_rows: RowRetention | None = None
     """For append-only collections: how long rows stay in the contents, by a column that states a point in time."""
     timeline: str | None = None
