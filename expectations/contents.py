@@ -1,4 +1,4 @@
-"""Judges the contents of a collection against the expectations in its settings, on the library's Spark engine."""
+"""Judges the contents of a collection against the expectations in its settings, on Great Expectations' Spark engine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def judge_contents(
     Cost: reads the contents once, and keeps them until they are judged.
 
     Raises:
-        ConfigurationError: the library refuses the arguments of an expectation.
+        ConfigurationError: Great Expectations refuses the arguments of an expectation.
     """
     from tidelake.read.asked import last_time
     from tidelake.read.snapshot import snapshot

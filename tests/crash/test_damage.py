@@ -33,12 +33,12 @@ _NEIGHBOURS = dict(zip(COLLECTIONS, [*list(COLLECTIONS)[1:], next(iter(COLLECTIO
 _GROWING = ("status bytes", "status runs")
 """After a tick, these answers depend on how Spark distributed the rows of the tick."""
 _GOING_ON = (0, 2)
-"""The `moments` of the reads after each of a collection's next steps. Moment 1, a time in the middle, is left out: it
-depends on the clock once a step has minted a time."""
+"""The `moments` of the reads after each of the `STEPS` that a collection takes next. Moment 1, a time in the middle,
+is left out: it depends on the clock once a step has minted a time."""
 
 
 class Undamaged:
-    """The answers of the undamaged store about a collection, now and after each of its next steps."""
+    """The answers of the undamaged store about a collection, now and after each of the `STEPS` that it takes next."""
 
     def __init__(self, whole: WholeStore, spark: SparkSession, folder: Path, name: str) -> None:
         self.whole, self.name = whole, name
@@ -53,14 +53,14 @@ class Undamaged:
 
     @property
     def stages(self) -> list[dict[str, Any]]:
-        """The answers before the next steps, and after each, without damage."""
+        """The answers before the `STEPS`, and after each, without damage."""
         if not self._stages:
             lake = self.whole.copy(self._folder / f"undamaged-{self.name}", self.name)
             reader = Reader(self._spark, lake, self.name, self.known, _GOING_ON)
             self._stages.append(self.without_clock(reader.answers()))
             for _ in go_on(self._spark, lake, self.name):
                 self._stages.append(self.without_clock(reader.answers()))
-            assert len(self._stages) == len(STEPS) + 1, "the undamaged collection continues"
+            assert len(self._stages) == len(STEPS) + 1, "the undamaged collection did not take all of its steps"
         return self._stages
 
     def without_clock(self, answers: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Cases:
         """Damage a file, and ask questions.
 
         Every fifth case asks all questions; the others leave out some. In a sweep, every twelfth case also takes the
-        collection's next steps.
+        `STEPS`.
         """
         label, asks_all = f"case-{number}", number % 5 == 0
         lake = self.whole.copy(self.folder / label, self.name, self.neighbour)

@@ -28,7 +28,7 @@ IN_EVERY_SWEEP = (EVERYDAY, "current.after_entry")
 
 ON_S3 = [place for place in FAILPOINTS if place not in ONLY_ON_A_DISK]
 WITH_FAULTS = 5
-"""The largest number of places at which one seed kills while requests fail: each kill takes a minute or more."""
+"""With failing requests, each seed has at most this many places: a kill there takes a minute or more."""
 
 
 def places_of(seed: int) -> list[str]:

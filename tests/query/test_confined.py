@@ -188,7 +188,7 @@ def test_a_predicate_is_a_condition_on_columns(engine: Engine, where: str, names
     [
         ("1 = 1) or (1 = 1", "is invalid"),
         ("a, b", "is more than one condition"),
-        ("a b", "ends with a name"),
+        ("a b", "gives its result a name"),
         ("a from t", "is more than a condition"),
         ("a order by 1", "is more than a condition"),
         ("true group by 1", "is more than a condition"),

@@ -124,7 +124,7 @@ def read_mark(message: Any, table: str, offset: int) -> Begin | End:
     for part in message.get("data_collections") or ():
         name, count = (part.get("data_collection"), part.get("event_count")) if isinstance(part, Mapping) else (0, 0)
         if not isinstance(name, str) or type(count) is not int or count < 0 or name in counts:
-            raise NotATransaction(f"its data_collections have the entry {part!r}")
+            raise NotATransaction(f"its data_collections have an invalid or repeated entry: {part!r}")
         counts[name] = count
     in_all = message.get("event_count")
     if type(in_all) is not int or in_all != sum(counts.values()):
@@ -164,9 +164,9 @@ def ends_of(marks: Iterable[Begin | End], begun: Begin | None = None) -> list[En
 def is_cut(begins_at: int | None, after: int | None, first: int | None) -> bool:
     """Return whether a connector might have skipped the first changes of a transaction.
 
-    A connector that was restarted after the END at `after` can skip the changes of a transaction that was open then, up
-    to the change that directly follows this END in the log. The transaction then begins at or before `after`, and all
-    of its changes that were sent come later.
+    A connector that was restarted after the END at `after` can skip changes of a transaction that was still open: those
+    up to and including the change that directly follows this END in the log. Such a transaction begins at or before
+    `after`, but every change of it that was sent is after `after`.
 
     Args:
         begins_at: where the transaction's first change is in the log, as its BEGIN states; None if that is unknown.
@@ -249,7 +249,8 @@ def sort_ends(ends: Iterable[End], last: int, known: Mapping[int, str], parked: 
     Args:
         ends: the ENDs.
         last: the greatest commit position that was already read; -1 if there is none.
-        known: the ids of the transactions that were already read, by commit position, as far as `ends` name them.
+        known: the ids of the transactions that were already read, by commit position; only the positions of `ends`
+            are looked up.
         parked: the ids of the transactions that decisions have parked. A later END of such a transaction changes
             nothing.
 
@@ -393,7 +394,7 @@ def first_uncovered(
     31
     >>> first_uncovered(0, 50, [Snapshot(30, 8, False, is_first_marked=True)], [])
     30
-    >>> first_uncovered(0, 50, [Snapshot(30, 8, False), Snapshot(40, 8, True)], [])  # or an END at 35 is missing
+    >>> first_uncovered(0, 50, [Snapshot(30, 8, False), Snapshot(40, 8, True)], [])  # the first has no last row
     30
     """
     snapshots = [snapshot for snapshot in snapshots if not snapshot.is_abandoned]
@@ -416,7 +417,7 @@ def statement(stated: int, end: int, ends: Iterable[tuple[int, int]], snapshots:
         stated: everything before this time was stated earlier.
         end: the result of `first_uncovered`.
         ends: commit position and number of events in the table, for each END that was read; a pair may be repeated.
-        snapshots: the snapshots that were read; an abandoned one has no rows.
+        snapshots: the snapshots that were read; the rows of an abandoned one are not counted.
 
     >>> statement(0, 61, [(50, 2), (60, 0)], [Snapshot(30, 8, True)])
     Progress([0], [61], [(30, 8), (50, 2)])

@@ -102,7 +102,7 @@ def parse_predicate(connection: duckdb.DuckDBPyConnection, where: str, columns: 
         raise Refused("is more than one condition")
     (expression,) = node["select_list"]
     if expression["alias"]:
-        raise Refused("ends with a name, or is cut off")
+        raise Refused("gives its result a name, or is incomplete")
     for part in _dicts(expression):
         if part.get("class") in _OF_SEVERAL_ROWS:
             raise Refused(_OF_SEVERAL_ROWS[part["class"]])

@@ -37,7 +37,7 @@ _OPERATORS = """Add And BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CaseWhen Cast
 OPERATORS = frozenset(_OPERATORS.split())
 """The classes of the nodes that Spark's parser builds from accepted syntax."""
 _NAMED = {
-    "Alias": "ends with a name, or is cut off",
+    "Alias": "gives its result a name, or is incomplete",
     "AggregateExpression": "calls a function over several rows",
     "WindowExpression": "calls a function over several rows",
     **dict.fromkeys(("Exists", "InSubquery", "LateralSubquery", "ListQuery", "ScalarSubquery"), "contains a subquery"),

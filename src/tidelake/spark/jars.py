@@ -1,4 +1,6 @@
-"""Fetches the jars that a lock file lists, and checks their sha256; by default, those in `jars.lock` into `.jars`.
+"""Fetches the jars that a lock file lists into a folder, and checks their sha256.
+
+By default, the lock file is `jars.lock`, and the folder is `.jars`.
 
 A line `[name]` begins a set: jars that only some lakes need, such as `s3`. They are fetched into `.jars/<name>` when
 a session needs them.

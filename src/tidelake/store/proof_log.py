@@ -14,8 +14,8 @@ from tidelake.store.late_notes import CONTRADICTED_RUN
 from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, RETENTION_RUN, TIME
 
 DAMAGED_FILES = "damaged_files"
-"""A value of `proofs/`: odd if the newest validation that verified files found damaged files, else even. Values only
-rise."""
+"""The name of a value in the log of `proofs/`. Values can only rise, so this one is a flag by its parity: odd if the
+newest validation that verified files found damaged files, else even."""
 COMPACTED = "compacted"
 """The kind of the note of a full compaction: `lower` and `upper` are `since` before and after it, `copies` is the
 number of runs that it merged, and `announced` and `counted` are the numbers of their rows before and after."""
