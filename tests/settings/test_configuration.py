@@ -308,6 +308,26 @@ def test_a_schema_for_an_id_is_refused_if_its_columns_differ_and_the_column_is_n
     assert "collections.orders.schema_ids.9: " in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        ("key: id", r"the key has no column 'price'\nhint: .*the columns of the key, in any order"),
+        (
+            "key: sku\n    key_schema: {type: record, name: key, fields: [{name: sku, type: long}]}",
+            r"the column 'sku' is missing\nhint: .*the columns of `key_schema`, in any order",
+        ),
+    ],
+)
+def test_a_schema_for_an_id_of_keys_is_compared_with_the_columns_of_the_key(
+    tmp_path: Path, key: str, problem: str
+) -> None:
+    row = "{type: record, name: row, fields: [{name: id, type: long}, {name: price, type: long}]}"
+    text = GOOD.split("    schema:", maxsplit=1)[0].replace("family: plain", "family: upsert\n    framing: reclock")
+    ids = f"schema_ids: {{2: {row}}}\n    key_schema_ids: {{1: {row}}}\n"
+    with pytest.raises(ConfigurationError, match=f"key_schema_ids.1: .*{problem}"):
+        load(tmp_path, f"{text}    encoding: confluent\n    schema: {row}\n    {key}\n    {ids}")
+
+
 def test_the_schema_of_an_id_may_have_its_columns_in_another_order(tmp_path: Path) -> None:
     other = "{type: record, name: other, fields: [{name: note, type: [string, 'null']}, {name: id, type: long}]}"
     text = GOOD.split("    schema:", maxsplit=1)[0] + f"    schema: {WIDE}\n    schema_ids: {{7: {other}}}\n"

@@ -38,24 +38,31 @@ def read_schema(place: Block) -> dict[str, Any]:
 
 
 def read_schema_ids(
-    place: Block, record: Mapping[str, Any], evolves: bool = False, may_lack: bool = False
+    place: Block,
+    record: Mapping[str, Any],
+    evolves: bool = False,
+    may_lack: bool = False,
+    reader: str = "the collection",
 ) -> dict[int, dict[str, Any]]:
-    """Read the writers' schemas by id. Each must have exactly the collection's columns; see `evolves` and `may_lack`.
+    """Read the writers' schemas by id. Each must have exactly the columns of `record`; see `evolves` and `may_lack`.
 
     Args:
         place: the place of the schemas.
-        record: the collection's columns.
+        record: the columns of values or keys.
         evolves: whether the schema evolves; if so, nothing is checked here.
         may_lack: whether nullable columns may be missing.
+        reader: what has these columns, for errors.
     """
     read, difference_of = {}, written_difference if may_lack else column_difference
     for schema_id in _ids(place):
         writer = place.child(schema_id)
         read[schema_id] = read_schema(writer)
-        difference = None if evolves else difference_of(column_types(dict(record)), column_types(read[schema_id]))
+        difference = (
+            None if evolves else difference_of(column_types(dict(record)), column_types(read[schema_id]), reader)
+        )
         if difference is not None:
             exception = "; only nullable columns may be missing" if may_lack else ""
-            writer.fail(difference, f"give every id exactly the collection's columns, in any order{exception}")
+            writer.fail(difference, f"give every id exactly the columns of {reader}, in any order{exception}")
     return read
 
 
@@ -124,7 +131,8 @@ def read_key_record(
     key = read_key(block.child("key"), value if written is None else written)
     record = _key_columns(key, value) if written is None else _checked_key(block.child("key_schema"), written, value)
     check_json(block, block.child("key_schema"), record)
-    ids = read_schema_ids(block.child("key_schema_ids"), record)
+    reader = "the key" if written is None else "`key_schema`"
+    ids = read_schema_ids(block.child("key_schema_ids"), record, reader=reader)
     if block.get("encoding") == "confluent" and not ids and not looks_up_ids:
         block.child("key_schema_ids").fail(
             "is required for Confluent framing",
