@@ -84,8 +84,17 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def read_yaml(file: Path) -> Block:
+def read_yaml(
+    file: Path,
+    which: str = "your collections.yaml",
+    content: str = "start with `store:`, `topics:` and `collections:`",
+) -> Block:
     """Read the mapping in a file, with line numbers.
+
+    Args:
+        file: the file.
+        which: what the file should be, for the hint if it cannot be read.
+        content: what to write into it, as the hint if it is not a mapping.
 
     Raises:
         ConfigurationError: the file cannot be read, or is not a YAML mapping; the error names the line.
@@ -94,7 +103,9 @@ def read_yaml(file: Path) -> Block:
     try:
         document, node = _load(file.read_text(encoding="utf-8"))
     except OSError as error:
-        place.fail(f"cannot be read: {error.strerror}", "give the path of your collections.yaml")
+        may_not = isinstance(error, PermissionError)
+        fix = "give this user permission to read it" if may_not else f"give the path of {which}"
+        place.fail(f"cannot be read: {error.strerror}", fix)
     except UnicodeDecodeError:
         place.fail("is not UTF-8 text", "save it as UTF-8")
     except yaml.YAMLError as error:
@@ -105,5 +116,5 @@ def read_yaml(file: Path) -> Block:
     except RecursionError:
         place.fail("is nested too deeply", "use less nesting")
     if not isinstance(document, dict):
-        place.fail("is not a YAML mapping", "start with `store:`, `topics:` and `collections:`")
+        place.fail("is not a YAML mapping", content)
     return replace(place, value=document, node=node)
