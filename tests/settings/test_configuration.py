@@ -199,6 +199,10 @@ def test_a_schema_may_be_in_a_file_and_may_be_a_whole_cdcv2_schema(tmp_path: Pat
         (("store: lake", "store: ''"), r"store: is not a path: ''"),
         (("store: lake", "store: ' lake'"), r"store: is not a path: ' lake'"),
         (("store: lake", 'store: "la\\0ke"'), r"store: is not a path: 'la\\x00ke'"),
+        (
+            ("store: lake", "store: la\x01ke"),
+            r"line 2: has the character U\+0001, which .*\nhint: remove the character",
+        ),
         (("topics: in", 'topics: "\\uD800"'), r"topics: is not a path"),
         (("topics: in", "topics: 2020-01-01"), r"topics: is not a path: datetime.date"),
         (("store: lake", "store: lake\nwriter: a b"), r"writer: is not a writer's name: 'a b'\nhint: give at most 63"),

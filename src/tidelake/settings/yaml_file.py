@@ -101,13 +101,19 @@ def read_yaml(
     """
     place = Block(file, file.resolve().parent, None)
     try:
-        document, node = _load(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        document, node = _load(text)
     except OSError as error:
         may_not = isinstance(error, PermissionError)
         fix = "give this user permission to read it" if may_not else f"give the path of {which}"
         place.fail(f"cannot be read: {error.strerror}", fix)
     except UnicodeDecodeError:
         place.fail("is not UTF-8 text", "save it as UTF-8")
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        replace(place, field=f"line {line}").fail(
+            f"has the character U+{error.character:04X}, which YAML does not allow", "remove the character"
+        )
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         field = f"line {mark.line + 1}" if mark is not None else ""
