@@ -112,7 +112,7 @@ def load_settings(file: Path) -> Settings:
 
 def read_settings(document: Block) -> Settings:
     """Read the settings in a document; raises the same errors as `load_settings`."""
-    loaded = _read_valid_settings(document)
+    loaded = read_valid_settings(document)
     for error in loaded.refused.values():
         raise error
     return loaded.settings
@@ -133,10 +133,11 @@ def load_valid_settings(file: Path) -> LoadedSettings:
     Raises:
         ConfigurationError: the file cannot be read, or something outside the blocks of collections is invalid.
     """
-    return _read_valid_settings(read_yaml(file))
+    return read_valid_settings(read_yaml(file))
 
 
-def _read_valid_settings(document: Block) -> LoadedSettings:
+def read_valid_settings(document: Block) -> LoadedSettings:
+    """Read the settings in a document; raises the same errors as `load_valid_settings`."""
     document.check_keys(KEYS)
     object_stores = read_object_stores(document)
     store, topics, data_docs = (

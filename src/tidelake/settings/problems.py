@@ -9,7 +9,7 @@ from pathlib import Path
 from tidelake.errors import ConfigurationError
 from tidelake.settings.block import Block
 from tidelake.settings.collection import CollectionSettings
-from tidelake.settings.lake import KEYS, STORE_KEYS, Settings, check_topics, read_settings
+from tidelake.settings.lake import KEYS, STORE_KEYS, Settings, check_topics, read_settings, read_valid_settings
 from tidelake.settings.yaml_file import read_yaml
 
 _STAND_INS = {"kafka": {"bootstrap_servers": "localhost:9092"}, "registry": {"url": "http://localhost:8081"}}
@@ -62,7 +62,8 @@ def find_problems(file: Path) -> tuple[Settings | None, list[ConfigurationError]
         settings = read(_part(complete, [*good, *stand_ins], [name]))
         if settings is not None and not _uses(settings.collections[0], refused):
             names.append(name)
-    return read_settings(_part(document, good, names)), list(problems.values())
+    loaded = read_valid_settings(_part(document, good, names))  # it refuses collections that do not fit together
+    return loaded.settings, [*problems.values(), *loaded.refused.values()]
 
 
 def _uses(collection: CollectionSettings, refused: Collection[str]) -> bool:
