@@ -193,6 +193,11 @@ def _read_s3(block: Block) -> S3Settings:
     # The URL may contain a password, so no error shows it.
     settings = block.validate(S3Settings, values, "see docs/guides/s3.md", shows_value=False)
     host = host_of(block.child("endpoint"), settings.endpoint or "", "a service", "https://host:9000")
+    if settings.allow_http and settings.endpoint is None:
+        block.child("allow_http").fail(
+            "is only for `endpoint`, which is not set",
+            "set `endpoint`, or remove it; for an endpoint in AWS_ENDPOINT_URL, set AWS_ALLOW_HTTP=true",
+        )
     is_clear = settings.endpoint is not None and settings.endpoint.startswith("http:")
     _CLEAR_DATA.check(block, settings.allow_http, is_clear, [host])
     return settings
