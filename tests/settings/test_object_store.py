@@ -10,7 +10,7 @@ import yaml
 
 from jobs.publish import Asked, target_of
 from tidelake.cli.places import place_of
-from tidelake.errors import ArgumentRefused, ConfigurationError, StoreUnreachable
+from tidelake.errors import ArgumentRefused, ConfigurationError, OptionRefused, StoreUnreachable
 from tidelake.publish.target import FileTarget
 from tidelake.settings.lake import load_settings
 from tidelake.settings.object_store import ObjectStorePlace
@@ -181,6 +181,14 @@ def test_places_in_a_bucket_must_be_separate(tmp_path: Path, document: dict[str,
 def test_untested_stores_are_accepted_only_if_the_settings_allow_them(tmp_path: Path) -> None:
     settings = load_settings(written(tmp_path, store="gs://lake//shop/", untested_stores="allow"))
     assert (str(settings.store), settings.jar_sets) == ("gs://lake/shop", ())
+
+
+def test_a_command_without_settings_does_not_advise_to_change_them(tmp_path: Path) -> None:
+    with pytest.raises(OptionRefused, match="has never been tested") as caught:
+        place_of("gs://lake/shop")
+    assert caught.value.hint == "use an s3: or file: URI, or a path"
+    with pytest.raises(OptionRefused, match="or set `untested_stores: allow`"):
+        place_of("gs://lake/shop", load_settings(written(tmp_path)).object_stores)
 
 
 def test_an_untested_store_that_the_environment_does_not_describe_is_reported(

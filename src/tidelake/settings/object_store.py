@@ -126,13 +126,16 @@ class ObjectStores(Frozen):
     s3: S3Settings = S3Settings()
     allows_untested: bool = False
 
-    def place(self, text: str, base: Path, fail: Callable[[str, str], NoReturn]) -> FolderPlace:
+    def place(
+        self, text: str, base: Path, fail: Callable[[str, str], NoReturn], from_settings: bool = True
+    ) -> FolderPlace:
         """Return the place that a path or a URI names.
 
         Args:
             text: a path, which may be relative to `base`, or a URI.
             base: a folder.
             fail: raises the error for a problem and its fix.
+            from_settings: whether a file has settings for object stores, so that the fix may be to change them.
         """
         scheme = scheme_of(text)
         if scheme is None or scheme == "file":
@@ -143,7 +146,7 @@ class ObjectStores(Frozen):
         if scheme in UNTESTED and not self.allows_untested:
             fail(
                 f"is a URI with the scheme '{scheme}', and Tidelake has never been tested on such stores",
-                "use an s3: or file: URI, or a path; or set `untested_stores: allow`",
+                "use an s3: or file: URI, or a path" + ("; or set `untested_stores: allow`" if from_settings else ""),
             )
         if scheme != "s3" and scheme not in UNTESTED:
             fix = "write `s3://bucket/folder`" if scheme in ("s3a", "s3n") else "give a path, or a file: or s3: URI"
