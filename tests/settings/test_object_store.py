@@ -72,7 +72,7 @@ def test_a_folder_under_two_paths_is_one_store(tmp_path: Path) -> None:
     [
         ({"store": "s3://"}, "store", "does not name a bucket: ''"),
         ({"store": "s3://a_/.."}, "store", "does not name a bucket"),
-        ({"store": "s3://lake/../x"}, "store", "characters other than letters"),
+        ({"store": "s3://lake/../x"}, "store", "has the name '..', which is not a folder in an object store"),
         ({"store": "s3://lake/a b"}, "store", "characters other than letters"),
         ({"store": "s3://lake/a%20b"}, "store", "characters other than letters"),
         ({"store": "s3://lake?versionId=1"}, "store", "does not name a bucket"),
@@ -148,7 +148,11 @@ def test_the_block_is_used_for_uris_in_commands_if_the_lake_is_on_a_disk(tmp_pat
         ("abfs://lake/x", "only 'file' and 's3' are supported"),
         ("s3a://lake/x", "only 'file' and 's3' are supported"),
         ("s3://", "does not name a bucket"),
-        ("s3://lake/../x", "characters other than letters"),
+        ("s3://lake/../x", "has the name '..', which is not a folder"),
+        (
+            "s3://lake/a b",
+            r"characters other than letters.* in the name 'a b'\nhint: .*; a folder's name has only letters",
+        ),
     ],
 )
 def test_a_uri_that_cannot_be_right_is_refused_for_every_place(

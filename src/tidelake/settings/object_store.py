@@ -103,8 +103,8 @@ def canonical_uri(text: str) -> str:
     """Return the canonical URI of an object store's folder: its scheme in lower case, and no empty segments.
 
     Raises:
-        ValueError: the text does not name a bucket, or a segment has characters that are written in different ways in a
-            URI and in a path.
+        ValueError: the text does not name a bucket, or a segment is `.` or `..` or has characters that are written in
+            different ways in a URI and in a path.
 
     >>> canonical_uri("S3://lake//shop/"), canonical_uri("s3://lake")
     ('s3://lake/shop', 's3://lake')
@@ -115,7 +115,9 @@ def canonical_uri(text: str) -> str:
         raise ValueError(f"does not name a bucket: {bucket!r}")
     names = [segment for segment in segments if segment]
     for name in names:
-        if name in (".", "..") or not _SEGMENT.fullmatch(name):
+        if name in (".", ".."):
+            raise ValueError(f"has the name {name!r}, which is not a folder in an object store")
+        if not _SEGMENT.fullmatch(name):
             raise ValueError(f"has characters other than letters, digits and `._=+-` in the name {name!r}")
     return "/".join([f"{scheme.lower()}://{bucket}", *names])
 
@@ -154,7 +156,8 @@ class ObjectStores(Frozen):
         try:
             return ObjectStorePlace(uri=canonical_uri(text), s3=self.s3)
         except ValueError as error:
-            fail(str(error), f"write it as `{scheme}://bucket/folder`")
+            rule = "a folder's name has only letters, digits and `._=+-`, and is not `.` or `..`"
+            fail(str(error), f"write it as `{scheme}://bucket/folder`; {rule}")
 
 
 def read_object_stores(document: Block) -> ObjectStores:
