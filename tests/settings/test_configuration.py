@@ -113,7 +113,8 @@ def test_a_writer_gets_its_name_from_the_file_or_from_a_variable(
     monkeypatch.setenv("TESTS_WRITER", "eu")
     assert writer("writer: {env: TESTS_WRITER}\n") == "eu"
     monkeypatch.setenv("TESTS_WRITER", "e u")
-    with pytest.raises(ConfigurationError, match="writer: is not a writer's name: 'e u'"):
+    problem = r"writer: TESTS_WRITER is 'e u', which is not a writer's name\nhint: set TESTS_WRITER to at most 63"
+    with pytest.raises(ConfigurationError, match=problem):
         writer("writer: {env: TESTS_WRITER}\n")
 
 

@@ -312,7 +312,9 @@ def _read_writer(place: Block) -> str | None:
     if isinstance(name, dict):
         if set(name) != {"env"} or not isinstance(name["env"], str) or not name["env"]:
             place.fail("does not name an environment variable", "write a name, or `{env: NAME_OF_A_VARIABLE}`")
-        name = os.environ.get(name["env"]) or None
+        variable, name = name["env"], os.environ.get(name["env"]) or None
+        if name is not None and not is_writer_name(name):
+            place.fail(f"{variable} is {name!r}, which is not a writer's name", f"set {variable} to {WRITER_RULE}")
     if name is not None and not (isinstance(name, str) and is_writer_name(name)):
         place.fail(f"is not a writer's name: {name!r}", f"give {WRITER_RULE}, or `{{env: NAME_OF_A_VARIABLE}}`")
     return name
