@@ -11,6 +11,7 @@ from jobs.publish import Asked, check_target
 from tidelake.errors import ArgumentRefused, ConfigurationError
 from tidelake.settings.lake import Settings, check_topics, load_settings, load_valid_settings
 from tidelake.settings.reclock import ReclockSettings
+from tidelake.settings.transactions import TransactionSettings
 
 GOOD = """
 store: lake
@@ -506,6 +507,17 @@ def test_a_key_that_only_one_other_framing_has_names_this_framing(tmp_path: Path
     formatted = f"{text.replace('    format: json', '')}    format: json\n    {own}\n"
     with pytest.raises(ConfigurationError, match=problem + hint):
         load(tmp_path, formatted)
+
+
+def test_a_table_is_named_after_its_topic_even_if_the_topic_is_in_a_list(tmp_path: Path) -> None:
+    block = "{framing: transactions, envelope: debezium, format: json, topic: [shop.public.orders]"
+    text = f"collections:\n  orders: {block}, transaction_topic: shop.transaction}}\n"
+    orders = load(tmp_path, text).collection("orders")
+    assert isinstance(orders, TransactionSettings)
+    assert orders.table == "public.orders"
+    problem = "the topics 'shop.public.orders' and 'marks' do not show it"
+    with pytest.raises(ConfigurationError, match=problem):
+        load(tmp_path, text.replace("shop.transaction", "marks"))
 
 
 def test_the_tables_of_a_connector_agree_on_what_it_captures(tmp_path: Path) -> None:

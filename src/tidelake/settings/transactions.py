@@ -86,7 +86,7 @@ class TransactionSettings(ReclockSettings):
     @classmethod
     def read(cls, block: Block, terms: EnvelopeTerms, looks_up_ids: bool) -> dict[str, Any]:
         """Read the schema, the key and the table's name; see `CollectionSettings.read`."""
-        cls.read_topics(block)
+        topic, transactions = cls.read_topics(block)
         if not terms.of_changes:
             block.child("framing").fail(
                 f"is 'transactions', but statements of the envelope '{terms.name}' belong to no transaction",
@@ -98,17 +98,18 @@ class TransactionSettings(ReclockSettings):
                 "write `format: json`; or `format: avro`, `encoding: confluent`, and a `registry:` block without "
                 "`schema_ids`: the messages about transactions have schemas of their own",
             )
-        return super().read(block, terms, looks_up_ids) | {"table": _read_table(block)}
+        return super().read(block, terms, looks_up_ids) | {
+            "table": _read_table(block.child("table"), topic, transactions)
+        }
 
 
-def _read_table(block: Block) -> str:
+def _read_table(place: Block, topic: str, transactions: str) -> str:
     """Read the table's name in END events; by default, the topic's name without the connector's prefix."""
-    place, topic = block.child("table"), str(block.get("topic"))
     if place.value is None:
-        prefix, _, last = str(block.get("transaction_topic")).rpartition(".")
+        prefix, _, last = transactions.rpartition(".")
         if last != "transaction" or not topic.startswith(f"{prefix}.") or topic == f"{prefix}.":
             place.fail(
-                f"is missing, and the topics '{topic}' and '{block.get('transaction_topic')}' do not show it",
+                f"is missing, and the topics '{topic}' and '{transactions}' do not show it",
                 "give the table's name as END events have it: `table: public.orders`",
             )
         return topic.removeprefix(f"{prefix}.")
