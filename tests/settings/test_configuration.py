@@ -495,6 +495,14 @@ def test_evolution_is_for_raw_topics_and_a_schema_may_be_left_out_if_something_e
         ConfigurationError, match=r"subject: makes subjects from record names, but `schema` or `key_schema` is missing"
     ):
         load(tmp_path, f"{registry}{without}    encoding: confluent\n    subject: record\n")
+    with_transactions = without.replace("reclock", "transactions\n    transaction_topic: t\n    table: shop")
+    for text in (without, with_transactions + "    format: avro\n", GOOD):
+        with pytest.raises(
+            ConfigurationError, match="subject: input should be 'topic', 'record' or 'topic_record', not"
+        ):
+            load(tmp_path, f"{registry}{text.lstrip()}    encoding: confluent\n    subject: topics\n")
+    with pytest.raises(ConfigurationError, match=r"the framing 'transactions' does not support\nhint: leave it out"):
+        load(tmp_path, f"{registry}{with_transactions}    format: avro\n    encoding: confluent\n    subject: record\n")
 
 
 @pytest.mark.parametrize("text", [GOOD, RAW, EVENTS], ids=["cdcv2", "reclocked events", "reclocked changes"])

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, NoReturn
 from tidelake.schema.change_events import row_record_of
 from tidelake.settings.block import Block
 from tidelake.settings.collection import CollectionSettings, CollectionSpec
+from tidelake.settings.registry import RECORD_SUBJECTS
 from tidelake.settings.schemas import check_framed, read_key, read_schema, read_schema_ids
 from tidelake.settings.terms import EnvelopeTerms
 
@@ -36,7 +37,7 @@ class Cdcv2Settings(CollectionSettings):
     @classmethod
     def read(cls, block: Block, terms: EnvelopeTerms, looks_up_ids: bool) -> dict[str, Any]:
         """Read the schema, the schemas by id, and the key; see `CollectionSettings.read`."""
-        if block.get("subject", "topic") != "topic":
+        if block.get("subject") in RECORD_SUBJECTS:
             block.child("subject").fail("names a record, but a CDCv2 message is a union", "leave it out")
         if "schema" not in block:
             block.child("schema").fail("is missing", "give an .avsc file or the schema itself")
