@@ -480,6 +480,16 @@ def test_keys_and_evolution_of_change_events_are_checked(tmp_path: Path, more: s
         load(tmp_path, f"{EVENTS}    {more}\n")
 
 
+@pytest.mark.parametrize(
+    ("family", "hint"),
+    [("upsert", "leave it out: only `family: debezium` has it"), ("debezium", "leave it out, or add `key`")],
+)
+def test_before_is_for_change_events_with_a_key(tmp_path: Path, family: str, hint: str) -> None:
+    text = GOOD.replace("family: plain", f"family: {family}\n    {'key: id' if family == 'upsert' else 'bag: false'}")
+    with pytest.raises(ConfigurationError, match=f"before: is only allowed for .* have a key\nhint: {hint}"):
+        load(tmp_path, f"{text}    before: key\n")
+
+
 def test_evolution_is_for_raw_topics_and_a_schema_may_be_left_out_if_something_else_provides_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"evolution: is not allowed for CDCv2 messages: the data"):
         load(tmp_path, GOOD + "    evolution: additive\n")

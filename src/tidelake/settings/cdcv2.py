@@ -45,9 +45,8 @@ class Cdcv2Settings(CollectionSettings):
         ids = read_schema_ids(block.child("schema_ids"), record, may_lack=not terms.of_changes)
         check_framed(block, ids, looks_up_ids)
         if "before" in block and not (terms.of_changes and block.get("key") is not None):
-            block.child("before").fail(
-                "is only allowed for change events that have a key", "leave it out, or add `key`"
-            )
+            fix = "leave it out, or add `key`" if terms.of_changes else "leave it out: only `family: debezium` has it"
+            block.child("before").fail("is only allowed for change events that have a key", fix)
         return {"value_schema": record, "schema_ids": ids, "key": _read_key(block, terms, record)}
 
 
