@@ -409,7 +409,22 @@ def test_a_raw_collection_has_its_envelope_topics_and_metadata(tmp_path: Path) -
             ("framing: reclock", "framing: relock"),
             r"clicks.framing: input should be 'cdcv2', 'reclock' or 'transactions'",
         ),
-        (("    framing: reclock\n", ""), r"clicks.format: is not allowed for CDCv2 messages"),
+        (
+            ("    framing: reclock\n", ""),
+            r"clicks.format: is not allowed for CDCv2 messages, which are Avro\nhint: leave it out; a reclocked topic",
+        ),
+        (
+            ("framing: reclock", "framing: cdcv2\n    idle_upper_s: 3", "    format: json\n", ""),
+            r"clicks.idle_upper_s: is not allowed for CDCv2 messages\nhint: leave it out; a reclocked topic has",
+        ),
+        (
+            ("envelope: append_only", "envelope: append_only\n    key: page"),
+            r"clicks.key: is not allowed for the envelope 'append_only'\nhint: leave it out",
+        ),
+        (
+            ("envelope: append_only", "family: append_only\n    key: page"),
+            r"clicks.key: is not allowed for the family 'append_only'",
+        ),
         (("format: json", "format: xml"), r"clicks.format: input should be 'avro' or 'json'"),
         (("format: json", "format: json\n    encoding: confluent"), r"clicks.encoding: is not allowed for JSON"),
         (("topic: [eu, us]", "topic: []"), r"clicks.topic: names no topic"),

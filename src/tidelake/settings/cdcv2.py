@@ -9,7 +9,7 @@ from tidelake.schema.change_events import row_record_of
 from tidelake.settings.block import Block
 from tidelake.settings.collection import CollectionSettings, CollectionSpec
 from tidelake.settings.registry import RECORD_SUBJECTS
-from tidelake.settings.schemas import check_framed, read_key, read_schema, read_schema_ids
+from tidelake.settings.schemas import check_framed, check_key_allowed, read_key, read_schema, read_schema_ids
 from tidelake.settings.terms import EnvelopeTerms
 
 
@@ -29,10 +29,14 @@ class Cdcv2Settings(CollectionSettings):
     @classmethod
     def refuse(cls, place: Block) -> NoReturn:
         """Refuse a settings key that only other framings have."""
-        problem = "is not allowed for CDCv2 messages, which are Avro and self-contained"
+        reason = ""
+        if place.field.endswith(".format"):
+            reason = ", which are Avro"
         if place.field.endswith(".evolution"):
-            problem = "is not allowed for CDCv2 messages: the data identifies a statement, so the columns are fixed"
-        place.fail(problem, "leave it out, or add `framing: reclock` for a reclocked topic")
+            reason = ": the data identifies a statement, so the columns are fixed"
+        place.fail(
+            f"is not allowed for CDCv2 messages{reason}", "leave it out; a reclocked topic has `framing: reclock`"
+        )
 
     @classmethod
     def read(cls, block: Block, terms: EnvelopeTerms, looks_up_ids: bool) -> dict[str, Any]:
@@ -52,8 +56,7 @@ class Cdcv2Settings(CollectionSettings):
 
 def _read_key(block: Block, terms: EnvelopeTerms, record: dict[str, Any]) -> tuple[str, ...]:
     place = block.child("key")
-    if terms.key == "refused" and place.value is not None:
-        place.fail(f"is not allowed for the family '{terms.family}'", "only upsert and debezium have a key")
+    check_key_allowed(block, terms)
     row = record
     if terms.of_changes:
         with block.child("schema").refusing("correct the schema"):

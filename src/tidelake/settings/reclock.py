@@ -20,6 +20,7 @@ from tidelake.settings.registry import RECORD_SUBJECTS
 from tidelake.settings.schemas import (
     check_framed,
     check_json,
+    check_key_allowed,
     read_event_keys,
     read_events,
     read_key,
@@ -149,10 +150,7 @@ def _check_together(block: Block, terms: EnvelopeTerms, has_key_schema: bool) ->
             f"is 'reclock', but reclocked records state no diff, which the envelope '{terms.name}' needs",
             "use `envelope: append_only`, `upsert` or `debezium`",
         )
-    if terms.key == "refused" and block.get("key") is not None:
-        block.child("key").fail(
-            f"is not allowed for the family '{terms.family}'", "only upsert and debezium have a key"
-        )
+    check_key_allowed(block, terms)
     is_event_in_avro = terms.of_changes and block.get("format", "avro") == "avro"
     for name in ("key_schema", "key_schema_ids"):
         if name in block and terms.key != "required" and not is_event_in_avro:

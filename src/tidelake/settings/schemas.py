@@ -12,6 +12,7 @@ from tidelake.schema.columns import column_difference, column_types, written_dif
 from tidelake.schema.connect import declared_row, key_row_of, landing_record, wire_types
 from tidelake.schema.evolution import Values, check_written
 from tidelake.settings.block import Block
+from tidelake.settings.terms import EnvelopeTerms
 
 
 def load_schema(place: Block) -> Block:
@@ -193,6 +194,15 @@ def read_key_names(place: Block) -> tuple[str, ...]:
     if len(set(columns)) < len(columns):
         place.fail("names a column twice", "name each column once")
     return tuple(columns)
+
+
+def check_key_allowed(block: Block, terms: EnvelopeTerms) -> None:
+    """Refuse a key if the envelope must not have one."""
+    if terms.key == "refused" and block.get("key") is not None:
+        written = f"envelope '{terms.name}'" if "envelope" in block else f"family '{terms.family}'"
+        block.child("key").fail(
+            f"is not allowed for the {written}", "leave it out: only upsert and debezium have a key"
+        )
 
 
 def check_framed(block: Block, ids: Mapping[int, Any], looks_up_ids: bool) -> None:
