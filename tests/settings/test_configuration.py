@@ -484,7 +484,7 @@ KEY = "{type: record, name: key, fields: [{name: id, type: int}]}"
             f"key_schema: {KEY.replace('int', 'string')}",
             r"key_schema: column 'id' is refused: it is written as a different",
         ),
-        ("format: json\n    key_schema: {}", r"key_schema: is not allowed for the envelope 'debezium'"),
+        ("format: json\n    key_schema: {}", r"key_schema: is not allowed for change events in JSON"),
         ("evolution: some", r"evolution: input should be 'none' or 'additive'"),
         ("subject: record", r"subject: has no effect: no schema is looked up"),
     ],

@@ -154,9 +154,10 @@ def _check_together(block: Block, terms: EnvelopeTerms, has_key_schema: bool) ->
     is_event_in_avro = terms.of_changes and block.get("format", "avro") == "avro"
     for name in ("key_schema", "key_schema_ids"):
         if name in block and terms.key != "required" and not is_event_in_avro:
+            refused = "change events in JSON" if terms.of_changes else f"the envelope '{terms.name}'"
             block.child(name).fail(
-                f"is not allowed for the envelope '{terms.name}'",
-                "only upserts, and change events in Avro, use it to read keys",
+                f"is not allowed for {refused}",
+                "leave it out: only upserts, and change events in Avro, use it to read keys",
             )
     names_records = block.get("subject") in RECORD_SUBJECTS
     if terms.of_changes and names_records and not has_key_schema:
