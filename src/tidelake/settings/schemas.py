@@ -208,6 +208,11 @@ def check_key_allowed(block: Block, terms: EnvelopeTerms) -> None:
 def check_framed(block: Block, ids: Mapping[int, Any], looks_up_ids: bool) -> None:
     """Refuse Confluent framing without schemas for its ids, unless the ids are looked up in a registry."""
     if block.get("encoding") == "confluent" and not ids and not looks_up_ids:
+        if "schema_ids" in block:
+            block.child("schema_ids").fail(
+                "is empty",
+                "give the schema for every id, such as `1: orders.avsc`, or leave it out and use a `registry:` block",
+            )
         block.child("schema_ids").fail(
             "is required for Confluent framing",
             "give the schema for every id, such as `1: orders.avsc`, or add a `registry:` block",
