@@ -218,6 +218,20 @@ def test_a_schema_may_be_in_a_file_and_may_be_a_whole_cdcv2_schema(tmp_path: Pat
         (("topics: in", "topics: other/../lake/./"), r"are the same folder"),
         (("store: lake", "store: collections.yaml"), r"store: .*collections.yaml is a file, not a folder"),
         (("store: lake", "store: collections.yaml/lake"), r"store: .*collections.yaml is a file, not a folder"),
+        (
+            ("topic: orders", "topic: orders\n    publish: {to: out, encodng: avro}"),
+            r"orders.publish.encodng: is not a known key\nhint: did you mean 'encoding'\?",
+        ),
+        (
+            ("topic: orders", "topic: orders\n    publish: out"),
+            r"publish: is not a mapping\nhint: write it as `publish",
+        ),
+        (("topic: orders", "topic: orders\n    publish: {}"), r"publish.to: is missing"),
+        (
+            ("topic: orders", "topic: orders\n    publish: {to: _out}"),
+            r"publish.to: should be a topic's name, which has no `/` and does not begin with `.` or `_`, not '_out'",
+        ),
+        (("topic: orders", "topic: orders\n    current: {skip: true}"), r"orders.current.skip: is not a known key"),
         (("    topic: orders", "    topic: ''"), r"collections.orders.topic: is not the name of a topic: ''"),
         (("    topic: orders", "    topic: a/b"), r"collections.orders.topic: is not the name of a topic: 'a/b'"),
         (("    topic: orders", "    topic: .."), r"collections.orders.topic: is not the name of a topic: '..'"),
