@@ -211,7 +211,17 @@ def test_secrets_are_read_when_a_store_is_opened_and_never_shown(
     assert place.s3.access_key_id == Secret(env="KEY")
     with pytest.raises(ConfigurationError, match=r"KEY: is not set, but s3\.access_key_id is read from it"):
         s3.access_of(place)
+    monkeypatch.setenv("KEY", "")
+    with pytest.raises(ConfigurationError, match=r"KEY: is empty, but s3\.access_key_id is read from it"):
+        s3.access_of(place)
     monkeypatch.setenv("KEY", "id")
+    with pytest.raises(
+        ConfigurationError, match=r"No such file.*\nhint: correct the path, or give this user permission"
+    ):
+        s3.access_of(place)
+    (tmp_path / "secret").write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match=r"not UTF-8 text\nhint: write the secret as UTF-8"):
+        s3.access_of(place)
     (tmp_path / "secret").write_text("hidden\n", encoding="utf-8")
     access = s3.access_of(place)
     assert access.credentials == {"access_key_id": "id", "secret_access_key": "hidden"}

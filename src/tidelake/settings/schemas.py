@@ -25,7 +25,8 @@ def load_schema(place: Block) -> Block:
     except OSError as error:
         place.fail(
             f"the schema {path} cannot be read: {error.strerror}",
-            "correct the path, which is relative to the folder of the settings file",
+            "correct the path, which is relative to the folder of the settings file, or give this user permission to "
+            "read the file",
         )
     except (ValueError, RecursionError) as error:
         place.elsewhere(path, None).fail(f"is not JSON: {error}", "correct the schema file")
