@@ -367,6 +367,16 @@ def test_two_collections_with_one_name_are_refused(tmp_path: Path) -> None:
         load(tmp_path, GOOD + block)
 
 
+def test_a_name_without_any_collection_is_answered_with_what_to_add(tmp_path: Path) -> None:
+    settings = load(tmp_path, GOOD.partition("  orders:")[0])
+    with pytest.raises(
+        ConfigurationError, match=r"no collection of this name\nhint: add a collection below `collections"
+    ):
+        settings.collection("orders")
+    with pytest.raises(ConfigurationError, match=r"no collection of this name\nhint: did you mean 'orders'\?"):
+        load(tmp_path, GOOD).collection("order")
+
+
 def test_a_topic_without_a_folder_is_refused_and_named(tmp_path: Path) -> None:
     (tmp_path / "collections.yaml").write_text(GOOD)
     settings = load_settings(tmp_path / "collections.yaml")

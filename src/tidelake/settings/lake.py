@@ -84,7 +84,8 @@ class Settings(Frozen):
         for collection in self.collections:
             if collection.name == name:
                 return collection
-        hint = hint_for_name(name, (collection.name for collection in self.collections))
+        names = self.names or [collection.name for collection in self.collections]
+        hint = hint_for_name(name, names) if names else "add a collection below `collections:`"
         raise ConfigurationError(str(self.file), f"collections.{name}", "there is no collection of this name", hint)
 
     def only(self, names: tuple[str, ...]) -> Settings:
