@@ -575,6 +575,13 @@ def test_a_table_is_named_after_its_topic_even_if_the_topic_is_in_a_list(tmp_pat
     orders = load(tmp_path, text).collection("orders")
     assert isinstance(orders, TransactionSettings)
     assert orders.table == "public.orders"
+    with pytest.raises(ConfigurationError, match=r"format: is missing\nhint: write `format: json`"):
+        load(tmp_path, text.replace("format: json, ", ""))
+    (tmp_path / "data" / "topics" / "shop.public.orders").mkdir(parents=True)
+    with pytest.raises(
+        ConfigurationError, match=r"orders\.transaction_topic: the topic 'shop.transaction' has no folder"
+    ):
+        check_topics(load(tmp_path, text))
     problem = "the topics 'shop.public.orders' and 'marks' do not show it"
     with pytest.raises(ConfigurationError, match=problem):
         load(tmp_path, text.replace("shop.transaction", "marks"))

@@ -292,7 +292,7 @@ def check_topics(settings: Settings) -> None:
             if not folder.is_dir():
                 raise ConfigurationError(
                     str(settings.file),
-                    f"collections.{collection.name}.topic",
+                    f"collections.{collection.name}.{collection.key_of(topic)}",
                     f"the topic '{topic}' has no folder {folder}",
                     "create the folder (it may be empty), or correct the topic's name",
                 )

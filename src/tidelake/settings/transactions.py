@@ -46,6 +46,10 @@ class TransactionSettings(ReclockSettings):
         """The topic of the table, without the topic of transactions."""
         return self.topics[:-1]
 
+    def key_of(self, topic: str) -> str:
+        """Return the settings key that names one of the topics."""
+        return "topic" if topic in self.statement_topics else "transaction_topic"
+
     def check_beside(self, block: Block, others: Sequence[CollectionSettings]) -> None:
         """Refuse tables of one connector whose settings do not agree on what it captures; see the base class."""
         for other in others:
@@ -94,7 +98,7 @@ class TransactionSettings(ReclockSettings):
             )
         if block.get("format") != "json" and not (block.get("format") == "avro" and looks_up_ids):
             block.child("format").fail(
-                "is neither 'json' nor Avro with a registry",
+                "is neither 'json' nor Avro with a registry" if "format" in block else "is missing",
                 "write `format: json`; or `format: avro`, `encoding: confluent`, and a `registry:` block without "
                 "`schema_ids`: the messages about transactions have schemas of their own",
             )
