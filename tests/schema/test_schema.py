@@ -131,6 +131,11 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "a name that the protocol uses": (record(("a", record(("x", "int"), name="progress"))), "a", "already the name"),
     "a fixed type of zero bytes": (record(("a", {"type": "fixed", "name": "f", "size": 0})), "a", "size"),
     "an enum without symbols": (record(("a", {"type": "enum", "name": "e", "symbols": []})), "a", "symbols"),
+    "an enum with a symbol that YAML reads as a boolean": (
+        record(("a", {"type": "enum", "name": "e", "symbols": ["maybe", True]})),
+        "a",
+        "its enum has the symbol True, which is not text: in YAML, put it in quotes",
+    ),
     "not a record": ("long", "", "neither a record"),
     "only an array": ({"type": "array", "items": "int"}, "", "neither a record"),
     "a union that is not of CDCv2": ([{"type": "array", "items": INNER}, INNER], "", "neither a record"),

@@ -15,6 +15,7 @@ NAMESPACE = "com.materialize.cdc"
 
 _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = frozenset(f"{NAMESPACE}.{name}" for name in ("update", "progress", "counts"))
+_NOT_TEXT = "which is not text: in YAML, put it in quotes"
 PROGRESS: dict[str, Any] = {
     "type": "record",
     "name": "progress",
@@ -201,8 +202,11 @@ class _Resolver:
             resolved["fields"] = self._resolve_fields(kind.get("fields"), path, full.rpartition(".")[0])
         elif kind["type"] == "enum":
             symbols = kind.get("symbols")
-            if not isinstance(symbols, list) or not symbols or not all(isinstance(symbol, str) for symbol in symbols):
-                raise SchemaRefused(path, "its enum has no symbols")
+            if not isinstance(symbols, list) or not symbols:
+                raise SchemaRefused(path, "its enum has no list of symbols")
+            for symbol in symbols:
+                if not isinstance(symbol, str):
+                    raise SchemaRefused(path, f"its enum has the symbol {symbol!r}, {_NOT_TEXT}")
             repeated = next((symbol for symbol in symbols if symbols.count(symbol) > 1), None)
             if repeated is not None:
                 raise SchemaRefused(path, f"its enum has the symbol {repeated!r} twice")
