@@ -127,8 +127,8 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         "a",
         "the same name",
     ),
-    "one type name twice": (record(("a", INNER), ("b", INNER)), "b", "already the name"),
-    "a name that the protocol uses": (record(("a", record(("x", "int"), name="progress"))), "a", "already the name"),
+    "one type name twice": (record(("a", INNER), ("b", INNER)), "b", "is defined twice: write only its name"),
+    "a name that the protocol uses": (record(("a", record(("x", "int"), name="progress"))), "a", "of the protocol"),
     "a fixed type of zero bytes": (record(("a", {"type": "fixed", "name": "f", "size": 0})), "a", "size"),
     "an enum without symbols": (record(("a", {"type": "enum", "name": "e", "symbols": []})), "a", "symbols"),
     "an enum with a symbol that YAML reads as a boolean": (

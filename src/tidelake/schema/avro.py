@@ -194,8 +194,12 @@ class _Resolver:
     def resolve_named(self, kind: dict[str, Any], path: str, namespace: str) -> dict[str, Any]:
         """Return the resolved form of a record, enum or fixed."""
         full = _full_name(kind, path, namespace)
-        if full in self._open or full in self._done or full in _RESERVED:
-            raise SchemaRefused(path, f"the name {full!r} is already the name of a different type")
+        if full in _RESERVED:
+            raise SchemaRefused(path, f"the name {full!r} is the name of a type of the protocol")
+        if full in self._open or full in self._done:
+            raise SchemaRefused(
+                path, f"the type {full!r} is defined twice: write only its name if it is the same type, or rename one"
+            )
         self._open.add(full)
         resolved: dict[str, Any] = {"type": kind["type"], "name": full}
         if kind["type"] == "record":
