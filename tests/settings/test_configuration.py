@@ -344,8 +344,12 @@ def test_a_schema_for_an_id_of_keys_is_compared_with_the_columns_of_the_key(
     row = "{type: record, name: row, fields: [{name: id, type: long}, {name: price, type: long}]}"
     text = GOOD.split("    schema:", maxsplit=1)[0].replace("family: plain", "family: upsert\n    framing: reclock")
     ids = f"schema_ids: {{2: {row}}}\n    key_schema_ids: {{1: {row}}}\n"
+    text = f"{text}    encoding: confluent\n    schema: {row}\n    {key}\n    {ids}"
     with pytest.raises(ConfigurationError, match=f"key_schema_ids.1: .*{problem}"):
-        load(tmp_path, f"{text}    encoding: confluent\n    schema: {row}\n    {key}\n    {ids}")
+        load(tmp_path, text)
+    reader = "`key_schema`" if "key_schema:" in text else "the schema"
+    with pytest.raises(ConfigurationError, match=f"key: {reader} has no column 'no_such'"):
+        load(tmp_path, text.replace(key.partition("\n")[0], "key: no_such"))
 
 
 def test_the_schema_of_an_id_may_have_its_columns_in_another_order(tmp_path: Path) -> None:
@@ -511,6 +515,7 @@ KEY = "{type: record, name: key, fields: [{name: id, type: int}]}"
             f"key_schema: {KEY.replace('int', 'string')}",
             r"key_schema: column 'id' is refused: it is written as a different",
         ),
+        (f"key_schema: {KEY.replace('id', 'x')}", r"column 'id' is refused: it is missing, but"),
         ("format: json\n    key_schema: {}", r"key_schema: is not allowed for change events in JSON"),
         ("evolution: some", r"evolution: input should be 'none' or 'additive'"),
         ("subject: record", r"subject: has no effect: no schema is looked up"),

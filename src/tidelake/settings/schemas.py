@@ -130,7 +130,8 @@ def read_key_record(
 ) -> tuple[tuple[str, ...], dict[str, Any], dict[int, dict[str, Any]]]:
     """Read the key columns of reclocked upserts, the record of the keys, and the writers' schemas by id."""
     written = read_schema(block.child("key_schema")) if "key_schema" in block else None
-    key = read_key(block.child("key"), value if written is None else written)
+    place = block.child("key")
+    key = read_key(place, value) if written is None else read_key(place, written, reader="`key_schema`")
     record = _key_columns(key, value) if written is None else _checked_key(block.child("key_schema"), written, value)
     check_json(block, block.child("key_schema"), record)
     reader = "the key" if written is None else "`key_schema`"
@@ -167,19 +168,22 @@ def with_key(key: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str, Any]
     return {**value, "fields": [*added, *value["fields"]]}
 
 
-def read_key(place: Block, record: Mapping[str, Any], may_be_null: bool = True) -> tuple[str, ...]:
+def read_key(
+    place: Block, record: Mapping[str, Any], may_be_null: bool = True, reader: str = "the schema"
+) -> tuple[str, ...]:
     """Read the key's columns, which must be columns of a record.
 
     Args:
         place: the place of the key.
         record: the record.
         may_be_null: whether a column of the key may be null; a primary key never is.
+        reader: what the record is, for errors.
     """
     columns = read_key_names(place)
     types = {column["name"]: column["type"] for column in record["fields"]}
     for name in columns:
         if name not in types:
-            place.fail(f"the schema has no column '{name}'", f"its columns are: {', '.join(types)}")
+            place.fail(f"{reader} has no column '{name}'", f"its columns are: {', '.join(types)}")
         if not may_be_null and isinstance(types[name], list) and "null" in types[name]:
             place.fail(
                 f"the column '{name}' may be null", "a primary key cannot be null: correct the schema, or the key"
