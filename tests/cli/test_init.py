@@ -230,6 +230,11 @@ def test_brokers_that_need_tls_and_a_password_are_described_by_a_file(
 
 def test_a_file_of_servers_needs_a_block_and_no_other_address(tmp_path: Path) -> None:
     servers = tmp_path / "servers.yaml"
+    with pytest.raises(ConfigurationError, match=r"No such file.*\nhint: give the path of a file with a `kafka:` or a"):
+        init(tmp_path, "orders", "--servers", str(servers))
+    servers.write_text("- store\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"is not a YAML mapping\nhint: write a `kafka:` or a `registry:`"):
+        init(tmp_path, "orders", "--servers", str(servers))
     servers.write_text("store: lake\n", encoding="utf-8")
     with pytest.raises(OptionRefused, match="has neither a `kafka` block nor a `registry` block"):
         init(tmp_path, "orders", "--servers", str(servers))

@@ -13,6 +13,7 @@ from tidelake.decode.debezium.values import CONVERSIONS
 from tidelake.decode.json_types import record_form
 from tidelake.decode.landing import land_record
 from tidelake.decode.types import SPARK_TYPES
+from tidelake.errors import SchemaRefused
 from tidelake.protocol.message import Updates
 from tidelake.schema.avro import resolved_schema
 from tidelake.schema.connect import landing_record, wire_types
@@ -133,6 +134,42 @@ def test_a_timestamp_sent_as_text_can_be_read_as_one_sent_as_a_number() -> None:
     field = {"field": "c", "type": "string", "name": "io.debezium.time.ZonedTimestamp"}
     wire = differing_wire_types(row, {"type": "struct", "fields": [field]})["c"]
     assert wire.conversion == "timestamp_text"
+
+
+def _decimal(scale: int) -> dict[str, Any]:
+    return {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": str(scale)}}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "refusal"),
+    [
+        (
+            {"type": "array", "items": "string"},
+            {"type": "array", "items": {"type": "int64"}},
+            r"'c\[\]' is refused: it is written as int64, but the collection reads string",
+        ),
+        (
+            {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "int"}]},
+            {"type": "struct", "fields": [{"field": "a", "type": "int32"}, {"field": "b", "type": "boolean"}]},
+            r"'c\.b' is refused: it is written as boolean, but the collection reads int",
+        ),
+        (
+            {"type": "array", "items": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+            {"type": "array", "items": _decimal(3)},
+            r"Decimal \(bytes\) with scale 3, but the collection reads decimal_bytes with scale 2",
+        ),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+            _decimal(39),
+            "it is a decimal with scale 39, but a scale must be from 0 to 38",
+        ),
+    ],
+)
+def test_the_part_of_a_column_that_is_written_differently_is_named(
+    ours: dict[str, Any], theirs: dict[str, Any], refusal: str
+) -> None:
+    with pytest.raises(SchemaRefused, match=refusal):
+        differing_wire_types(record_of(ours), {"type": "struct", "fields": [{"field": "c", **theirs}]})
 
 
 @pytest.mark.parametrize(("base", "logical"), [("int", "timestamp-millis"), ("long", "date"), ("long", "time-micros")])

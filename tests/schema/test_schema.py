@@ -10,9 +10,10 @@ import pytest
 from tidelake.errors import SchemaRefused
 from tidelake.schema.avro import cdcv2_schema, record_schema_of
 from tidelake.schema.columns import Array, Branches, Column, Primitive, Struct, column_types
+from tidelake.schema.connect import wire_types
 
 
-def record(*fields: tuple[Any, Any], name: str = "data") -> dict[str, Any]:
+def record(*fields: tuple[Any, Any], name: Any = "data") -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": [{"name": n, "type": t} for n, t in fields]}
 
 
@@ -114,7 +115,19 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "a name with a hyphen": (record(("a-b", "int")), "", "legal name"),
     "a name that begins with a digit": (record(("1st", "int")), "", "legal name"),
     "an empty name": (record(("", "int")), "", "legal name"),
-    "a name that is not a string": (record((5, "int")), "", "legal name"),
+    "a name that is not a string": (record((5, "int")), "", "a field has the name 5, which is not text"),
+    "a field without a name": ({"type": "record", "name": "r", "fields": [{"type": "int"}]}, "", "a name and a type"),
+    "a field that is a name": (
+        {"type": "record", "name": "r", "fields": ["id"]},
+        "",
+        "the field 'id' is not an object",
+    ),
+    "fields that are a mapping": ({"type": "record", "name": "r", "fields": {"id": "int"}}, "", "a list of at least"),
+    "a union without types": (record(("a", [])), "a", "its union has no types"),
+    "a union of null": (record(("a", ["null"])), "a", "null as its only type"),
+    "a type without a name": (record(("a", record(("x", "int"), name=None))), "a", "must have a name"),
+    "a type whose name is a number": (record(("a", record(("x", "int"), name=7))), "a", "has the name 7, which is not"),
+    "a namespace that is a number": (record(("a", INNER | {"namespace": 7})), "a", "has the namespace 7, which is not"),
     "a record without fields": (record(), "", "at least one field"),
     "an inner record without fields": (record(("a", record(name="r"))), "a", "at least one field"),
     "an unknown type": (record(("a", "uint32")), "a", "is unknown"),
@@ -127,10 +140,15 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         "a",
         "the same name",
     ),
-    "one type name twice": (record(("a", INNER), ("b", INNER)), "b", "already the name"),
-    "a name that the protocol uses": (record(("a", record(("x", "int"), name="progress"))), "a", "already the name"),
+    "one type name twice": (record(("a", INNER), ("b", INNER)), "b", "is defined twice: write only its name"),
+    "a name that the protocol uses": (record(("a", record(("x", "int"), name="progress"))), "a", "of the protocol"),
     "a fixed type of zero bytes": (record(("a", {"type": "fixed", "name": "f", "size": 0})), "a", "size"),
     "an enum without symbols": (record(("a", {"type": "enum", "name": "e", "symbols": []})), "a", "symbols"),
+    "an enum with a symbol that YAML reads as a boolean": (
+        record(("a", {"type": "enum", "name": "e", "symbols": ["maybe", True]})),
+        "a",
+        "its enum has the symbol True, which is not text: in YAML, put it in quotes",
+    ),
     "not a record": ("long", "", "neither a record"),
     "only an array": ({"type": "array", "items": "int"}, "", "neither a record"),
     "a union that is not of CDCv2": ([{"type": "array", "items": INNER}, INNER], "", "neither a record"),
@@ -148,6 +166,28 @@ def test_a_schema_that_a_table_cannot_hold_is_refused_and_the_column_is_reported
     if isinstance(schema, dict) and schema.get("type") == "record":
         with pytest.raises(SchemaRefused):
             cdcv2_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "column", "reason"),
+    [
+        (
+            {"type": "record", "name": "r", "fields": ["id"]},
+            "",
+            "the field 'id' is not an object with a name and a type",
+        ),
+        (record((False, "int")), "", "a field has the name False, which is not text"),
+        ({"type": "record", "name": "r", "fields": [{"name": "id"}]}, "id", "its type is neither a name"),
+        (record(("a", {"type": "array"})), "a[]", "its type is neither a name"),
+        (record(("a", [])), "a", "its union has no types"),
+        (record(("a", ["null"])), "a", "null as its only type"),
+        (record(("a", ["int", "long"])), "a", "it is a union of several types"),
+    ],
+)
+def test_a_row_of_change_events_that_a_table_cannot_hold_is_refused(schema: Any, column: str, reason: str) -> None:
+    with pytest.raises(SchemaRefused, match=reason) as caught:
+        wire_types(schema)
+    assert caught.value.column == column
 
 
 def test_the_schema_of_an_update_with_a_changed_field_is_refused() -> None:

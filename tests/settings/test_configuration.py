@@ -11,6 +11,7 @@ from jobs.publish import Asked, check_target
 from tidelake.errors import ArgumentRefused, ConfigurationError
 from tidelake.settings.lake import Settings, check_topics, load_settings, load_valid_settings
 from tidelake.settings.reclock import ReclockSettings
+from tidelake.settings.transactions import TransactionSettings
 
 GOOD = """
 store: lake
@@ -113,7 +114,8 @@ def test_a_writer_gets_its_name_from_the_file_or_from_a_variable(
     monkeypatch.setenv("TESTS_WRITER", "eu")
     assert writer("writer: {env: TESTS_WRITER}\n") == "eu"
     monkeypatch.setenv("TESTS_WRITER", "e u")
-    with pytest.raises(ConfigurationError, match="writer: is not a writer's name: 'e u'"):
+    problem = r"writer: TESTS_WRITER is 'e u', which is not a writer's name\nhint: set TESTS_WRITER to at most 63"
+    with pytest.raises(ConfigurationError, match=problem):
         writer("writer: {env: TESTS_WRITER}\n")
 
 
@@ -199,6 +201,10 @@ def test_a_schema_may_be_in_a_file_and_may_be_a_whole_cdcv2_schema(tmp_path: Pat
         (("store: lake", "store: ''"), r"store: is not a path: ''"),
         (("store: lake", "store: ' lake'"), r"store: is not a path: ' lake'"),
         (("store: lake", 'store: "la\\0ke"'), r"store: is not a path: 'la\\x00ke'"),
+        (
+            ("store: lake", "store: la\x01ke"),
+            r"line 2: has the character U\+0001, which .*\nhint: remove the character",
+        ),
         (("topics: in", 'topics: "\\uD800"'), r"topics: is not a path"),
         (("topics: in", "topics: 2020-01-01"), r"topics: is not a path: datetime.date"),
         (("store: lake", "store: lake\nwriter: a b"), r"writer: is not a writer's name: 'a b'\nhint: give at most 63"),
@@ -212,6 +218,20 @@ def test_a_schema_may_be_in_a_file_and_may_be_a_whole_cdcv2_schema(tmp_path: Pat
         (("topics: in", "topics: other/../lake/./"), r"are the same folder"),
         (("store: lake", "store: collections.yaml"), r"store: .*collections.yaml is a file, not a folder"),
         (("store: lake", "store: collections.yaml/lake"), r"store: .*collections.yaml is a file, not a folder"),
+        (
+            ("topic: orders", "topic: orders\n    publish: {to: out, encodng: avro}"),
+            r"orders.publish.encodng: is not a known key\nhint: did you mean 'encoding'\?",
+        ),
+        (
+            ("topic: orders", "topic: orders\n    publish: out"),
+            r"publish: is not a mapping\nhint: write it as `publish",
+        ),
+        (("topic: orders", "topic: orders\n    publish: {}"), r"publish.to: is missing"),
+        (
+            ("topic: orders", "topic: orders\n    publish: {to: _out}"),
+            r"publish.to: should be a topic's name, which has no `/` and does not begin with `.` or `_`, not '_out'",
+        ),
+        (("topic: orders", "topic: orders\n    current: {skip: true}"), r"orders.current.skip: is not a known key"),
         (("    topic: orders", "    topic: ''"), r"collections.orders.topic: is not the name of a topic: ''"),
         (("    topic: orders", "    topic: a/b"), r"collections.orders.topic: is not the name of a topic: 'a/b'"),
         (("    topic: orders", "    topic: .."), r"collections.orders.topic: is not the name of a topic: '..'"),
@@ -308,6 +328,30 @@ def test_a_schema_for_an_id_is_refused_if_its_columns_differ_and_the_column_is_n
     assert "collections.orders.schema_ids.9: " in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        ("key: id", r"the key has no column 'price'\nhint: .*the columns of the key, in any order"),
+        (
+            "key: sku\n    key_schema: {type: record, name: key, fields: [{name: sku, type: long}]}",
+            r"the column 'sku' is missing\nhint: .*the columns of `key_schema`, in any order",
+        ),
+    ],
+)
+def test_a_schema_for_an_id_of_keys_is_compared_with_the_columns_of_the_key(
+    tmp_path: Path, key: str, problem: str
+) -> None:
+    row = "{type: record, name: row, fields: [{name: id, type: long}, {name: price, type: long}]}"
+    text = GOOD.split("    schema:", maxsplit=1)[0].replace("family: plain", "family: upsert\n    framing: reclock")
+    ids = f"schema_ids: {{2: {row}}}\n    key_schema_ids: {{1: {row}}}\n"
+    text = f"{text}    encoding: confluent\n    schema: {row}\n    {key}\n    {ids}"
+    with pytest.raises(ConfigurationError, match=f"key_schema_ids.1: .*{problem}"):
+        load(tmp_path, text)
+    reader = "`key_schema`" if "key_schema:" in text else "the schema"
+    with pytest.raises(ConfigurationError, match=f"key: {reader} has no column 'no_such'"):
+        load(tmp_path, text.replace(key.partition("\n")[0], "key: no_such"))
+
+
 def test_the_schema_of_an_id_may_have_its_columns_in_another_order(tmp_path: Path) -> None:
     other = "{type: record, name: other, fields: [{name: note, type: [string, 'null']}, {name: id, type: long}]}"
     text = GOOD.split("    schema:", maxsplit=1)[0] + f"    schema: {WIDE}\n    schema_ids: {{7: {other}}}\n"
@@ -325,6 +369,16 @@ def test_two_collections_with_one_name_are_refused(tmp_path: Path) -> None:
     block = GOOD.split("collections:\n")[1]
     with pytest.raises(ConfigurationError, match="the key 'orders' is given twice"):
         load(tmp_path, GOOD + block)
+
+
+def test_a_name_without_any_collection_is_answered_with_what_to_add(tmp_path: Path) -> None:
+    settings = load(tmp_path, GOOD.partition("  orders:")[0])
+    with pytest.raises(
+        ConfigurationError, match=r"no collection of this name\nhint: add a collection below `collections"
+    ):
+        settings.collection("orders")
+    with pytest.raises(ConfigurationError, match=r"no collection of this name\nhint: did you mean 'orders'\?"):
+        load(tmp_path, GOOD).collection("order")
 
 
 def test_a_topic_without_a_folder_is_refused_and_named(tmp_path: Path) -> None:
@@ -383,7 +437,22 @@ def test_a_raw_collection_has_its_envelope_topics_and_metadata(tmp_path: Path) -
             ("framing: reclock", "framing: relock"),
             r"clicks.framing: input should be 'cdcv2', 'reclock' or 'transactions'",
         ),
-        (("    framing: reclock\n", ""), r"clicks.format: is not allowed for CDCv2 messages"),
+        (
+            ("    framing: reclock\n", ""),
+            r"clicks.format: is not allowed for CDCv2 messages, which are Avro\nhint: leave it out; a reclocked topic",
+        ),
+        (
+            ("framing: reclock", "framing: cdcv2\n    idle_upper_s: 3", "    format: json\n", ""),
+            r"clicks.idle_upper_s: is not allowed for CDCv2 messages\nhint: leave it out; a reclocked topic has",
+        ),
+        (
+            ("envelope: append_only", "envelope: append_only\n    key: page"),
+            r"clicks.key: is not allowed for the envelope 'append_only'\nhint: leave it out",
+        ),
+        (
+            ("envelope: append_only", "family: append_only\n    key: page"),
+            r"clicks.key: is not allowed for the family 'append_only'",
+        ),
         (("format: json", "format: xml"), r"clicks.format: input should be 'avro' or 'json'"),
         (("format: json", "format: json\n    encoding: confluent"), r"clicks.encoding: is not allowed for JSON"),
         (("topic: [eu, us]", "topic: []"), r"clicks.topic: names no topic"),
@@ -438,12 +507,16 @@ KEY = "{type: record, name: key, fields: [{name: id, type: int}]}"
             f"key_schema_ids: {{1: {KEY}}}",
             r"key_schema_ids: is not allowed for bare Avro\nhint: bare keys have one schema",
         ),
-        (f"encoding: confluent\n    schema_ids: {{}}\n    key_schema: {KEY}", r"schema_ids: is required for Confluent"),
+        (
+            f"encoding: confluent\n    schema_ids: {{}}\n    key_schema: {KEY}",
+            r"schema_ids: is empty\nhint: .*or leave it out",
+        ),
         (
             f"key_schema: {KEY.replace('int', 'string')}",
             r"key_schema: column 'id' is refused: it is written as a different",
         ),
-        ("format: json\n    key_schema: {}", r"key_schema: is not allowed for the envelope 'debezium'"),
+        (f"key_schema: {KEY.replace('id', 'x')}", r"column 'id' is refused: it is missing, but"),
+        ("format: json\n    key_schema: {}", r"key_schema: is not allowed for change events in JSON"),
         ("evolution: some", r"evolution: input should be 'none' or 'additive'"),
         ("subject: record", r"subject: has no effect: no schema is looked up"),
     ],
@@ -452,6 +525,16 @@ def test_keys_and_evolution_of_change_events_are_checked(tmp_path: Path, more: s
     load(tmp_path, f"{EVENTS}    key_schema: {KEY}\n")
     with pytest.raises(ConfigurationError, match=message):
         load(tmp_path, f"{EVENTS}    {more}\n")
+
+
+@pytest.mark.parametrize(
+    ("family", "hint"),
+    [("upsert", "leave it out: only `family: debezium` has it"), ("debezium", "leave it out, or add `key`")],
+)
+def test_before_is_for_change_events_with_a_key(tmp_path: Path, family: str, hint: str) -> None:
+    text = GOOD.replace("family: plain", f"family: {family}\n    {'key: id' if family == 'upsert' else 'bag: false'}")
+    with pytest.raises(ConfigurationError, match=f"before: is only allowed for .* have a key\nhint: {hint}"):
+        load(tmp_path, f"{text}    before: key\n")
 
 
 def test_evolution_is_for_raw_topics_and_a_schema_may_be_left_out_if_something_else_provides_it(tmp_path: Path) -> None:
@@ -469,6 +552,14 @@ def test_evolution_is_for_raw_topics_and_a_schema_may_be_left_out_if_something_e
         ConfigurationError, match=r"subject: makes subjects from record names, but `schema` or `key_schema` is missing"
     ):
         load(tmp_path, f"{registry}{without}    encoding: confluent\n    subject: record\n")
+    with_transactions = without.replace("reclock", "transactions\n    transaction_topic: t\n    table: shop")
+    for text in (without, with_transactions + "    format: avro\n", GOOD):
+        with pytest.raises(
+            ConfigurationError, match="subject: input should be 'topic', 'record' or 'topic_record', not"
+        ):
+            load(tmp_path, f"{registry}{text.lstrip()}    encoding: confluent\n    subject: topics\n")
+    with pytest.raises(ConfigurationError, match=r"the framing 'transactions' does not support\nhint: leave it out"):
+        load(tmp_path, f"{registry}{with_transactions}    format: avro\n    encoding: confluent\n    subject: record\n")
 
 
 @pytest.mark.parametrize("text", [GOOD, RAW, EVENTS], ids=["cdcv2", "reclocked events", "reclocked changes"])
@@ -481,6 +572,24 @@ def test_a_key_that_only_one_other_framing_has_names_this_framing(tmp_path: Path
     formatted = f"{text.replace('    format: json', '')}    format: json\n    {own}\n"
     with pytest.raises(ConfigurationError, match=problem + hint):
         load(tmp_path, formatted)
+
+
+def test_a_table_is_named_after_its_topic_even_if_the_topic_is_in_a_list(tmp_path: Path) -> None:
+    block = "{framing: transactions, envelope: debezium, format: json, topic: [shop.public.orders]"
+    text = f"collections:\n  orders: {block}, transaction_topic: shop.transaction}}\n"
+    orders = load(tmp_path, text).collection("orders")
+    assert isinstance(orders, TransactionSettings)
+    assert orders.table == "public.orders"
+    with pytest.raises(ConfigurationError, match=r"format: is missing\nhint: write `format: json`"):
+        load(tmp_path, text.replace("format: json, ", ""))
+    (tmp_path / "data" / "topics" / "shop.public.orders").mkdir(parents=True)
+    with pytest.raises(
+        ConfigurationError, match=r"orders\.transaction_topic: the topic 'shop.transaction' has no folder"
+    ):
+        check_topics(load(tmp_path, text))
+    problem = "the topics 'shop.public.orders' and 'marks' do not show it"
+    with pytest.raises(ConfigurationError, match=problem):
+        load(tmp_path, text.replace("shop.transaction", "marks"))
 
 
 def test_the_tables_of_a_connector_agree_on_what_it_captures(tmp_path: Path) -> None:

@@ -130,6 +130,10 @@ def test_the_columns_are_those_of_the_contents(tmp_path: Path) -> None:
     assert load(tmp_path, unique.format("_diff")).expectations
     with pytest.raises(ConfigurationError, match="not a column of the table: 'before'"):
         load(tmp_path, unique.format("before"), events)
+    many = ", ".join(f"{{name: c{number}, type: int}}" for number in range(30))
+    wide = f"family: plain\n    schema: {{type: record, name: data, fields: [{many}]}}"
+    with pytest.raises(ConfigurationError, match=r"'zzz'\nhint: the table has 31 columns, such as c0, c1, c2"):
+        load(tmp_path, unique.format("zzz"), wide)
     # The source may add columns, so whether this one exists is only known when the contents are judged.
     growing = (
         f"family: append_only\n    framing: reclock\n    format: json\n    evolution: additive\n    schema: {SCHEMA}"

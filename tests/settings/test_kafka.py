@@ -107,3 +107,7 @@ def test_a_secret_in_plain_text_is_refused_and_not_repeated(tmp_path: Path) -> N
     with pytest.raises(ConfigurationError, match=r"kafka\.sasl_password: is a secret in plain text") as caught:
         load(tmp_path, {**SASL, "sasl_password": "hunter2"})
     assert "hunter2" not in str(caught.value)
+    with pytest.raises(
+        ConfigurationError, match=r"kafka\.sasl_password: is empty\nhint: write `{env: NAME_OF_A_VARIABLE}`"
+    ):
+        load(tmp_path, {**SASL, "sasl_password": None})

@@ -10,7 +10,7 @@ import yaml
 
 from jobs.publish import Asked, target_of
 from tidelake.cli.places import place_of
-from tidelake.errors import ArgumentRefused, ConfigurationError, StoreUnreachable
+from tidelake.errors import ArgumentRefused, ConfigurationError, OptionRefused, StoreUnreachable
 from tidelake.publish.target import FileTarget
 from tidelake.settings.lake import load_settings
 from tidelake.settings.object_store import ObjectStorePlace
@@ -72,7 +72,7 @@ def test_a_folder_under_two_paths_is_one_store(tmp_path: Path) -> None:
     [
         ({"store": "s3://"}, "store", "does not name a bucket: ''"),
         ({"store": "s3://a_/.."}, "store", "does not name a bucket"),
-        ({"store": "s3://lake/../x"}, "store", "characters other than letters"),
+        ({"store": "s3://lake/../x"}, "store", "has the name '..', which is not a folder in an object store"),
         ({"store": "s3://lake/a b"}, "store", "characters other than letters"),
         ({"store": "s3://lake/a%20b"}, "store", "characters other than letters"),
         ({"store": "s3://lake?versionId=1"}, "store", "does not name a bucket"),
@@ -86,7 +86,7 @@ def test_a_folder_under_two_paths_is_one_store(tmp_path: Path) -> None:
         ({"store": "s3://lake", "s3": {"endpoint": "minio:9000"}}, "s3.endpoint", "string should match"),
         ({"store": "s3://lake", "s3": {"endpoint": "http://minio:9000"}}, "s3.endpoint", "data would go to minio over"),
         ({"store": "s3://lake", "s3": {"endpoint": "https://a", "allow_http": True}}, "s3.allow_http", "has no effect"),
-        ({"store": "s3://lake", "s3": {"allow_http": True}}, "s3.allow_http", "has no effect"),
+        ({"store": "s3://lake", "s3": {"allow_http": True}}, "s3.allow_http", r"not set\nhint: .*AWS_ALLOW_HTTP=true"),
         ({"store": "s3://lake", "s3": {"secret_access_key": "abc"}}, "s3.secret_access_key", "a secret in plain text"),
         ({"store": "s3://lake", "s3": {"access_key_id": {"env": "A"}}}, "s3.secret_access_key", "set together"),
         ({"store": "s3://lake", "s3": {"session_token": {"env": "A"}}}, "s3.session_token", "has no effect without"),
@@ -148,7 +148,11 @@ def test_the_block_is_used_for_uris_in_commands_if_the_lake_is_on_a_disk(tmp_pat
         ("abfs://lake/x", "only 'file' and 's3' are supported"),
         ("s3a://lake/x", "only 'file' and 's3' are supported"),
         ("s3://", "does not name a bucket"),
-        ("s3://lake/../x", "characters other than letters"),
+        ("s3://lake/../x", "has the name '..', which is not a folder"),
+        (
+            "s3://lake/a b",
+            r"characters other than letters.* in the name 'a b'\nhint: .*; a folder's name has only letters",
+        ),
     ],
 )
 def test_a_uri_that_cannot_be_right_is_refused_for_every_place(
@@ -183,6 +187,14 @@ def test_untested_stores_are_accepted_only_if_the_settings_allow_them(tmp_path: 
     assert (str(settings.store), settings.jar_sets) == ("gs://lake/shop", ())
 
 
+def test_a_command_without_settings_does_not_advise_to_change_them(tmp_path: Path) -> None:
+    with pytest.raises(OptionRefused, match="has never been tested") as caught:
+        place_of("gs://lake/shop")
+    assert caught.value.hint == "use an s3: or file: URI, or a path"
+    with pytest.raises(OptionRefused, match="or set `untested_stores: allow`"):
+        place_of("gs://lake/shop", load_settings(written(tmp_path)).object_stores)
+
+
 def test_an_untested_store_that_the_environment_does_not_describe_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +211,17 @@ def test_secrets_are_read_when_a_store_is_opened_and_never_shown(
     assert place.s3.access_key_id == Secret(env="KEY")
     with pytest.raises(ConfigurationError, match=r"KEY: is not set, but s3\.access_key_id is read from it"):
         s3.access_of(place)
+    monkeypatch.setenv("KEY", "")
+    with pytest.raises(ConfigurationError, match=r"KEY: is empty, but s3\.access_key_id is read from it"):
+        s3.access_of(place)
     monkeypatch.setenv("KEY", "id")
+    with pytest.raises(
+        ConfigurationError, match=r"No such file.*\nhint: correct the path, or give this user permission"
+    ):
+        s3.access_of(place)
+    (tmp_path / "secret").write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match=r"not UTF-8 text\nhint: write the secret as UTF-8"):
+        s3.access_of(place)
     (tmp_path / "secret").write_text("hidden\n", encoding="utf-8")
     access = s3.access_of(place)
     assert access.credentials == {"access_key_id": "id", "secret_access_key": "hidden"}

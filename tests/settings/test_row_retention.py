@@ -63,7 +63,11 @@ def test_rules_that_name_points_in_time_are_accepted(
         ({"column": "id", "for": "30d"}, {}, "unit: is missing: 'id' holds numbers"),
         ({"column": "id", "for": "30d", "unit": "h"}, {}, "unit: should be one of s, ms, us"),
         ({"column": "page", "for": "30d"}, {}, "column: is 'page', which holds no points in time"),
-        ({"column": "when", "for": "30d"}, {}, "column: is not a column of the schema: 'when'"),
+        (
+            {"column": "when", "for": "30d"},
+            {},
+            "column: is not a column of the schema: 'when'\nhint: name one of: id, at, day, _time",
+        ),
         ({"column": "_time", "for": "30d"}, {}, "unit: is missing: the source states the times"),
         ({"column": "_time", "for": "30d", "unit": "ms"}, RECLOCKED, "unit: is not allowed: minted times"),
         ({"column": "_time", "for": "30d"}, RECLOCKED | {"keep": "29d"}, "column: is _time, but `keep` lets"),

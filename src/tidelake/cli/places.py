@@ -24,7 +24,8 @@ def place_of(text: str, object_stores: ObjectStores | None = None) -> FolderPlac
     """
     from tidelake.settings.object_store import ObjectStores
 
-    return (object_stores or ObjectStores()).place(text, Path(), partial(_refuse, text))
+    from_settings = object_stores is not None
+    return (object_stores or ObjectStores()).place(text, Path(), partial(_refuse, text), from_settings)
 
 
 def check_local(option: str, text: str) -> None:

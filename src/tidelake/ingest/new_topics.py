@@ -36,12 +36,14 @@ def check_topics_of_new_collections(known: Collection[str], settings: Settings) 
     for collection in settings.collections:
         if collection.name in known:
             continue
+        key = "topic"
         try:
             for topic in open_topics(collection):
+                key = collection.key_of(topic.name)
                 topic.check_exists()
         except (TopicMissing, FolderMissing) as error:
             raise ConfigurationError(
-                str(settings.file), f"collections.{collection.name}.topic", error.fact, error.hint
+                str(settings.file), f"collections.{collection.name}.{key}", error.fact, error.hint
             ) from error
         except (TopicUnreachable, StoreUnreadable) as error:
             unreachable[collection.name] = error

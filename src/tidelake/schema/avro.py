@@ -6,6 +6,7 @@ The protocol's schema is a union of a batch of updates, whose `data` is the reco
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from tidelake.errors import SchemaRefused
@@ -15,6 +16,7 @@ NAMESPACE = "com.materialize.cdc"
 
 _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = frozenset(f"{NAMESPACE}.{name}" for name in ("update", "progress", "counts"))
+_NOT_TEXT = "which is not text: in YAML, put it in quotes"
 PROGRESS: dict[str, Any] = {
     "type": "record",
     "name": "progress",
@@ -170,8 +172,7 @@ class _Resolver:
     def _resolve_union(self, branches: list[Any], path: str, namespace: str) -> list[Any]:
         if any(isinstance(branch, list) for branch in branches):
             raise SchemaRefused(path, "it is a union directly inside a union")
-        if not [branch for branch in branches if not _is_null(branch)]:
-            raise SchemaRefused(path, "a column cannot have null as its only type (void)")
+        check_not_void(branches, path)
         if sum(map(_is_null, branches)) > 1:
             raise SchemaRefused(path, "its union has null twice")
         resolved: list[Any] = []
@@ -193,16 +194,23 @@ class _Resolver:
     def resolve_named(self, kind: dict[str, Any], path: str, namespace: str) -> dict[str, Any]:
         """Return the resolved form of a record, enum or fixed."""
         full = _full_name(kind, path, namespace)
-        if full in self._open or full in self._done or full in _RESERVED:
-            raise SchemaRefused(path, f"the name {full!r} is already the name of a different type")
+        if full in _RESERVED:
+            raise SchemaRefused(path, f"the name {full!r} is the name of a type of the protocol")
+        if full in self._open or full in self._done:
+            raise SchemaRefused(
+                path, f"the type {full!r} is defined twice: write only its name if it is the same type, or rename one"
+            )
         self._open.add(full)
         resolved: dict[str, Any] = {"type": kind["type"], "name": full}
         if kind["type"] == "record":
-            resolved["fields"] = self._resolve_fields(kind.get("fields"), path, full.rpartition(".")[0])
+            resolved["fields"] = self._resolve_fields(fields_of(kind, path), path, full.rpartition(".")[0])
         elif kind["type"] == "enum":
             symbols = kind.get("symbols")
-            if not isinstance(symbols, list) or not symbols or not all(isinstance(symbol, str) for symbol in symbols):
-                raise SchemaRefused(path, "its enum has no symbols")
+            if not isinstance(symbols, list) or not symbols:
+                raise SchemaRefused(path, "its enum has no list of symbols")
+            for symbol in symbols:
+                if not isinstance(symbol, str):
+                    raise SchemaRefused(path, f"its enum has the symbol {symbol!r}, {_NOT_TEXT}")
             repeated = next((symbol for symbol in symbols if symbols.count(symbol) > 1), None)
             if repeated is not None:
                 raise SchemaRefused(path, f"its enum has the symbol {repeated!r} twice")
@@ -216,14 +224,12 @@ class _Resolver:
         self._done[full] = resolved
         return resolved
 
-    def _resolve_fields(self, fields: Any, path: str, namespace: str) -> list[dict[str, Any]]:
-        if not isinstance(fields, list) or not fields:
-            raise SchemaRefused(path, "a record must have at least one field")
+    def _resolve_fields(self, fields: list[dict[str, Any]], path: str, namespace: str) -> list[dict[str, Any]]:
         seen: dict[str, str] = {}
         resolved = []
         for field in fields:
-            name = field.get("name") if isinstance(field, dict) else None
-            if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name):
+            name = field["name"]
+            if not _LEGAL_NAME.fullmatch(name):
                 raise SchemaRefused(
                     path, f"{name!r} is not a legal name: use letters, digits and _, not starting with a digit"
                 )
@@ -237,6 +243,31 @@ class _Resolver:
             seen[name.lower()] = name
             resolved.append({"name": name, "type": self.resolve(field.get("type"), column, namespace)})
         return resolved
+
+
+def fields_of(record: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
+    """Return the fields of a record.
+
+    Raises:
+        SchemaRefused: they are not a list of at least one object with a name.
+    """
+    fields = record.get("fields")
+    if not isinstance(fields, list) or not fields:
+        raise SchemaRefused(path, "a record must have a list of at least one field")
+    for field in fields:
+        if not isinstance(field, dict) or field.get("name") is None:
+            raise SchemaRefused(path, f"the field {field!r} is not an object with a name and a type")
+        if not isinstance(field["name"], str):
+            raise SchemaRefused(path, f"a field has the name {field['name']!r}, {_NOT_TEXT}")
+    return fields
+
+
+def check_not_void(branches: list[Any], path: str) -> None:
+    """Refuse a union without a type other than null."""
+    if not branches:
+        raise SchemaRefused(path, "its union has no types")
+    if all(map(_is_null, branches)):
+        raise SchemaRefused(path, "a column cannot have null as its only type (void)")
 
 
 def branch_name(resolved: dict[str, Any]) -> str:
@@ -254,8 +285,11 @@ def _is_null(branch: Any) -> bool:
 
 def _full_name(kind: dict[str, Any], path: str, namespace: str) -> str:
     name, space = kind.get("name"), kind.get("namespace", namespace)
-    if not isinstance(name, str) or not isinstance(space, str):
+    if name is None:
         raise SchemaRefused(path, "a named type must have a name")
+    for part, text in (("name", name), ("namespace", space)):
+        if not isinstance(text, str):
+            raise SchemaRefused(path, f"a type has the {part} {text!r}, {_NOT_TEXT}")
     full = name if "." in name or not space else f"{space}.{name}"
     if not all(_LEGAL_NAME.fullmatch(part) for part in full.split(".")):
         raise SchemaRefused(path, f"{full!r} is not a legal name: use letters, digits and _, not starting with a digit")

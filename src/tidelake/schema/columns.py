@@ -93,22 +93,30 @@ def column_types(record_schema: dict[str, Any]) -> tuple[Column, ...]:
     return _columns(resolved_schema(record_schema))
 
 
-def column_difference(columns: tuple[Column, ...], written: tuple[Column, ...]) -> str | None:
-    """Describe the first difference between the columns of two records; None if they are the same."""
+def column_difference(
+    columns: tuple[Column, ...], written: tuple[Column, ...], reader: str = "the collection"
+) -> str | None:
+    """Describe the first difference between the columns of two records; None if they are the same.
+
+    Args:
+        columns: the columns that are read.
+        written: the columns that are written.
+        reader: what has the columns that are read, for the description.
+    """
     ours, theirs = ({column.name: column for column in side} for side in (columns, written))
     for name in [*ours, *theirs]:
         if name not in theirs:
             return f"the column '{name}' is missing"
         if name not in ours:
-            return f"the collection has no column '{name}'"
+            return f"{reader} has no column '{name}'"
         if ours[name] != theirs[name]:
-            return (
-                f"the column '{name}' is {_describe(theirs[name])}, but in the collection it is {_describe(ours[name])}"
-            )
+            return f"the column '{name}' is {_describe(theirs[name])}, but in {reader} it is {_describe(ours[name])}"
     return None
 
 
-def written_difference(columns: tuple[Column, ...], written: tuple[Column, ...]) -> str | None:
+def written_difference(
+    columns: tuple[Column, ...], written: tuple[Column, ...], reader: str = "the collection"
+) -> str | None:
     """Describe why statements with the written columns cannot be read as these columns; None if they can.
 
     A nullable column may be missing: a row without it is the row with null, whichever schema wrote it. No other
@@ -123,7 +131,9 @@ def written_difference(columns: tuple[Column, ...], written: tuple[Column, ...])
     "the collection has no column 'price'"
     """
     names = {column.name for column in written}
-    return column_difference(tuple(each for each in columns if each.name in names or not each.nullable), written)
+    return column_difference(
+        tuple(each for each in columns if each.name in names or not each.nullable), written, reader
+    )
 
 
 def _describe(column: Column) -> str:

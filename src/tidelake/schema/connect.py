@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidelake.errors import SchemaRefused
-from tidelake.schema.avro import resolved_schema
+from tidelake.schema.avro import check_not_void, fields_of, resolved_schema
 from tidelake.schema.types import DECIMAL, DECIMAL_PRECISION_MAX, PRIMITIVES, SCALARS, Family
 
 AvroType = Any
@@ -252,18 +252,16 @@ def _avro_of_connect(schema: Mapping[str, Any], column: str, counter: _Counter) 
 
 
 def _fields_of(record: Mapping[str, Any], column: str, named: dict[str, Any]) -> tuple[tuple[str, WireType], ...]:
-    fields = record.get("fields")
-    if not isinstance(fields, list) or not fields:
-        raise SchemaRefused(column, "a record must have at least one field")
     wires = []
-    for field in fields:
-        name = str(field.get("name") if isinstance(field, dict) else field)
-        wires.append((name, _wire_type(field["type"], f"{column}.{name}".lstrip("."), named)))
+    for field in fields_of(record, column):
+        name = field["name"]
+        wires.append((name, _wire_type(field.get("type"), f"{column}.{name}".lstrip("."), named)))
     return tuple(wires)
 
 
 def _wire_type(kind: AvroType, column: str, named: dict[str, Any]) -> WireType:
     if isinstance(kind, list):
+        check_not_void(kind, column)
         types = [branch for branch in kind if branch not in ("null", {"type": "null"})]
         if len(types) != 1:
             raise SchemaRefused(column, "it is a union of several types, but a column has one type, and may be null")
@@ -273,6 +271,8 @@ def _wire_type(kind: AvroType, column: str, named: dict[str, Any]) -> WireType:
         if kind in named:
             return _wire_type(named[kind], column, named)
         kind = {"type": kind}
+    if not isinstance(kind, Mapping):
+        raise SchemaRefused(column, "its type is neither a name nor a union nor an object")
     return _wire_type_of(kind, kind.get("type"), column, named)
 
 

@@ -60,6 +60,14 @@ def differing_wire_types(record: Mapping[str, Any], schema: Any) -> dict[str, Wi
     Traceback (most recent call last):
     tidelake.errors.SchemaRefused: column 'at' is refused: it is written as int64, but the collection reads \
 io.debezium.time.MicroTimestamp (timestamp_micros)
+
+    If only a part of a column cannot be read, the error names this part.
+
+    >>> row = {"type": "record", "name": "row", "fields": [
+    ...     {"name": "at", "type": {"type": "array", "items": {"type": "array", "items": "string"}}}]}
+    >>> differing_wire_types(row, of("array", items={"type": "array", "items": {"type": "int64"}}))
+    Traceback (most recent call last):
+    tidelake.errors.SchemaRefused: column 'at[][]' is refused: it is written as int64, but the collection reads string
     """
     theirs = {field["field"]: field for field in fields_of_connect(schema)}
     others = {}
@@ -93,13 +101,10 @@ def can_read_key(record: Mapping[str, Any], key: Collection[str], schema: Any) -
 def _is_same(ours: AvroType, theirs: AvroType, column: str) -> bool:
     """Return whether a value written as `theirs` and read as `ours` keeps its meaning."""
     ours, theirs = _bare(ours), _bare(theirs)
+    parts = _parts(ours, theirs, column)
+    if parts is not None:
+        return all(_is_same(mine, other, f"{column}{part}") for part, (mine, other) in parts.items())
     mine, other = _wire_type(ours, column), _wire_type(theirs, column)
-    if mine.conversion == other.conversion == "as_is" and mine.name == other.name == "array":
-        return _is_same(ours["items"], theirs["items"], column)
-    if mine.conversion == other.conversion == "as_is" and mine.name == other.name == "record":
-        written = {field["name"]: field["type"] for field in theirs["fields"]}
-        both = [field for field in ours["fields"] if field["name"] in written]
-        return all(_is_same(field["type"], written[field["name"]], column) for field in both)
     names = _name(ours), _name(theirs)
     if mine.conversion == other.conversion:
         if mine.conversion != "as_is":
@@ -113,6 +118,20 @@ def _is_same(ours: AvroType, theirs: AvroType, column: str) -> bool:
     return other.conversion == "as_is" and mine.name == other.name and not any(names)
 
 
+def _parts(ours: AvroType, theirs: AvroType, column: str) -> dict[str, tuple[AvroType, AvroType]] | None:
+    """Return the types of the parts of two arrays (`[]`) or two records (`.name`); None for other types."""
+    mine, other = _wire_type(ours, column), _wire_type(theirs, column)
+    if not mine.conversion == other.conversion == "as_is" or mine.name != other.name:
+        return None
+    if mine.name == "array":
+        return {"[]": (ours["items"], theirs["items"])}
+    if mine.name == "record":
+        written = {field["name"]: field["type"] for field in theirs["fields"]}
+        both = [(field["name"], field["type"]) for field in ours["fields"] if field["name"] in written]
+        return {f".{name}": (kind, written[name]) for name, kind in both}
+    return None
+
+
 def _converted(name: str, ours: AvroType, theirs: AvroType, field: Mapping[str, Any]) -> WireType:
     """Return the wire type that converts a value written as `theirs` to a value of `ours`."""
     mine, other = _wire_type(ours, name), _wire_type(theirs, name)
@@ -122,11 +141,25 @@ def _converted(name: str, ours: AvroType, theirs: AvroType, field: Mapping[str, 
         scale = other.landing["scale"]
         if 0 <= scale <= _SCALE_MAX:
             return replace(other, landing=mine.landing, scale=scale, nullable=mine.nullable)
+        raise SchemaRefused(name, f"it is a decimal with scale {scale}, but a scale must be from 0 to {_SCALE_MAX}")
+    raise _refusal(name, ours, theirs, field)
+
+
+def _refusal(column: str, ours: AvroType, theirs: AvroType, field: Mapping[str, Any]) -> SchemaRefused:
+    """Return the error about a column, or about its first part that cannot be read; `field` is its Connect schema."""
+    ours, theirs = _bare(ours), _bare(theirs)
+    for part, (mine, other) in (_parts(ours, theirs, column) or {}).items():
+        if not _is_same(mine, other, f"{column}{part}"):
+            fields = {f".{inner['field']}": inner for inner in field.get("fields") or ()}
+            return _refusal(f"{column}{part}", mine, other, field["items"] if part == "[]" else fields[part])
+    mine, other = _wire_type(ours, column), _wire_type(theirs, column)
     written = _named(str(field.get("name") or ""), str(field.get("type")))
-    read = _named(
-        str(_bare(ours).get("connect.name") or ""), mine.name if mine.conversion == "as_is" else mine.conversion
-    )
-    raise SchemaRefused(name, f"it is written as {written}, but the collection reads {read}")
+    read = _named(str(ours.get("connect.name") or ""), mine.name if mine.conversion == "as_is" else mine.conversion)
+    if mine.conversion == other.conversion == "decimal_bytes":
+        written, read = (
+            f"{text} with scale {wire.landing['scale']}" for text, wire in ((written, other), (read, mine))
+        )
+    return SchemaRefused(column, f"it is written as {written}, but the collection reads {read}")
 
 
 def _named(name: str, kind: str) -> str:

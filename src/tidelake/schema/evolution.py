@@ -59,7 +59,7 @@ def check_written(values: Values, writer: Record) -> None:
     for name, ours in wire_types(values.record):
         if name not in written:
             if not ours.nullable:
-                raise SchemaRefused(name, "it is no longer written, but cannot be null")
+                raise SchemaRefused(name, "it is missing, but cannot be null")
             continue
         theirs = written[name]
         widens = ours.conversion == theirs.conversion == "as_is" and is_promotion(theirs.name, ours.name)

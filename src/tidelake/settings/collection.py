@@ -136,6 +136,10 @@ class CollectionSettings(Frozen):
         """The names of the topics with the collection's statements."""
         return self.topics
 
+    def key_of(self, topic: str) -> str:
+        """Return the settings key that names one of the topics."""
+        return "topic"
+
     @property
     def terms(self) -> EnvelopeTerms:
         """The terms of the envelope."""

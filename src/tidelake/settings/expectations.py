@@ -21,6 +21,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _COLUMNS = ("column", "column_A", "column_B", "column_list")
 """The arguments whose values must be columns of the table. The values of other arguments are not checked."""
 _TEXT_MAX = 200
+_TYPES = "see docs/reports.md, and the list of the library's expectations"
 
 Severity = Literal["critical", "warning"]
 
@@ -115,13 +116,14 @@ def _read_expectation(place: Block, columns: Sequence[str]) -> OwnExpectation:
 
 def _check_columns(place: Block, columns: Sequence[str]) -> None:
     named = place.value if isinstance(place.value, list) else [place.value]
+    some = f"the table has {len(columns):,} columns, such as {', '.join(columns[:3])}"
     for name in named:
         if name not in columns:
-            place.fail(f"is not a column of the table: {name!r}", _nearest(str(name), columns))
+            place.fail(f"is not a column of the table: {name!r}", _nearest(str(name), columns, some))
 
 
-def _nearest(name: str, names: Collection[str]) -> str:
-    """Return a hint with the nearest names; if none is near, with all names, or where to find them if they are many."""
+def _nearest(name: str, names: Collection[str], reference: str = _TYPES) -> str:
+    """Return a hint with the nearest names; if none is near, with all names, or with `reference` if they are many."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, names, n=3, cutoff=0.5)
@@ -129,7 +131,7 @@ def _nearest(name: str, names: Collection[str]) -> str:
         return f"did you mean {' or '.join(near)}?"
     if len(names) <= 20:
         return f"use one of: {', '.join(names)}"
-    return "see docs/reports.md, and the list of the library's expectations"
+    return reference
 
 
 def _name_of(kind: str, arguments: dict[str, Any]) -> str:

@@ -9,9 +9,11 @@ from tidelake.schema.change_events import row_record_of
 from tidelake.settings.block import Block
 from tidelake.settings.cdcv2 import Cdcv2Settings
 from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.current import CurrentSettings
 from tidelake.settings.expectations import read_expectations
 from tidelake.settings.kafka import KafkaSettings
 from tidelake.settings.object_store import FolderPlace
+from tidelake.settings.publish import PublishSettings
 from tidelake.settings.reclock import ReclockSettings
 from tidelake.settings.registry import RegistrySettings, uses_registry
 from tidelake.settings.row_retention import read_row_retention
@@ -81,6 +83,7 @@ def read_collection(name: str, block: Block, sources: Sources) -> CollectionSett
         if sources.kafka is None:
             block.child("source").fail("is 'kafka', but no cluster is given", "add a `kafka:` block")
         values["kafka"] = sources.kafka
+    _check_blocks(block)
     settings = block.validate(kind, values, _FIX)
     if "keep_rows" in block:
         rule = read_row_retention(
@@ -91,6 +94,20 @@ def read_collection(name: str, block: Block, sources: Sources) -> CollectionSett
         return settings
     own = read_expectations(block.child("expectations"), _columns_of(settings), _check_names(settings))
     return settings.model_copy(update={"expectations": own})
+
+
+def _check_blocks(block: Block) -> None:
+    """Refuse blocks inside a collection's block that are no mappings, or have unknown keys."""
+    for name, kind, example in (
+        ("publish", PublishSettings, "publish: {to: orders_cdc}"),
+        ("current", CurrentSettings, "current: {skip_errors: true}"),
+    ):
+        inner = block.child(name)
+        if inner.value is None:
+            continue
+        if not isinstance(inner.value, dict):
+            inner.fail("is not a mapping", f"write it as `{example}`")
+        inner.check_keys(kind.model_fields)
 
 
 def _refuse_foreign_keys(block: Block, kind: type[CollectionSettings]) -> None:

@@ -84,7 +84,8 @@ class Settings(Frozen):
         for collection in self.collections:
             if collection.name == name:
                 return collection
-        hint = hint_for_name(name, (collection.name for collection in self.collections))
+        names = self.names or [collection.name for collection in self.collections]
+        hint = hint_for_name(name, names) if names else "add a collection below `collections:`"
         raise ConfigurationError(str(self.file), f"collections.{name}", "there is no collection of this name", hint)
 
     def only(self, names: tuple[str, ...]) -> Settings:
@@ -112,7 +113,7 @@ def load_settings(file: Path) -> Settings:
 
 def read_settings(document: Block) -> Settings:
     """Read the settings in a document; raises the same errors as `load_settings`."""
-    loaded = _read_valid_settings(document)
+    loaded = read_valid_settings(document)
     for error in loaded.refused.values():
         raise error
     return loaded.settings
@@ -133,10 +134,11 @@ def load_valid_settings(file: Path) -> LoadedSettings:
     Raises:
         ConfigurationError: the file cannot be read, or something outside the blocks of collections is invalid.
     """
-    return _read_valid_settings(read_yaml(file))
+    return read_valid_settings(read_yaml(file))
 
 
-def _read_valid_settings(document: Block) -> LoadedSettings:
+def read_valid_settings(document: Block) -> LoadedSettings:
+    """Read the settings in a document; raises the same errors as `load_valid_settings`."""
     document.check_keys(KEYS)
     object_stores = read_object_stores(document)
     store, topics, data_docs = (
@@ -290,7 +292,7 @@ def check_topics(settings: Settings) -> None:
             if not folder.is_dir():
                 raise ConfigurationError(
                     str(settings.file),
-                    f"collections.{collection.name}.topic",
+                    f"collections.{collection.name}.{collection.key_of(topic)}",
                     f"the topic '{topic}' has no folder {folder}",
                     "create the folder (it may be empty), or correct the topic's name",
                 )
@@ -311,7 +313,9 @@ def _read_writer(place: Block) -> str | None:
     if isinstance(name, dict):
         if set(name) != {"env"} or not isinstance(name["env"], str) or not name["env"]:
             place.fail("does not name an environment variable", "write a name, or `{env: NAME_OF_A_VARIABLE}`")
-        name = os.environ.get(name["env"]) or None
+        variable, name = name["env"], os.environ.get(name["env"]) or None
+        if name is not None and not is_writer_name(name):
+            place.fail(f"{variable} is {name!r}, which is not a writer's name", f"set {variable} to {WRITER_RULE}")
     if name is not None and not (isinstance(name, str) and is_writer_name(name)):
         place.fail(f"is not a writer's name: {name!r}", f"give {WRITER_RULE}, or `{{env: NAME_OF_A_VARIABLE}}`")
     return name

@@ -103,8 +103,8 @@ def canonical_uri(text: str) -> str:
     """Return the canonical URI of an object store's folder: its scheme in lower case, and no empty segments.
 
     Raises:
-        ValueError: the text does not name a bucket, or a segment has characters that are written in different ways in a
-            URI and in a path.
+        ValueError: the text does not name a bucket, or a segment is `.` or `..` or has characters that are written in
+            different ways in a URI and in a path.
 
     >>> canonical_uri("S3://lake//shop/"), canonical_uri("s3://lake")
     ('s3://lake/shop', 's3://lake')
@@ -115,7 +115,9 @@ def canonical_uri(text: str) -> str:
         raise ValueError(f"does not name a bucket: {bucket!r}")
     names = [segment for segment in segments if segment]
     for name in names:
-        if name in (".", "..") or not _SEGMENT.fullmatch(name):
+        if name in (".", ".."):
+            raise ValueError(f"has the name {name!r}, which is not a folder in an object store")
+        if not _SEGMENT.fullmatch(name):
             raise ValueError(f"has characters other than letters, digits and `._=+-` in the name {name!r}")
     return "/".join([f"{scheme.lower()}://{bucket}", *names])
 
@@ -126,13 +128,16 @@ class ObjectStores(Frozen):
     s3: S3Settings = S3Settings()
     allows_untested: bool = False
 
-    def place(self, text: str, base: Path, fail: Callable[[str, str], NoReturn]) -> FolderPlace:
+    def place(
+        self, text: str, base: Path, fail: Callable[[str, str], NoReturn], from_settings: bool = True
+    ) -> FolderPlace:
         """Return the place that a path or a URI names.
 
         Args:
             text: a path, which may be relative to `base`, or a URI.
             base: a folder.
             fail: raises the error for a problem and its fix.
+            from_settings: whether a file has settings for object stores, so that the fix may be to change them.
         """
         scheme = scheme_of(text)
         if scheme is None or scheme == "file":
@@ -143,7 +148,7 @@ class ObjectStores(Frozen):
         if scheme in UNTESTED and not self.allows_untested:
             fail(
                 f"is a URI with the scheme '{scheme}', and Tidelake has never been tested on such stores",
-                "use an s3: or file: URI, or a path; or set `untested_stores: allow`",
+                "use an s3: or file: URI, or a path" + ("; or set `untested_stores: allow`" if from_settings else ""),
             )
         if scheme != "s3" and scheme not in UNTESTED:
             fix = "write `s3://bucket/folder`" if scheme in ("s3a", "s3n") else "give a path, or a file: or s3: URI"
@@ -151,7 +156,8 @@ class ObjectStores(Frozen):
         try:
             return ObjectStorePlace(uri=canonical_uri(text), s3=self.s3)
         except ValueError as error:
-            fail(str(error), f"write it as `{scheme}://bucket/folder`")
+            rule = "a folder's name has only letters, digits and `._=+-`, and is not `.` or `..`"
+            fail(str(error), f"write it as `{scheme}://bucket/folder`; {rule}")
 
 
 def read_object_stores(document: Block) -> ObjectStores:
@@ -193,6 +199,11 @@ def _read_s3(block: Block) -> S3Settings:
     # The URL may contain a password, so no error shows it.
     settings = block.validate(S3Settings, values, "see docs/guides/s3.md", shows_value=False)
     host = host_of(block.child("endpoint"), settings.endpoint or "", "a service", "https://host:9000")
+    if settings.allow_http and settings.endpoint is None:
+        block.child("allow_http").fail(
+            "is only for `endpoint`, which is not set",
+            "set `endpoint`, or remove it; for an endpoint in AWS_ENDPOINT_URL, set AWS_ALLOW_HTTP=true",
+        )
     is_clear = settings.endpoint is not None and settings.endpoint.startswith("http:")
     _CLEAR_DATA.check(block, settings.allow_http, is_clear, [host])
     return settings

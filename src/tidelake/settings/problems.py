@@ -2,51 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from tidelake.errors import ConfigurationError
 from tidelake.settings.block import Block
-from tidelake.settings.lake import KEYS, STORE_KEYS, Settings, check_topics, read_settings
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.lake import KEYS, STORE_KEYS, Settings, check_topics, read_settings, read_valid_settings
 from tidelake.settings.yaml_file import read_yaml
+
+_STAND_INS = {"kafka": {"bootstrap_servers": "localhost:9092"}, "registry": {"url": "http://localhost:8081"}}
+"""Valid blocks that stand in for refused ones while collections are read."""
 
 
 def find_problems(file: Path) -> tuple[Settings | None, list[ConfigurationError]]:
     """Read each part of the settings separately; nothing is written.
 
     Returns:
-        The settings without the parts that have problems, or None if the file is not a YAML mapping; and the problems,
-        at most one for each key at the top level and each collection.
+        The settings without the parts that have problems, and without the collections that use such a part; None if
+        the file is not a YAML mapping. And the problems, at most one for each key at the top level and each collection;
+        a problem at the top level is not repeated as a problem of the collections that use the key.
     """
     try:
         document = read_yaml(file)
     except ConfigurationError as error:
         return None, [error]
     problems: dict[str, ConfigurationError] = {}
+    good: list[str] = []
+    refused: set[str] = set()
 
-    def accepts(part: Block) -> bool:
+    def read(part: Block) -> Settings | None:
         try:
-            check_topics(read_settings(part))
+            settings = read_settings(part)
+            if refused.isdisjoint(STORE_KEYS):  # otherwise, the folder of the topics is not known
+                check_topics(settings)
         except ConfigurationError as error:
             problems.setdefault(str(error), error)
-            return False
-        return True
+            return None
+        return settings
 
     for key in document.value:
         if key not in KEYS:
-            accepts(_part(document, [key]))
-    good: list[str] = []
+            read(_part(document, [key]))
     for group in (STORE_KEYS, *((key,) for key in KEYS if key not in (*STORE_KEYS, "collections"))):
         keys = [key for key in group if key in document]
-        if accepts(_part(document, keys)):
+        if read(_part(document, keys)) is not None:
             good += keys
+        else:
+            refused |= set(keys)
     blocks = document.get("collections") or {}
     if not isinstance(blocks, dict):
-        accepts(_part(document, ["collections"]))
+        read(_part(document, ["collections"]))
         blocks = {}
-    names = [name for name in blocks if accepts(_part(document, good, [name]))]
-    return read_settings(_part(document, good, names)), list(problems.values())
+    stand_ins = {key: block for key, block in _STAND_INS.items() if key in refused}
+    complete = replace(document, value=document.value | stand_ins)
+    names = []
+    for name in blocks:
+        settings = read(_part(complete, [*good, *stand_ins], [name]))
+        if settings is not None and not _uses(settings.collections[0], refused):
+            names.append(name)
+    loaded = read_valid_settings(_part(document, good, names))  # it refuses collections that do not fit together
+    return loaded.settings, [*problems.values(), *loaded.refused.values()]
+
+
+def _uses(collection: CollectionSettings, refused: Collection[str]) -> bool:
+    """Return whether a collection uses a part that is refused."""
+    if collection.source == "files" and not set(STORE_KEYS).isdisjoint(refused):
+        return True
+    return ("kafka" in refused and collection.kafka is not None) or (
+        "registry" in refused and collection.registry is not None
+    )
 
 
 def _part(document: Block, keys: Iterable[str], names: Iterable[str] = ()) -> Block:

@@ -28,5 +28,5 @@ class PublishSettings(Frozen):
     @classmethod
     def _to_is_a_name(cls, to: str) -> str:
         if not to.strip() or "/" in to or to.startswith((".", "_")) or not is_path_text(to):
-            raise ValueError("should be the name of a topic, not a path")
+            raise ValueError("should be a topic's name, which has no `/` and does not begin with `.` or `_`")
         return to

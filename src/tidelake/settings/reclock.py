@@ -16,9 +16,11 @@ from pydantic import Field
 from tidelake.schema.connect import declared_row, landing_record
 from tidelake.settings.block import Block
 from tidelake.settings.collection import CollectionSettings, CollectionSpec
+from tidelake.settings.registry import RECORD_SUBJECTS
 from tidelake.settings.schemas import (
     check_framed,
     check_json,
+    check_key_allowed,
     read_event_keys,
     read_events,
     read_key,
@@ -122,7 +124,7 @@ class ReclockSettings(CollectionSettings):
     @classmethod
     def read(cls, block: Block, terms: EnvelopeTerms, looks_up_ids: bool) -> dict[str, Any]:
         """Read the schemas, the key, the metadata and the position; see `CollectionSettings.read`."""
-        _check_together(block, terms)
+        _check_together(block, terms, has_key_schema="key_schema" in cls.written_keys())
         metadata = read_metadata(block.child("metadata"))
         position = read_position(block.child("position"), terms.of_changes, terms.name)
         changes = partial(_read_changes, has_key=not cls.KEY_IS_OPTIONAL or block.get("key") is not None)
@@ -141,25 +143,28 @@ def _landed(terms: EnvelopeTerms, row: Mapping[str, Any], key: Mapping[str, Any]
     return with_key(key, row) if key else dict(row)
 
 
-def _check_together(block: Block, terms: EnvelopeTerms) -> None:
-    """Refuse settings that do not fit the envelope."""
+def _check_together(block: Block, terms: EnvelopeTerms, has_key_schema: bool) -> None:
+    """Refuse settings that do not fit the envelope; `has_key_schema` is whether the framing has this setting."""
     if terms.needs_diff:
         block.child("framing").fail(
             f"is 'reclock', but reclocked records state no diff, which the envelope '{terms.name}' needs",
             "use `envelope: append_only`, `upsert` or `debezium`",
         )
-    if terms.key == "refused" and block.get("key") is not None:
-        block.child("key").fail(
-            f"is not allowed for the family '{terms.family}'", "only upsert and debezium have a key"
-        )
+    check_key_allowed(block, terms)
     is_event_in_avro = terms.of_changes and block.get("format", "avro") == "avro"
     for name in ("key_schema", "key_schema_ids"):
         if name in block and terms.key != "required" and not is_event_in_avro:
+            refused = "change events in JSON" if terms.of_changes else f"the envelope '{terms.name}'"
             block.child(name).fail(
-                f"is not allowed for the envelope '{terms.name}'",
-                "only upserts, and change events in Avro, use it to read keys",
+                f"is not allowed for {refused}",
+                "leave it out: only upserts, and change events in Avro, use it to read keys",
             )
-    names_records = block.get("subject", "topic") != "topic"
+    names_records = block.get("subject") in RECORD_SUBJECTS
+    if terms.of_changes and names_records and not has_key_schema:
+        block.child("subject").fail(
+            f"makes subjects from record names, which the framing '{block.get('framing')}' does not support",
+            "leave it out, or use `subject: topic`",
+        )
     if terms.of_changes and names_records and ("schema" not in block or "key_schema" not in block):
         block.child("subject").fail(
             "makes subjects from record names, but `schema` or `key_schema` is missing",

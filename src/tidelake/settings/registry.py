@@ -13,6 +13,8 @@ from tidelake.settings.clear_text import Consent, host_of
 from tidelake.settings.secret import Secret, read_secret_place
 
 Subject = Literal["topic", "record", "topic_record"]
+RECORD_SUBJECTS = ("record", "topic_record")
+"""The values of `subject` for which the names of records are part of subjects."""
 _CLEAR_PASSWORD = Consent(
     setting="allow_plain_http",
     place="url",

@@ -127,18 +127,27 @@ def _kind_of(named: Block, record: dict[str, Any]) -> Literal["timestamp", "date
     columns: dict[str, Column] = {}
     if record:
         columns = {column.name: column for column in column_types(record)}
-    column = columns.get(named.value)
-    if column is None:
-        named.fail(f"is not a column of the schema: '{named.value}'", f"name one of: {', '.join(columns)}")
-    if isinstance(column.type, Primitive):
-        logical = scalar_type(column.type.name, column.type.logical).logical
-        if logical in ("timestamp-millis", "timestamp-micros"):
-            return "timestamp"
-        if logical == "date":
-            return "date"
-        if not logical and column.type.name in ("int", "long"):
-            return "number"
-    named.fail(
-        f"is '{named.value}', which holds no points in time",
-        "name a timestamp, a date, or an integer column with `unit: s`, `ms` or `us`",
-    )
+    if named.value not in columns:
+        usable = [name for name, column in columns.items() if _time_kind(column) is not None]
+        named.fail(
+            f"is not a column of the schema: '{named.value}'", f"name one of: {', '.join([*usable, TIME_COLUMN])}"
+        )
+    kind = _time_kind(columns[named.value])
+    if kind is None:
+        named.fail(
+            f"is '{named.value}', which holds no points in time",
+            "name a timestamp, a date, or an integer column with `unit: s`, `ms` or `us`",
+        )
+    return kind
+
+
+def _time_kind(column: Column) -> Literal["timestamp", "date", "number"] | None:
+    """Return how a column can state a point in time; None if it cannot."""
+    if not isinstance(column.type, Primitive):
+        return None
+    logical = scalar_type(column.type.name, column.type.logical).logical
+    if logical in ("timestamp-millis", "timestamp-micros"):
+        return "timestamp"
+    if logical == "date":
+        return "date"
+    return "number" if not logical and column.type.name in ("int", "long") else None

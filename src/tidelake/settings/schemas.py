@@ -12,6 +12,7 @@ from tidelake.schema.columns import column_difference, column_types, written_dif
 from tidelake.schema.connect import declared_row, key_row_of, landing_record, wire_types
 from tidelake.schema.evolution import Values, check_written
 from tidelake.settings.block import Block
+from tidelake.settings.terms import EnvelopeTerms
 
 
 def load_schema(place: Block) -> Block:
@@ -24,7 +25,8 @@ def load_schema(place: Block) -> Block:
     except OSError as error:
         place.fail(
             f"the schema {path} cannot be read: {error.strerror}",
-            "correct the path, which is relative to the folder of the settings file",
+            "correct the path, which is relative to the folder of the settings file, or give this user permission to "
+            "read the file",
         )
     except (ValueError, RecursionError) as error:
         place.elsewhere(path, None).fail(f"is not JSON: {error}", "correct the schema file")
@@ -38,24 +40,31 @@ def read_schema(place: Block) -> dict[str, Any]:
 
 
 def read_schema_ids(
-    place: Block, record: Mapping[str, Any], evolves: bool = False, may_lack: bool = False
+    place: Block,
+    record: Mapping[str, Any],
+    evolves: bool = False,
+    may_lack: bool = False,
+    reader: str = "the collection",
 ) -> dict[int, dict[str, Any]]:
-    """Read the writers' schemas by id. Each must have exactly the collection's columns; see `evolves` and `may_lack`.
+    """Read the writers' schemas by id. Each must have exactly the columns of `record`; see `evolves` and `may_lack`.
 
     Args:
         place: the place of the schemas.
-        record: the collection's columns.
+        record: the columns of values or keys.
         evolves: whether the schema evolves; if so, nothing is checked here.
         may_lack: whether nullable columns may be missing.
+        reader: what has these columns, for errors.
     """
     read, difference_of = {}, written_difference if may_lack else column_difference
     for schema_id in _ids(place):
         writer = place.child(schema_id)
         read[schema_id] = read_schema(writer)
-        difference = None if evolves else difference_of(column_types(dict(record)), column_types(read[schema_id]))
+        difference = (
+            None if evolves else difference_of(column_types(dict(record)), column_types(read[schema_id]), reader)
+        )
         if difference is not None:
             exception = "; only nullable columns may be missing" if may_lack else ""
-            writer.fail(difference, f"give every id exactly the collection's columns, in any order{exception}")
+            writer.fail(difference, f"give every id exactly the columns of {reader}, in any order{exception}")
     return read
 
 
@@ -121,10 +130,12 @@ def read_key_record(
 ) -> tuple[tuple[str, ...], dict[str, Any], dict[int, dict[str, Any]]]:
     """Read the key columns of reclocked upserts, the record of the keys, and the writers' schemas by id."""
     written = read_schema(block.child("key_schema")) if "key_schema" in block else None
-    key = read_key(block.child("key"), value if written is None else written)
+    place = block.child("key")
+    key = read_key(place, value) if written is None else read_key(place, written, reader="`key_schema`")
     record = _key_columns(key, value) if written is None else _checked_key(block.child("key_schema"), written, value)
     check_json(block, block.child("key_schema"), record)
-    ids = read_schema_ids(block.child("key_schema_ids"), record)
+    reader = "the key" if written is None else "`key_schema`"
+    ids = read_schema_ids(block.child("key_schema_ids"), record, reader=reader)
     if block.get("encoding") == "confluent" and not ids and not looks_up_ids:
         block.child("key_schema_ids").fail(
             "is required for Confluent framing",
@@ -157,19 +168,22 @@ def with_key(key: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str, Any]
     return {**value, "fields": [*added, *value["fields"]]}
 
 
-def read_key(place: Block, record: Mapping[str, Any], may_be_null: bool = True) -> tuple[str, ...]:
+def read_key(
+    place: Block, record: Mapping[str, Any], may_be_null: bool = True, reader: str = "the schema"
+) -> tuple[str, ...]:
     """Read the key's columns, which must be columns of a record.
 
     Args:
         place: the place of the key.
         record: the record.
         may_be_null: whether a column of the key may be null; a primary key never is.
+        reader: what the record is, for errors.
     """
     columns = read_key_names(place)
     types = {column["name"]: column["type"] for column in record["fields"]}
     for name in columns:
         if name not in types:
-            place.fail(f"the schema has no column '{name}'", f"its columns are: {', '.join(types)}")
+            place.fail(f"{reader} has no column '{name}'", f"its columns are: {', '.join(types)}")
         if not may_be_null and isinstance(types[name], list) and "null" in types[name]:
             place.fail(
                 f"the column '{name}' may be null", "a primary key cannot be null: correct the schema, or the key"
@@ -187,9 +201,23 @@ def read_key_names(place: Block) -> tuple[str, ...]:
     return tuple(columns)
 
 
+def check_key_allowed(block: Block, terms: EnvelopeTerms) -> None:
+    """Refuse a key if the envelope must not have one."""
+    if terms.key == "refused" and block.get("key") is not None:
+        written = f"envelope '{terms.name}'" if "envelope" in block else f"family '{terms.family}'"
+        block.child("key").fail(
+            f"is not allowed for the {written}", "leave it out: only upsert and debezium have a key"
+        )
+
+
 def check_framed(block: Block, ids: Mapping[int, Any], looks_up_ids: bool) -> None:
     """Refuse Confluent framing without schemas for its ids, unless the ids are looked up in a registry."""
     if block.get("encoding") == "confluent" and not ids and not looks_up_ids:
+        if "schema_ids" in block:
+            block.child("schema_ids").fail(
+                "is empty",
+                "give the schema for every id, such as `1: orders.avsc`, or leave it out and use a `registry:` block",
+            )
         block.child("schema_ids").fail(
             "is required for Confluent framing",
             "give the schema for every id, such as `1: orders.avsc`, or add a `registry:` block",

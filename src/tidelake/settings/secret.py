@@ -22,7 +22,7 @@ def read_secret_place(place: Block) -> Secret:
     """Read where a secret is kept. A secret in plain text is refused, and the error does not show it."""
     fix = "write `{env: NAME_OF_A_VARIABLE}` or `{file: PATH}`"
     if not isinstance(place.value, dict):
-        place.fail("is a secret in plain text", fix)
+        place.fail("is empty" if place.value is None else "is a secret in plain text", fix)
     env, path = place.get("env"), place.get("file")
     if set(place.value) not in ({"env"}, {"file"}) or not isinstance(env or path, str):
         place.fail("does not say where the secret is kept", fix)
@@ -38,13 +38,16 @@ def read_secret(secret: Secret, field: str) -> str:
     if secret.env is not None:
         value = os.environ.get(secret.env)
         if not value:
-            raise ConfigurationError(
-                "environment", secret.env, f"is not set, but {field} is read from it", "set it for this process"
-            )
+            state = "not set" if value is None else "empty"
+            fact = f"is {state}, but {field} is read from it"
+            raise ConfigurationError("environment", secret.env, fact, "set it for this process")
         return value
     assert secret.file is not None
     try:
         return secret.file.read_text(encoding="utf-8").removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
         problem = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ConfigurationError(str(secret.file), field, f"cannot be read: {problem}", "correct the path") from None
+        fix = "write the secret as UTF-8"
+        if isinstance(error, OSError):
+            fix = "correct the path, or give this user permission to read the file"
+        raise ConfigurationError(str(secret.file), field, f"cannot be read: {problem}", fix) from None

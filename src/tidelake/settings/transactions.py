@@ -46,6 +46,10 @@ class TransactionSettings(ReclockSettings):
         """The topic of the table, without the topic of transactions."""
         return self.topics[:-1]
 
+    def key_of(self, topic: str) -> str:
+        """Return the settings key that names one of the topics."""
+        return "topic" if topic in self.statement_topics else "transaction_topic"
+
     def check_beside(self, block: Block, others: Sequence[CollectionSettings]) -> None:
         """Refuse tables of one connector whose settings do not agree on what it captures; see the base class."""
         for other in others:
@@ -86,7 +90,7 @@ class TransactionSettings(ReclockSettings):
     @classmethod
     def read(cls, block: Block, terms: EnvelopeTerms, looks_up_ids: bool) -> dict[str, Any]:
         """Read the schema, the key and the table's name; see `CollectionSettings.read`."""
-        cls.read_topics(block)
+        topic, transactions = cls.read_topics(block)
         if not terms.of_changes:
             block.child("framing").fail(
                 f"is 'transactions', but statements of the envelope '{terms.name}' belong to no transaction",
@@ -94,21 +98,22 @@ class TransactionSettings(ReclockSettings):
             )
         if block.get("format") != "json" and not (block.get("format") == "avro" and looks_up_ids):
             block.child("format").fail(
-                "is neither 'json' nor Avro with a registry",
+                "is neither 'json' nor Avro with a registry" if "format" in block else "is missing",
                 "write `format: json`; or `format: avro`, `encoding: confluent`, and a `registry:` block without "
                 "`schema_ids`: the messages about transactions have schemas of their own",
             )
-        return super().read(block, terms, looks_up_ids) | {"table": _read_table(block)}
+        return super().read(block, terms, looks_up_ids) | {
+            "table": _read_table(block.child("table"), topic, transactions)
+        }
 
 
-def _read_table(block: Block) -> str:
+def _read_table(place: Block, topic: str, transactions: str) -> str:
     """Read the table's name in END events; by default, the topic's name without the connector's prefix."""
-    place, topic = block.child("table"), str(block.get("topic"))
     if place.value is None:
-        prefix, _, last = str(block.get("transaction_topic")).rpartition(".")
+        prefix, _, last = transactions.rpartition(".")
         if last != "transaction" or not topic.startswith(f"{prefix}.") or topic == f"{prefix}.":
             place.fail(
-                f"is missing, and the topics '{topic}' and '{block.get('transaction_topic')}' do not show it",
+                f"is missing, and the topics '{topic}' and '{transactions}' do not show it",
                 "give the table's name as END events have it: `table: public.orders`",
             )
         return topic.removeprefix(f"{prefix}.")

@@ -84,19 +84,36 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def read_yaml(file: Path) -> Block:
+def read_yaml(
+    file: Path,
+    which: str = "your collections.yaml",
+    content: str = "start with `store:`, `topics:` and `collections:`",
+) -> Block:
     """Read the mapping in a file, with line numbers.
+
+    Args:
+        file: the file.
+        which: what the file should be, for the hint if it cannot be read.
+        content: what to write into it, as the hint if it is not a mapping.
 
     Raises:
         ConfigurationError: the file cannot be read, or is not a YAML mapping; the error names the line.
     """
     place = Block(file, file.resolve().parent, None)
     try:
-        document, node = _load(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        document, node = _load(text)
     except OSError as error:
-        place.fail(f"cannot be read: {error.strerror}", "give the path of your collections.yaml")
+        may_not = isinstance(error, PermissionError)
+        fix = "give this user permission to read it" if may_not else f"give the path of {which}"
+        place.fail(f"cannot be read: {error.strerror}", fix)
     except UnicodeDecodeError:
         place.fail("is not UTF-8 text", "save it as UTF-8")
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        replace(place, field=f"line {line}").fail(
+            f"has the character U+{error.character:04X}, which YAML does not allow", "remove the character"
+        )
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         field = f"line {mark.line + 1}" if mark is not None else ""
@@ -105,5 +122,5 @@ def read_yaml(file: Path) -> Block:
     except RecursionError:
         place.fail("is nested too deeply", "use less nesting")
     if not isinstance(document, dict):
-        place.fail("is not a YAML mapping", "start with `store:`, `topics:` and `collections:`")
+        place.fail("is not a YAML mapping", content)
     return replace(place, value=document, node=node)

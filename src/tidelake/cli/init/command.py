@@ -148,7 +148,8 @@ def _server_blocks(servers: Path | None, kafka: str | None, registry: str | None
         return {name: block for name, block in blocks.items() if None not in block.values()}
     from tidelake.settings.yaml_file import read_yaml
 
-    document = read_yaml(servers)
+    block = "a `kafka:` or a `registry:` block"
+    document = read_yaml(servers, which=f"a file with {block}", content=f"write {block}")
     found = {name: document.value[name] for name in ("kafka", "registry") if document.value.get(name) is not None}
     if not found:
         raise OptionRefused(f"{servers} has neither a `kafka` block nor a `registry` block", "see docs/kafka.md")
