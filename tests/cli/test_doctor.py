@@ -88,6 +88,12 @@ def test_all_problems_of_the_settings_are_listed(tmp_path: Path) -> None:
     assert found["topic orders"]["level"] == "warn"
 
 
+def test_a_store_whose_setting_is_refused_is_not_looked_for_elsewhere(tmp_path: Path) -> None:
+    _, found, failures = checks(written(tmp_path, store="gs://bucket/lake"))
+    assert len(failures) == 1 and "scheme 'gs'" in failures[0]
+    assert "store" not in found and "disk" not in found
+
+
 @pytest.mark.parametrize(
     ("text", "fact"),
     [("collections: [", "line 1"), ("- a", "is not a YAML mapping"), ("collections: 3", "is not a mapping of names")],

@@ -32,7 +32,7 @@ def lake_findings(config: Path) -> Iterator[Finding]:
 
     Cost: the logs of each collection's tables, the list of each file topic's files, and a few requests to each server.
     """
-    from tidelake.settings.object_store import S3Settings
+    from tidelake.settings.lake import STORE_KEYS
     from tidelake.settings.problems import find_problems
 
     settings, problems = find_problems(config)
@@ -43,6 +43,16 @@ def lake_findings(config: Path) -> Iterator[Finding]:
     if not problems:
         names = "1 collection" if len(settings.collections) == 1 else f"{len(settings.collections)} collections"
         yield Finding("settings", "ok", f"{config}: {names}")
+    if not any(problem.field.partition(".")[0] in STORE_KEYS for problem in problems):
+        yield from _places(settings)
+    yield from _servers(settings)
+    yield from _collections(settings)
+
+
+def _places(settings: Settings) -> Iterator[Finding]:
+    """Check the store and the place of the reports."""
+    from tidelake.settings.object_store import S3Settings
+
     places = (settings.store, settings.topics, settings.data_docs)
     if settings.object_stores.s3 != S3Settings() and all(isinstance(place, Path) for place in places):
         yield Finding("s3", "ok", "no folder of the lake is in S3; the `s3:` block is used only for URIs in commands")
@@ -52,8 +62,6 @@ def lake_findings(config: Path) -> Iterator[Finding]:
         yield from _object_store(settings.store)
     if not isinstance(settings.data_docs, Path):
         yield _reports(settings.data_docs)
-    yield from _servers(settings)
-    yield from _collections(settings)
 
 
 def _object_store(place: ObjectStorePlace) -> Iterator[Finding]:
