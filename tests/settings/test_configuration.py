@@ -564,7 +564,9 @@ def test_evolution_is_for_raw_topics_and_a_schema_may_be_left_out_if_something_e
 
 @pytest.mark.parametrize("text", [GOOD, RAW, EVENTS], ids=["cdcv2", "reclocked events", "reclocked changes"])
 @pytest.mark.parametrize("own", ["transaction_topic: t", "table: t", "captures_publication: false"])
-def test_a_key_that_only_one_other_framing_has_names_this_framing(tmp_path: Path, text: str, own: str) -> None:
+def test_an_error_about_a_key_that_only_one_other_framing_has_names_that_framing(
+    tmp_path: Path, text: str, own: str
+) -> None:
     problem = rf"{own.partition(':')[0]}: is only allowed with `framing: transactions`"
     hint = r"\nhint: leave it out, or write `framing: transactions`"
     # For CDCv2, `format` is not allowed either, but the error names the other key, which says more about which framing

@@ -62,7 +62,10 @@ def drop(
     if not apply:
         say(f"{name}: {contents}; drop it: tidelake drop {name} --apply")
     else:
-        say(f"{name}: dropped ({contents}); `tidelake gc` deletes its tables a day after `drop` or `gc` finds no hold")
+        say(
+            f"{name}: dropped ({contents}); `tidelake gc` deletes its tables once a day has passed since `drop` or "
+            "`gc` found no hold"
+        )
     for held in found.held_by:
         say(f"held by {held}")
     if name in lake.settings.names:
@@ -76,8 +79,9 @@ def gc(
 ) -> None:
     """Delete what is no longer needed, and show why the rest stays. Does not start a JVM.
 
-    Dead runs are deleted a day after this command or a compaction has found them for the second time; the tables of a
-    dropped collection, a day after `tidelake drop` or this command finds no hold on it.
+    Dead runs are deleted a day after they were found for the second time, by this command or by a compaction. The
+    tables of a dropped collection are deleted once a day has passed since `tidelake drop` or this command found no hold
+    on it.
     """
     lake = open_lake(config, skip_invalid=True, read_only=dry_run)
     garbage = lake.gc(dry_run)

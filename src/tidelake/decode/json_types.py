@@ -81,7 +81,10 @@ class _Field:
 
     @property
     def problem(self) -> Expression | None:
-        """`<reason> <column>` if the field's value is missing or does not fit, else null. None: neither can happen."""
+        """`<reason> <column>` if the field's value does not fit, or is missing and must not be; else null.
+
+        None if every value is good.
+        """
         type_problem = self.form.problem
         if self.nullable:
             return type_problem
@@ -99,7 +102,7 @@ class _Field:
         return F.when(value.isNotNull(), count).otherwise(F.lit(0))
 
     def with_quoted(self, record: Column, quoted: Column) -> Column:
-        """Return the field's value in a record, with the parts that were read again."""
+        """Return the field's value in a record, in which the parts that were read again replace the earlier ones."""
         value = record[self.name]
         return self.form.with_quoted(value, quoted[self.name]) if self.form.with_quoted else value
 

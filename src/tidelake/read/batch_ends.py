@@ -33,8 +33,8 @@ def last_time_within(table: Location, files: Sequence[RunFile], after: int, last
     Raises:
         DamagedTable: a file is not the committed one, or cannot be read.
 
-    Cost: none if the files in the range have at most `rows_max` rows. Otherwise, the column of times, in the row groups
-        that may have a row of the batch, and memory for twice `rows_max` times.
+    Cost: none if the files in the range have at most `rows_max` rows. Otherwise, the time column is read from the row
+        groups that may have a row of the batch, and up to 2 * `rows_max` of its values are in memory.
     """
     live = sorted(
         (file for file in files if file.reach[0] <= last and file.reach[1] > after), key=lambda file: file.reach
@@ -107,7 +107,7 @@ def whole_times(files: Sequence[RunFile], after: int, last: int, rows_max: int) 
     """Return the last time of a batch: `last`, or an earlier time at which a file ends. No file is opened.
 
     The time is the greatest one up to which the files have at most `rows_max` rows. A batch is cut only where a file
-    ends, so it has more rows if the files up to the first such time already do.
+    ends. So if the files up to the earliest such end already have more rows, so does the batch.
 
     Args:
         files: the live files; their first and last times are known.

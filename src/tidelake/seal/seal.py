@@ -241,8 +241,8 @@ class _Seal:
     def earlier_end(self) -> int | None:
         """Return an earlier end if an ingest has added rows at the first open time; otherwise None, for no limit.
 
-        Half of the times that this attempt could seal are before this end. With the same end, an ingest that is faster
-        than a count would overtake every further attempt as well.
+        Half of the times that this attempt could seal are before this end. If the next attempt kept the end of this
+        one, an ingest that is faster than a count would overtake it as well, and so on.
         """
         if not self.overtaken or not self.settled:
             return None

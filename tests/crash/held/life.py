@@ -121,7 +121,7 @@ class Process(Holder):
         """Delete the files that nobody needs, as if everything were old enough."""
         self.call("sweep", {}, lambda: {"folders": sweep_unpinned(self.paths)})
 
-    # --- reads; those under a capability say whether it still lives at their end
+    # --- reads; a read under a capability also returns whether the capability is still alive at its end
 
     def observe(self) -> None:
         def do() -> dict[str, Any]:
