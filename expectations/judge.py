@@ -52,7 +52,7 @@ class Verdict:
     examples: list[str] = field(default_factory=list)
     """Some of the values that failed, if they may be shown."""
     note: str | None = None
-    """A remark if the verdict is an earlier one, or if there is none yet."""
+    """Says that the verdict is an earlier one, or why there is no verdict."""
 
 
 def judge(
@@ -169,7 +169,7 @@ def _verdict(frame: pd.DataFrame | SparkFrame, result: Any) -> Verdict:
     if not numbers and not result.success:
         return Verdict(check, False, 0, 0, problem="the library gives no reason")
     times, examples = [], [str(value) for value in numbers.get("partial_unexpected_list") or []]
-    if isinstance(frame, pd.DataFrame):  # a recount's times say more than its numbers
+    if isinstance(frame, pd.DataFrame):  # for a recount, the times that failed say more than the values that failed
         places = numbers.get("partial_unexpected_index_list") or []
         times, examples = [int(frame["time"].iloc[place]) for place in places], []
     observed = numbers.get("observed_value")

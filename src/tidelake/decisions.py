@@ -150,7 +150,7 @@ def parse_statement(text: str) -> dict[str, Any]:
     try:
         statement = parse(text)
     except CodecError as error:
-        raise StatementRefused(f"the statement is not JSON: {error.detail}", hint) from error
+        raise StatementRefused(f"the statement cannot be read: {error.detail}", hint) from error
     if not isinstance(statement, dict):
         raise StatementRefused("the statement does not have exactly `data` and an integer `diff`", hint)
     return statement

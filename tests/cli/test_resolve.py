@@ -21,7 +21,7 @@ from tidelake.errors import TidelakeError, TopicGap, UnknownCollection
     [
         (("--time", "3"), "exactly one option must say what to decide"),
         (("--count", "3"), "no time is given"),
-        (("--time", "3", "--discard", "{"), "the statement is not JSON"),
+        (("--time", "3", "--discard", "{"), "the statement cannot be read"),
         (
             ("--time", "3", "--discard", '{"data": {"id": "x", "price": null}, "diff": 1}'),
             "does not fit the collection",

@@ -217,9 +217,9 @@ def test_a_record_that_looks_like_a_branch_is_refused_if_it_is_ambiguous() -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "the statement is not JSON"),
-        ('{"data": {}, "data": {}, "diff": 1}', "the statement is not JSON"),
-        ("[" * 100_000, "the statement is not JSON"),
+        ("{", "the statement cannot be read"),
+        ('{"data": {}, "data": {}, "diff": 1}', "the statement cannot be read"),
+        ("[" * 100_000, "the statement cannot be read"),
         ('{"data": {}}', "does not have exactly `data` and an integer `diff`"),
         ('{"data": {}, "diff": 1.0}', "does not have exactly `data` and an integer `diff`"),
         ('{"data": {}, "diff": true}', "does not have exactly `data` and an integer `diff`"),

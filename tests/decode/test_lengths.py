@@ -338,7 +338,7 @@ def test_large_numbers_are_noticed_among_garbage(tmp_path: Path, spark: SparkSes
 
 
 @pytest.mark.sweep
-def test_garbage_alone_does_not_cause_a_topic_to_be_searched(
+def test_garbage_alone_does_not_cause_a_topic_to_be_searched_from_then_on(
     tmp_path: Path, spark: SparkSession, written: list[str]
 ) -> None:
     lake = Lake(tmp_path, spark)

@@ -46,7 +46,7 @@ def test_a_new_column_may_refer_by_name_to_a_type_that_another_column_defines() 
         (record(("id", "long"), ("gross", ["null", MONEY])), "gross", "new, but 'net' is missing"),
         (record(("id", "string"), ("net", ["null", MONEY])), "id", "a different type"),
         (record(("net", ["null", MONEY])), "id", "not written, cannot be null"),
-        (record(("id", "long"), ("net", ["null", MONEY]), ("Key", TEXT)), "Key", "does not come from values"),
+        (record(("id", "long"), ("net", ["null", MONEY]), ("Key", TEXT)), "Key", "from keys or metadata"),
         (record(("id", "long"), ("net", ["null", MONEY]), ("ID", TEXT)), "ID", "clashes with 'id'"),
     ],
 )

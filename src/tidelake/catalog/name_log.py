@@ -195,7 +195,7 @@ _noted: set[Location] = set()
 
 
 def forget_noted() -> None:
-    """Look for every note again, like a new process."""
+    """Forget which notes exist, like a new process: each is looked for when it is next needed."""
     _noted.clear()
 
 

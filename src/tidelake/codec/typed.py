@@ -35,7 +35,7 @@ def read_statement(record_schema: dict[str, Any], text: str) -> dict[str, Any]:
     try:
         statement = parse(text)
     except CodecError as error:
-        raise StatementRefused(f"the statement is not JSON: {error.detail}", shape) from error
+        raise StatementRefused(f"the statement cannot be read: {error.detail}", shape) from error
     if not isinstance(statement, dict) or statement.keys() != {"data", "diff"} or type(statement["diff"]) is not int:
         raise StatementRefused("the statement does not have exactly `data` and an integer `diff`", shape)
     if statement["diff"] == 0 or not INT64_MIN <= statement["diff"] <= INT64_MAX:

@@ -105,7 +105,7 @@ def new_fields(values: Values, writer: Record, checks_types: bool = True) -> tup
         if field["name"].lower() in taken:
             raise SchemaRefused(
                 field["name"],
-                "it is new, but the table already has a column of this name, which does not come from values",
+                "it is new in the values, but the table already has a column of this name, from keys or metadata",
             )
     landed_fields(values.with_fields(added), [field["name"] for field in added])
     return tuple(added)
@@ -125,8 +125,8 @@ def landed_fields(values: Values, names: Collection[str]) -> list[Field]:
 def grow(values: Values, writers: Iterable[Callable[[], Record]], checks_types: bool = True) -> Values:
     """Add the new columns of several schemas; a non-additive schema adds no columns.
 
-    If an earlier schema has a column and a later schema without new columns lacks it, the column was dropped. Schemas
-    after the later one may lack this column and add new ones.
+    A column counts as dropped once a schema that adds no columns lacks it. All later schemas may lack the column, and
+    still add columns.
 
     Args:
         values: the known columns.
