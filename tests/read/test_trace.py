@@ -309,12 +309,14 @@ def test_times_that_compaction_has_merged_cannot_be_told_apart(tmp_path: Path, s
 
 
 def test_a_topic_that_no_collection_reads_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
-    block = {"family": "plain", "topic": "orders", "schema": RECORD}
-    (tmp_path / "collections.yaml").write_text(json.dumps({"collections": {"sales": block}}), encoding="utf-8")
+    blocks = {name: {"family": "plain", "topic": topic, "schema": RECORD} for name, topic in
+              [("sales", "orders"), ("visitors", "visits")]}  # fmt: skip
+    (tmp_path / "collections.yaml").write_text(json.dumps({"collections": blocks}), encoding="utf-8")
     lake = tidelake.open_lake(tmp_path / "collections.yaml")
-    with pytest.raises(UnknownTopic, match=r"did you mean 'orders'\? These topics are read: orders"):
+    with pytest.raises(UnknownTopic, match=r"did you mean 'orders'\? These topics are read: orders, visits"):
         lake.trace("order", 0, 0)
-    with pytest.raises(UnknownTopic, match="no collection reads the topic 'visits'"):
+    other = r"^'sales' does not read the topic 'visits'\nhint: 'sales' reads these topics: orders; `Lake\.trace` asks"
+    with pytest.raises(UnknownTopic, match=other):
         lake.collection("sales").trace("visits", 0, 0)
 
 

@@ -221,12 +221,19 @@ class RegistryUnreachable(SourceError):
 
 
 class UnknownTopic(InvalidUsage):
-    """No collection of the lake reads a topic with this name."""
+    """No collection of the lake reads a topic with this name, or a collection does not read it."""
 
     topic: str
     topics: Iterable[str]
-    """The topics that collections read."""
-    fact = "no collection reads the topic '{topic}'"
+    """The topics that are read: by the collection, or by any collection of the lake."""
+    collection: str | None
+    """The collection that does not read it; None if no collection does."""
+
+    @property
+    def fact(self) -> str:
+        """The topic, and who does not read it."""
+        reader = "no collection reads" if self.collection is None else f"'{self.collection}' does not read"
+        return f"{reader} the topic '{self.topic}'"
 
     @property
     def hint(self) -> str:
@@ -234,5 +241,8 @@ class UnknownTopic(InvalidUsage):
         from difflib import get_close_matches  # imported late: every command imports this file
 
         nearest = get_close_matches(self.topic, self.topics, n=1)
-        start = f"did you mean '{nearest[0]}'? These" if nearest else "these"
-        return f"{start} topics are read: {', '.join(self.topics) or 'none'}"
+        start = f"did you mean '{nearest[0]}'? " if nearest else ""
+        names = ", ".join(self.topics) or "none"
+        if self.collection is not None:
+            return f"{start}'{self.collection}' reads these topics: {names}; `Lake.trace` asks all collections"
+        return f"{start}{'These' if nearest else 'these'} topics are read: {names}"

@@ -271,7 +271,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake status", "tidelake rename NAME OTHER_NAME", "tidelake drop NAME"),
     ),
     errors.UnknownTopic: Entry(
-        "The name is spelled differently, or another lake reads the topic.",
+        "The name is spelled differently, or another collection or lake reads the topic.",
         "Use one of the topics in the hint, or give another file with `--config`.",
         ("tidelake trace TOPIC PARTITION OFFSET",),
     ),

@@ -198,6 +198,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "store": "s3://lake/shop/c/…/updates/_run=ingest-7-5d1c…",
     },
     "WrongRegion": {"detail": "PermanentRedirect", "store": "s3://lake/shop"},
+    "UnknownTopic": {"topic": "ordres", "topics": ("orders", "visits"), "collection": None},
     "TopicUnreachable": {"detail": "connection refused"},
     "TopicUnwritable": {"detail": "not authorized"},
 }
