@@ -43,13 +43,16 @@ class RunSwept(Conflict):
 
 
 class Fenced(CommitError):
-    """Another writer took over: this writer can no longer commit."""
+    """The collection was fenced or dropped while this process had it open: the process can no longer commit."""
 
     table: str
     expected_epoch: int
     found_epoch: int
     fact = "the writer of {table} with epoch {expected_epoch} was fenced by epoch {found_epoch}"
-    hint = "stop this writer: the other one continues from the stored offsets"
+    hint = (
+        "commits made before the fence are kept; `tidelake history NAME` shows whether the collection was fenced or "
+        "dropped: run the step again only if this writer may still write to it"
+    )
 
 
 class WriterFenced(CommitError):

@@ -483,9 +483,11 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS,),
     ),
     errors.Fenced: Entry(
-        "Another writer has taken over the collection.",
-        "Stop this process. Nothing needs repair: the other writer continues from the stored offsets.",
-        (_STATUS, "tidelake fence NAME --writer WRITER"),
+        "Somebody ran `tidelake fence` or `tidelake drop` while this process worked on the collection.",
+        "Nothing needs repair: commits made before that are kept. If the collection was given to another writer, stop "
+        "this process. If it was dropped, remove it from the settings. If this writer may still write to it, for "
+        "example after `tidelake fence --anyone`, run the step again: it continues from the stored offsets.",
+        ("tidelake history NAME", _STATUS, "tidelake fence NAME --writer WRITER"),
     ),
     errors.WriterFenced: Entry(
         "The collection was given to another writer with `tidelake fence`.",
