@@ -112,6 +112,7 @@ from tidelake.errors.settings import (
 from tidelake.errors.steps import (
     BlockingCheckFailed,
     ClockAhead,
+    ReadFailed,
     StepFailed,
     TookTooLong,
 )
@@ -258,6 +259,7 @@ __all__ = [
     "PublishedTopicRecreated",
     "PublishedTopicUnknown",
     "QueryRefused",
+    "ReadFailed",
     "Refusal",
     "RegistryUnreachable",
     "RepeatedOffset",

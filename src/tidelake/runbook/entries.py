@@ -590,6 +590,12 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "All earlier commits are kept. Read the log, then run the step again; it continues from the last commit.",
         ("df -h", "tail -n 100 .logs/spark.log", _STATUS),
     ),
+    errors.ReadFailed: Entry(
+        "The engine that reads ran out of memory or disk space, or cannot handle what was asked of it.",
+        "The collection is not affected. Read fewer rows or columns, free up space, or use the other engine. If Spark "
+        "read, its log has the full error.",
+        ("df -h", "tidelake read NAME --where PREDICATE --columns COLUMNS", "tidelake read NAME --engine spark"),
+    ),
     errors.TookTooLong: Entry(
         "A large backlog, a slow disk or network, or something that hangs: a broker, a file system, a library.",
         "Committed work is kept. See in the log what happened last, and run the collection alone to see whether it "

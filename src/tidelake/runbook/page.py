@@ -171,6 +171,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "problem": "the statement does not have exactly `data` and an integer `diff`",
         "fix": 'write it as {"data": {…}, "diff": 1}',
     },
+    "ReadFailed": {"step": "read", "kind": "OutOfMemoryException", "detail": "failed to allocate data of size 32 MiB"},
     "StepFailed": {"kind": "OutOfMemoryError", "detail": "Java heap space"},
     "BagRefused": {"row": '{"id": 5}', "times": -1, "copies_max": 100_000},
     "NoView": {"reason": "the table has stored unavailable values"},
