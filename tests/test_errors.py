@@ -141,9 +141,12 @@ def test_an_error_takes_exactly_its_fields() -> None:
         (OverCount(4, 1, 2), "time 4 has more distinct updates than announced: 2 instead of 1\nhint: earlier times "
          "can still be sealed; settle this one with `tidelake resolve count NAME --time 4 --count N --reason …`, or "
          "discard a statement with `tidelake resolve discard`"),
-        (TopicGap("orders", 0, 3, 5, "gone"), "topic 'orders', partition 0: offsets 3 to 5 are missing: gone\nhint: "
-         "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets orders:0:3-5 --reason …`; "
-         "its unread messages are then lost"),
+        (TopicGap("orders", 0, 3, 5, "gone"), "topic 'orders', partition 0: offsets 3 to 4 are missing: gone\nhint: "
+         "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets orders:0:3-5 --reason …` "
+         "(5 is excluded); its unread messages are then lost"),
+        (TopicGap("orders", 0, 3, 4, "gone"), "topic 'orders', partition 0: offset 3 is missing: gone\nhint: restore "
+         "what is missing, or accept the gap: `tidelake resolve gap NAME --offsets orders:0:3-4 --reason …` (4 is "
+         "excluded); its unread messages are then lost"),
         (TopicChanged("orders#2", 0, 3, 5, "gone"), "topic 'orders#2', partition 0, was read up to offset 5, but its "
          "messages from offset 3 on are gone: gone\nhint: correct the topic or its name, or continue with the topic as "
          "it is: `tidelake resolve topic NAME --topic orders --reason …`; messages that have not been read yet are "

@@ -173,7 +173,7 @@ def test_offsets_that_the_topic_has_lost_are_reported(healthy: Lake, tmp_path: P
     lines.write_text("".join(lines.read_text().splitlines(keepends=True)[4:]), encoding="utf-8")
     oldest = min(ingested(lake), key=lambda file: file.reach)
     remedy = why_not(lake, oldest)
-    assert f"the offsets 0 to 3 of {NAME}:0, and they cannot be read" in remedy
+    assert f"the offsets 0 to 2 of {NAME}:0, and they cannot be read" in remedy
     assert "from a copy of the store" in remedy
 
 

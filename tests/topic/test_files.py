@@ -64,8 +64,8 @@ def test_a_topic_that_ends_before_the_next_offset_lacks_the_offsets_up_to_it(tmp
     assert planned(tmp_path, 7, (3, 6)) == (None, (6, 7))
     assert planned(tmp_path, 7, (3, 7)) == (None, None)
     (gap,) = FileTopic(tmp_path).plan({0: 7}, 1_000)[1]
-    missing = "partition 0: offsets 3 to 7 are missing: the topic ends before the next offset to read\n"
-    assert missing in str(gap) and str(gap).endswith(":0:3-7 --reason …`; its unread messages are then lost")
+    missing = "partition 0: offsets 3 to 6 are missing: the topic ends before the next offset to read\n"
+    assert missing in str(gap) and ":0:3-7 --reason …` (7 is excluded); " in str(gap)
     write_offsets(tmp_path, *range(3, 9), name="00.jsonl")  # offsets 3 to 6 were read before they were lost
     assert planned(tmp_path, 7, (3, 7)) == ((7, 9), None)
 

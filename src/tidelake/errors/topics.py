@@ -25,11 +25,18 @@ class TopicGap(SourceError):
     to_offset: int
     """The first offset that exists again; if the topic ends before what was read, the next offset to read."""
     why: str
-    fact = "topic '{topic}', partition {partition}: offsets {from_offset} to {to_offset} are missing: {why}"
     hint = (
         "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets "
-        "{topic}:{partition}:{from_offset}-{to_offset} --reason …`; its unread messages are then lost"
+        "{topic}:{partition}:{from_offset}-{to_offset} --reason …` ({to_offset} is excluded); its unread messages are "
+        "then lost"
     )
+
+    @property
+    def fact(self) -> str:
+        """The missing offsets, from the first to the last, and why they are missing."""
+        last = self.to_offset - 1
+        are = f"offset {last} is" if last == self.from_offset else f"offsets {self.from_offset} to {last} are"
+        return f"topic '{self.topic}', partition {self.partition}: {are} missing: {self.why}"
 
 
 class TopicChanged(TopicGap):

@@ -88,7 +88,9 @@ def range_read_by(past: PastTick, topic: Topic, collection: Collection) -> Offse
         start, readable = offsets.intervals.get(partition, (0, 0))
         if readable < end:
             why = next((gap.why for gap in gaps if gap.partition == partition), "the topic no longer has them")
-            fact = f"it was made from the offsets {before.get(partition, start)} to {end} of {topic.name}:{partition}"
+            fact = (
+                f"it was made from the offsets {before.get(partition, start)} to {end - 1} of {topic.name}:{partition}"
+            )
             raise NotRewritable(str(past.table.path), f"{fact}, and they cannot be read: {why}")
     return topic.range_of({partition: (offsets.intervals[partition][0], end) for partition, end in moved.items()})
 

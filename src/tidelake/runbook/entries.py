@@ -83,7 +83,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.TopicGap: Entry(
         "Retention deleted messages before they were ingested, or a file of the topic was removed.",
         "Everything before the gap was ingested. Restore the messages. If they are lost for good, accept the gap; "
-        "times with updates in it wait for a decision on their counts.",
+        "times with updates in it wait for a decision on their counts. If the topic ends before the next offset to "
+        "read, the messages of the gap were ingested as well: accepting it loses only what is later written at these "
+        "offsets.",
         (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:FROM-TO --reason …"),
     ),
     errors.TopicChanged: Entry(

@@ -150,7 +150,10 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "fix": "rename it, or remove it",
     },
     "NoCheckout": {"folder": "/opt/tidelake"},
-    "NotRewritable": {"detail": "offsets 120 to 240 of the topic 'orders' are gone"},
+    "NotRewritable": {
+        "detail": "it was made from the offsets 120 to 239 of orders:0, and they cannot be read: the brokers have "
+        "deleted them"
+    },
     "OptionRefused": {"problem": "--serve and --textfile cannot be combined", "fix": "run the command twice"},
     "PredicateRefused": {"problem": "cannot be parsed", "fix": "write a condition on the columns"},
     "QueryRefused": {
