@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -31,7 +32,7 @@ from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.layout import DIFF
 from tidelake.store.proof_log import ProofLog, read_proof_log
-from tidelake.store.publication import Publication
+from tidelake.store.publication import Publication, folder_of_name
 from tidelake.store.published import (
     WRITER,
     Published,
@@ -41,7 +42,7 @@ from tidelake.store.published import (
     published_table,
     read_table_state,
 )
-from tidelake.store.retry import LostRace, retry_work
+from tidelake.store.retry import LostRace
 from tidelake.store.staged_rows import StagedRows
 from tidelake.store.state import CLOSED, UPPER, idle_lower
 from tidelake.store.table_log import LOG
@@ -141,8 +142,11 @@ def update_current(spark: SparkSession, collection: Collection, wanted: Wanted =
         return CurrentReport(None, 0)
     last = max(last_time(upper, closed), 0)
     attempt = _Attempt(spark, collection, wanted, table, proofs, last)
-    failure = f"{_ATTEMPTS_MAX} attempts to publish the contents failed"
-    return retry_work(attempt.run, collection.paths.updates, failure, attempts_max=_ATTEMPTS_MAX)
+    for _ in range(_ATTEMPTS_MAX):
+        with suppress(LostRace):
+            return attempt.run()
+    published = collection.paths.store.publication(folder_of_name(collection.name))
+    raise Conflict(str(published), None, f"{_ATTEMPTS_MAX} attempts to publish the contents failed")
 
 
 @dataclass(frozen=True)
