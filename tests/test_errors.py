@@ -12,7 +12,9 @@ from tidelake.errors import (
     FAMILIES,
     CodecError,
     ConfigurationError,
+    Conflict,
     Contradiction,
+    Indeterminate,
     InvalidUsage,
     KeysInError,
     MalformedMessage,
@@ -154,6 +156,10 @@ def test_an_error_takes_exactly_its_fields() -> None:
         (TopicUnwritable("orders", "kafka-1:9092", "gone"), "the topic 'orders' cannot be written to at kafka-1:9092: "
          "gone\nhint: check that the brokers are running and that the settings under `kafka:` are correct; records "
          "that were accepted stay in the topic"),
+        (Conflict("updates", 7, "gone"), "version 7 of updates was not committed: gone\nhint: try again: the next "
+         "attempt starts from the current state of the table"),
+        (Indeterminate("updates", 7, "5d", "gone"), "version 7 of updates may or may not have been written; its nonce "
+         "is 5d: gone\nhint: try again: the next attempt reads the table first, and so starts from what is committed"),
         (SinceError(3, iter([5]), "a"), "time 3 is not at or after since [5] of 'a'\nhint: read at or after since"),
         (SinceError(3, [], None), "time 3 is not at or after since []\nhint: the collection is permanently unreadable: "
          "its since is empty"),

@@ -497,8 +497,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake fence NAME --writer WRITER"),
     ),
     errors.Indeterminate: Entry(
-        "The disk or the network failed during a commit, and the table could not be read afterwards.",
-        "Repair the disk or the network, then run the step again: it resumes from the committed state.",
+        "The disk or the network failed during a commit, and the table could not be read afterwards; or the process "
+        "was suspended for so long that the log no longer shows whether its commit was a part of it.",
+        "Repair the disk or the network if it failed. Then run the step again: it resumes from the committed state.",
         (_STATUS, _VERIFY),
     ),
     # A person has to look into it.
