@@ -329,7 +329,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.CollectionLags: Entry(
         "One of the collections was not ingested or sealed as far as the others, or its source is behind.",
-        "Wait, or read at an earlier time. If the collection does not advance, look at what it is waiting for.",
+        "Wait, or read at an earlier time, unless another collection has forgotten it. If the collection does not "
+        "advance, look at what it is waiting for.",
         (_STATUS, "tidelake explain NAME"),
     ),
     errors.SnapshotTorn: Entry(

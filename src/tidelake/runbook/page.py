@@ -179,7 +179,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "BagRefused": {"row": '{"id": 5}', "times": -1, "copies_max": 100_000},
     "NoView": {"reason": "the table has stored unavailable values"},
     "SnapshotTorn": {"time": 33, "snapshot": 30, "following": 45, "collection": "wallets"},
-    "CollectionLags": {"upper": 5, "others": ("customers",)},
+    "CollectionLags": {"upper": 5, "others": ("customers",), "forgotten_by": None},
     "SubscriptionLapsed": {
         "detail": "its lease expired while its subscription was at time 7, and since of 'orders' is now [9]",
     },
