@@ -91,12 +91,12 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "CapabilityDropped": {"detail": "it was dropped"},
     "CapabilityError": {"detail": "its lease expired"},
     "CapabilityExpired": {"detail": "its lease expired, because no call renewed it"},
-    "CapabilityForeign": {"detail": "its token belongs to a collection other than 'orders'"},
+    "CapabilityForeign": {"detail": "its token is mistyped, or belongs to a collection other than 'orders'"},
     "CapabilityTaken": {
         "detail": "its secret is not the current one: the token is mistyped, or another holder has taken it over"
     },
     "CapabilityUnknown": {
-        "detail": "'orders' has no hold with this id: it was dropped, or expired, long ago",
+        "detail": "'orders' has no hold with this id: it ended long ago, or the token is mistyped",
     },
     "ClockAhead": {"time": 1_700_090_001_000},
     "CodecError": {"reason": "wrong_magic_byte", "detail": "the first byte is 7, not 0"},
