@@ -117,6 +117,7 @@ from tidelake.errors.steps import (
     TookTooLong,
 )
 from tidelake.errors.stores import (
+    FILE_FROM_COPY,
     BucketMissing,
     ConditionalWritesMissing,
     DamagedFiles,
@@ -187,6 +188,7 @@ FAMILIES: tuple[type[TidelakeError], ...] = (
 
 __all__ = [
     "FAMILIES",
+    "FILE_FROM_COPY",
     "NAMES_LISTED_MAX",
     "REPEATED",
     "SHOWN_CHARACTERS_MAX",

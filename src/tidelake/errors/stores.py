@@ -71,11 +71,16 @@ class DamagedFiles(DamagedTable):
     )
 
 
+FILE_FROM_COPY = "restore the file from a copy of the store, or rebuild the collection from its topic under a new name"
+"""What to do about a file that its topic can never recreate."""
+
+
 class NotRewritable(DamagedTable):
     """A damaged file cannot be recreated from its topic."""
 
+    fix: str
     fact = "the file cannot be recreated from its topic: {detail}"
-    hint = "restore the file from a copy of the store, or rebuild the collection from its topic under a new name"
+    hint = "{fix}"
 
 
 class DamagedLog(DamagedTable):

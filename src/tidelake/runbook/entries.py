@@ -522,8 +522,10 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_VERIFY, _REPAIR, _RESTORE),
     ),
     errors.NotRewritable: Entry(
-        "The topic no longer has exactly what the tick read, or the file was written by a merge.",
-        "Restore the file from a copy of the store, or rebuild the collection from its topic under a new name.",
+        "The topic no longer has exactly what the tick read, the settings no longer name the topic, the collection got "
+        "a column after the tick, or the file was written by a merge.",
+        "If the settings no longer name the topic, name it again, and repeat the repair. Otherwise, restore the file "
+        "from a copy of the store, or rebuild the collection from its topic under a new name.",
         (_VERIFY,),
     ),
     errors.DamagedLog: Entry(

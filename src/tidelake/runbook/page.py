@@ -10,6 +10,7 @@ from textwrap import fill, indent
 
 from tidelake.errors import (
     FAMILIES,
+    FILE_FROM_COPY,
     CapabilityError,
     ClockAhead,
     CommitError,
@@ -152,7 +153,8 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "NoCheckout": {"folder": "/opt/tidelake"},
     "NotRewritable": {
         "detail": "it was made from the offsets 120 to 239 of orders:0, and they cannot be read: the brokers have "
-        "deleted them"
+        "deleted them",
+        "fix": FILE_FROM_COPY,
     },
     "OptionRefused": {"problem": "--serve and --textfile cannot be combined", "fix": "run the command twice"},
     "PredicateRefused": {"problem": "cannot be parsed", "fix": "write a condition on the columns"},
