@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -16,6 +17,7 @@ import pytest
 
 from tidelake.errors import MalformedLine, MalformedTopic, RepeatedOffset
 from tidelake.storage.location import locate
+from tidelake.topic import files
 from tidelake.topic.files import FileTopic
 from tidelake.topic.lines import LINE_BYTES_MAX, parse_lines
 
@@ -32,6 +34,18 @@ def write_parquet(folder: Path, name: str = "a.parquet", **columns: Any) -> None
     fields = {"partition": pa.int32(), "offset": pa.int64(), "value": pa.binary()}
     values = {"partition": [0], "offset": [0], "value": [b""]} | columns
     pq.write_table(pa.table({key: pa.array(values[key], kind) for key, kind in fields.items()}), folder / name)
+
+
+def test_a_parquet_file_that_cannot_be_read_is_not_called_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: object, size: int | None) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    write_parquet(tmp_path)
+    monkeypatch.setattr(files, "open_listed", refuse)
+    with pytest.raises(MalformedTopic, match=r"a\.parquet cannot be read: .*Permission denied.*\nhint: let this user"):
+        planned(tmp_path, 0)
 
 
 def planned(

@@ -160,7 +160,7 @@ class FolderMissing(SourceError):
 
 
 class MalformedTopic(SourceError):
-    """A file of a file topic is not in the expected format."""
+    """A file of a file topic is not in the expected format, or cannot be read."""
 
     file: str
     problem: str

@@ -147,8 +147,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS,),
     ),
     errors.MalformedTopic: Entry(
-        "The folder of a file topic contains a file that does not belong in a topic.",
-        "Remove or correct the file that the error names. Nothing after it was read.",
+        "The folder of a file topic contains a file that does not belong in a topic, or one that cannot be read.",
+        "Remove or correct the file that the error names. If it cannot be read, do not remove it, as it may have "
+        "messages: correct its permissions, or repair the disk or the mount. Nothing after it was read.",
         (_STATUS,),
     ),
     errors.MalformedLine: Entry(
