@@ -124,6 +124,16 @@ class StoreUnreachable(StoreUnreadable):
     )
 
 
+class StoreBusy(StoreUnreachable):
+    """Other processes changed an object at each attempt to write it; the object store itself answers."""
+
+    fact = "{store} could not be written: {detail}"
+    hint = (
+        "nothing is lost, and the next run continues from here; if this recurs, find out which processes write to the "
+        "store"
+    )
+
+
 class WrittenRowsMissing(StoreUnreadable):
     """A store does not show all rows that Spark has just written to a folder; nothing was committed."""
 

@@ -553,6 +553,11 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "`endpoint`, `allow_http` and `ca_file` in the `s3:` block.",
         (_STATUS, _DOCTOR),
     ),
+    errors.StoreBusy: Entry(
+        "Many processes write the same object, or something else writes to the store or deletes from it.",
+        "Nothing is lost. Run the step again. If the error recurs, find out which processes write to the store.",
+        (_STATUS, _DOCTOR),
+    ),
     errors.WrittenRowsMissing: Entry(
         "A service or a gateway lists objects late or answers from a cache, or something deletes new objects.",
         "Nothing is lost: the next run writes the rows again. If the error recurs, bypass the gateway, and make sure "

@@ -198,6 +198,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "ConditionalWritesMissing": {"detail": "a second put replaced the first one", "store": "s3://lake/shop"},
     "SparkLacksStore": {"detail": "it has no S3AFileSystem", "store": "s3://lake/shop"},
     "StoreAccessDenied": {"detail": "AccessDenied", "store": "s3://lake/shop/catalog", "access": "list"},
+    "StoreBusy": {"detail": "other writers always came first", "store": "s3://lake/shop/published/orders"},
     "StoreUnreachable": {"detail": "connection refused", "store": "s3://lake/shop/catalog"},
     "WrittenRowsMissing": {
         "detail": "Spark wrote 1,200 rows, but the listed files have 800",
