@@ -66,9 +66,10 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.EnvelopeBreach: Entry(
         "The topic has statements that the family of the collection does not allow, such as a negative diff in an "
-        "append-only collection, or two rows for one key.",
+        "append-only collection, or two rows for one key. With transactions, an event may have come again with other "
+        "contents, because two connectors write to the topic or its messages were changed.",
         "Discard the wrong statement, then decide on the count. If such statements are normal for this topic, ingest "
-        "it into a new collection with another envelope.",
+        "it into a new collection with another envelope; no envelope allows different contents of one event.",
         (_STATUS, _DISCARD, _COUNT),
     ),
     # Bytes cannot be decoded.
@@ -405,7 +406,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake COMMAND --help",),
     ),
     errors.DecisionRefused: Entry(
-        "The decision does not apply: the time is sealed, or nothing is wrong with it.",
+        "The decision does not fit what the collection is waiting for: nothing waits there, or another decision is "
+        "needed. The error says which of these it is.",
         "Find out what is waiting for a decision, and decide about that. Nothing was stored.",
         (_STATUS, "tidelake resolve --help"),
     ),
