@@ -13,7 +13,9 @@ from tidelake.errors import (
     CodecError,
     ConfigurationError,
     Conflict,
+    ConflictingDiff,
     Contradiction,
+    EnvelopeBreach,
     Indeterminate,
     InvalidUsage,
     KeysInError,
@@ -143,6 +145,15 @@ def test_an_error_takes_exactly_its_fields() -> None:
         (OverCount(4, 1, 2), "time 4 has more distinct updates than announced: 2 instead of 1\nhint: earlier times "
          "can still be sealed; settle this one with `tidelake resolve count NAME --time 4 --count N --reason …`, or "
          "discard a statement with `tidelake resolve discard`"),
+        (ConflictingDiff(4, 1, -1), "one update at time 4 is stated with diff 1 and with diff -1\nhint: earlier times "
+         "can still be sealed; a count does not say which statement is right: discard the other one with `tidelake "
+         "resolve discard NAME --time 4 --statement …`"),
+        (EnvelopeBreach(4, "keys with two values: 1"), "time 4 breaks the envelope: keys with two values: 1\nhint: "
+         "earlier times can still be sealed; a count does not say which statement is right: discard the other one with "
+         "`tidelake resolve discard NAME --time 4 --statement …`"),
+        (EnvelopeBreach(4, "gone"), "time 4 breaks the envelope: gone\nhint: earlier times can still be sealed; settle "
+         "this one with `tidelake resolve count NAME --time 4 --count N --reason …`, or discard a statement with "
+         "`tidelake resolve discard`"),
         (TopicGap("orders", 0, 3, 5, "gone"), "topic 'orders', partition 0: offsets 3 to 4 are missing: gone\nhint: "
          "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets orders:0:3-5 --reason …` "
          "(5 is excluded); its unread messages are then lost"),
