@@ -62,6 +62,7 @@ from tidelake.errors.commits import (
     WriterFenced,
 )
 from tidelake.errors.messages import (
+    LARGE_DIFF,
     REPEATED,
     TWO_VALUES,
     CodecError,
@@ -190,6 +191,7 @@ FAMILIES: tuple[type[TidelakeError], ...] = (
 __all__ = [
     "FAMILIES",
     "FILE_FROM_COPY",
+    "LARGE_DIFF",
     "NAMES_LISTED_MAX",
     "REPEATED",
     "SHOWN_CHARACTERS_MAX",

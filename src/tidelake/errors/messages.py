@@ -107,6 +107,8 @@ REPEATED = "repeated with different contents"
 """With transactions: how the detail of a breach ends if an event was repeated with different contents."""
 TWO_VALUES = "keys with two values"
 """How the detail of an envelope breach starts if no count can settle it."""
+LARGE_DIFF = "what is stated of a key has no other diff than +1 and -1"
+"""The stored detail of an envelope breach by another diff: the rule, where the sentence needs the statement."""
 
 
 class EnvelopeBreach(Contradiction):
