@@ -133,7 +133,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake times NAME", "tidelake resolve transaction NAME --transaction ID --reason …"),
     ),
     errors.TransactionTopicDivided: Entry(
-        "Kafka created the topic with its default number of partitions.",
+        "Kafka created the topic with its default number of partitions, or a file of the topic states a partition "
+        "other than 0.",
         "Stop the connector, recreate the topic with one partition, and start the connector with a new snapshot.",
         (_DOCTOR,),
     ),
