@@ -61,8 +61,8 @@ class TookTooLong(StepFailed):
     """Whether it was cancelled or did not begin, and why, as the end of a sentence."""
     fact = "{step} of '{collection}' {detail}"
     hint = (
-        "committed work is kept, and the next run resumes from there; if the work really needs that long, raise "
-        "`collection_limit_s`"
+        "committed work is kept, and the next run resumes from there once this work has ended; if it really needs that "
+        "long, raise `collection_limit_s`; if it hangs, restart the process"
     )
 
 

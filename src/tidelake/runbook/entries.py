@@ -616,11 +616,11 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "Committed work is kept. See in the log what happened last, and run the collection alone to see whether it "
         "progresses. If it only needs more time, raise `collection_limit_s`; without this setting, `--linger` allows "
         "five minutes for each collection. As long as the thread that works on the collection is alive, this process "
-        "begins no other work on it.",
+        "begins no other work on it: if it hangs, restart the process.",
         ("tail -n 100 .logs/spark.log", "tidelake run NAME", _STATUS),
     ),
     errors.BlockingCheckFailed: Entry(
-        "The contents do not meet an expectation with `blocking: true`, or rows below `upper` differ from the proofs.",
+        "The contents do not meet an expectation with `blocking: true`.",
         "Look at the check in the report. Correct the data at its source, or the expectation, and validate again.",
         ("tidelake validate NAME --full", _STATUS),
     ),
