@@ -12,7 +12,11 @@ from tidelake.errors import (
     FAMILIES,
     CodecError,
     ConfigurationError,
+    Conflict,
+    ConflictingDiff,
     Contradiction,
+    EnvelopeBreach,
+    Indeterminate,
     InvalidUsage,
     KeysInError,
     MalformedMessage,
@@ -141,9 +145,21 @@ def test_an_error_takes_exactly_its_fields() -> None:
         (OverCount(4, 1, 2), "time 4 has more distinct updates than announced: 2 instead of 1\nhint: earlier times "
          "can still be sealed; settle this one with `tidelake resolve count NAME --time 4 --count N --reason …`, or "
          "discard a statement with `tidelake resolve discard`"),
-        (TopicGap("orders", 0, 3, 5, "gone"), "topic 'orders', partition 0: offsets 3 to 5 are missing: gone\nhint: "
-         "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets orders:0:3-5 --reason …`; "
-         "its unread messages are then lost"),
+        (ConflictingDiff(4, 1, -1), "one update at time 4 is stated with diff 1 and with diff -1\nhint: earlier times "
+         "can still be sealed; a count does not say which statement is right: discard the other one with `tidelake "
+         "resolve discard NAME --time 4 --statement …`"),
+        (EnvelopeBreach(4, "keys with two values: 1"), "time 4 breaks the envelope: keys with two values: 1\nhint: "
+         "earlier times can still be sealed; a count does not say which statement is right: discard the other one with "
+         "`tidelake resolve discard NAME --time 4 --statement …`"),
+        (EnvelopeBreach(4, "gone"), "time 4 breaks the envelope: gone\nhint: earlier times can still be sealed; settle "
+         "this one with `tidelake resolve count NAME --time 4 --count N --reason …`, or discard a statement with "
+         "`tidelake resolve discard`"),
+        (TopicGap("orders", 0, 3, 5, "gone"), "topic 'orders', partition 0: offsets 3 to 4 are missing: gone\nhint: "
+         "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets orders:0:3-5 --reason …` "
+         "(5 is excluded); its unread messages are then lost"),
+        (TopicGap("orders", 0, 3, 4, "gone"), "topic 'orders', partition 0: offset 3 is missing: gone\nhint: restore "
+         "what is missing, or accept the gap: `tidelake resolve gap NAME --offsets orders:0:3-4 --reason …` (4 is "
+         "excluded); its unread messages are then lost"),
         (TopicChanged("orders#2", 0, 3, 5, "gone"), "topic 'orders#2', partition 0, was read up to offset 5, but its "
          "messages from offset 3 on are gone: gone\nhint: correct the topic or its name, or continue with the topic as "
          "it is: `tidelake resolve topic NAME --topic orders --reason …`; messages that have not been read yet are "
@@ -151,6 +167,10 @@ def test_an_error_takes_exactly_its_fields() -> None:
         (TopicUnwritable("orders", "kafka-1:9092", "gone"), "the topic 'orders' cannot be written to at kafka-1:9092: "
          "gone\nhint: check that the brokers are running and that the settings under `kafka:` are correct; records "
          "that were accepted stay in the topic"),
+        (Conflict("updates", 7, "gone"), "version 7 of updates was not committed: gone\nhint: try again: the next "
+         "attempt starts from the current state of the table"),
+        (Indeterminate("updates", 7, "5d", "gone"), "version 7 of updates may or may not have been written; its nonce "
+         "is 5d: gone\nhint: try again: the next attempt reads the table first, and so starts from what is committed"),
         (SinceError(3, iter([5]), "a"), "time 3 is not at or after since [5] of 'a'\nhint: read at or after since"),
         (SinceError(3, [], None), "time 3 is not at or after since []\nhint: the collection is permanently unreadable: "
          "its since is empty"),

@@ -101,7 +101,7 @@ def test_a_gap_stops_only_the_reading_of_its_topic(
     assert materialized(result) == compacted(result) == BOTH
     assert failed_checks(result) == {"prices/topic_complete": "ERROR"}
     (gap,) = [evaluation for evaluation in result.get_asset_check_evaluations() if not evaluation.passed]
-    assert "'prices', partition 0: offsets 6 to 9 are missing" in str(gap.description)
+    assert "'prices', partition 0: offsets 6 to 8 are missing" in str(gap.description)
     assert gap.metadata["offsets_missing"].value == 3
     assert metadata(result, "prices")["messages"] == 6
     assert (lakes.upper("prices"), lakes.upper("visits")) == (6, 6)

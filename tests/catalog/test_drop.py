@@ -55,7 +55,7 @@ def test_writers_that_have_the_collection_open_are_fenced(lake: HeldLake) -> Non
     stored = lake.stored
     lake.catalog.drop(NAME)
     for table in stored.tables:
-        with pytest.raises(Fenced):
+        with pytest.raises(Fenced, match="whether the collection was fenced or dropped"):
             OpenTable(table).commit({}, epoch=stored.entry.epoch)
 
 

@@ -18,6 +18,8 @@ from tests.lakes.small_lakes import LAKES
 from tests.sweeps import seeds
 from tidelake import open_lake
 from tidelake.cli.app import app
+from tidelake.errors import NotRewritable
+from tidelake.ingest.restoration import past_tick
 from tidelake.lake import LakeCollection
 from tidelake.store import table_log
 from tidelake.store.commit import OpenTable, maintain
@@ -173,7 +175,7 @@ def test_offsets_that_the_topic_has_lost_are_reported(healthy: Lake, tmp_path: P
     lines.write_text("".join(lines.read_text().splitlines(keepends=True)[4:]), encoding="utf-8")
     oldest = min(ingested(lake), key=lambda file: file.reach)
     remedy = why_not(lake, oldest)
-    assert f"the offsets 0 to 3 of {NAME}:0, and they cannot be read" in remedy
+    assert f"the offsets 0 to 2 of {NAME}:0, and they cannot be read" in remedy
     assert "from a copy of the store" in remedy
 
 
@@ -194,6 +196,23 @@ def test_a_merged_file_can_only_be_restored_from_a_copy(healthy: Lake, tmp_path:
     lake.compact()
     (file,) = lake.table.files()
     assert why_not_at_all(lake, file)
+
+
+def test_a_file_that_a_merge_has_replaced_needs_no_copy(healthy: Lake) -> None:
+    with pytest.raises(NotRewritable, match="replaced in the meantime\nhint: nothing needs to be restored: run `tide"):
+        past_tick(healthy.table, "_run=ingest-1-0/part-0.parquet")
+
+
+def test_a_file_comes_back_once_the_settings_name_its_topic_again(tmp_path: Path, spark: SparkSession) -> None:
+    lake = RawLake(tmp_path, spark, topic=[NAME, "more"])
+    lake.put({"id": 1}, topic="more")
+    lake.ingest()
+    (file,) = ingested(lake)
+    lake.configure(topic=[NAME])
+    assert "name it there again, and repeat the repair" in why_not(lake, file)
+    lake.configure(topic=[NAME, "more"])
+    restored, left = door(lake).repair_files(lake.spark)
+    assert ([damage.file for damage in restored], left) == ([file.path], [])
 
 
 def test_a_tick_whose_entry_is_gone_cannot_be_repeated(

@@ -72,7 +72,7 @@ def test_new_messages_are_sealed_while_the_run_lingers(tmp_path: Path, spark: Sp
         wait_for(lambda: uppers(lakes) == (2, 5))
     (report,) = reports
     assert list(report.errors) == ["prices"]
-    assert "offsets 2 to 4 are missing" in str(report.errors["prices"])
+    assert "offsets 2 to 3 are missing" in str(report.errors["prices"])
     assert set(report.results["visits"]) == {"ingest", "seal", "validate", "compact"}
 
 

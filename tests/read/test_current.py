@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,15 @@ from tests.lakes.published import rows_of, table_of
 from tests.stops import stop_at
 from tests.sweeps import swept
 from tidelake import open_lake
-from tidelake.errors import DamagedPublication, Fenced, NotPublished, UnknownCollection, WrittenRowsMissing
+from tidelake.errors import Conflict, DamagedPublication, Fenced, NotPublished, UnknownCollection, WrittenRowsMissing
 from tidelake.lake import LakeCollection
+from tidelake.read import current
 from tidelake.read.current import CurrentReport, update_current
 from tidelake.read.publication import contents_rows, publication_of
 from tidelake.storage.location import Location
 from tidelake.store import staged_rows
 from tidelake.store.commit import OpenTable
+from tidelake.store.failpoints import on_reach
 from tidelake.store.table_log import Entry, read_entry
 
 pytestmark = pytest.mark.spark
@@ -192,13 +196,9 @@ def test_a_publication_that_was_interrupted_shows_the_old_or_the_new_contents(la
     assert {row["id"]: row["_diff"] for row in rows_of(lake.collection)} == {2: 5}
 
 
-@pytest.mark.sweep
-def test_if_another_process_publishes_first_the_contents_are_read_once_more(lake: Lake) -> None:
-    from tidelake.store.failpoints import on_reach
-
-    send_more(lake)
-    path = str(table_of(lake.collection))
-    version = DeltaTable(path).version()
+@contextmanager
+def another_publishes_first(lake: Lake) -> Iterator[None]:
+    """Let another process publish before the first commit of this one."""
     reached: list[str] = []
 
     def meet(name: str) -> None:
@@ -208,12 +208,29 @@ def test_if_another_process_publishes_first_the_contents_are_read_once_more(lake
 
     on_reach(meet)
     try:
-        report = published(lake)
+        yield
     finally:
         on_reach(None)
+
+
+@pytest.mark.sweep
+def test_if_another_process_publishes_first_the_contents_are_read_once_more(lake: Lake) -> None:
+    send_more(lake)
+    path = str(table_of(lake.collection))
+    version = DeltaTable(path).version()
+    with another_publishes_first(lake):
+        report = published(lake)
     assert (report.published, report.as_of) == (False, 3)
     assert DeltaTable(path).version() == version + 1
     assert len(list((lake.root / "store" / "tables" / NAME).glob("publish-*"))) == 2
+
+
+def test_a_process_that_loses_every_race_names_the_published_table(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    send_more(lake)
+    monkeypatch.setattr(current, "_ATTEMPTS_MAX", 1)
+    with another_publishes_first(lake), pytest.raises(Conflict) as error:
+        update_current(lake.spark, lake.collection)
+    assert error.value.table == str(table_of(lake.collection))
 
 
 def test_a_table_stays_as_it_is_if_the_rows_that_were_written_are_not_shown(

@@ -20,7 +20,8 @@ from obstore.store import LocalStore, MemoryStore
 
 from tests.services.object_store import ObjectStore
 from tests.sweeps import swept
-from tidelake.storage import blobs
+from tidelake.errors import StoreBusy
+from tidelake.storage import blobs, objects
 from tidelake.storage.location import UNFINISHED, Listing, Location, locate
 
 ODD_NAMES = ("ü ∂.txt", "a b", "100%25", "[x]*?", "a~b", "back\\slash", "a+b&c=d", ".hidden", "ümlaut/ü")
@@ -112,6 +113,21 @@ def test_a_blob_is_ensured_once_and_never_replaced(root: Location) -> None:
     blobs.write(root / "b", b"other")
     assert not blobs.ensure(root / "b", b"first")
     assert [blobs.read(root / name) for name in "ab"] == [b"first", b"other"]
+
+
+def test_a_change_that_others_always_overtake_is_not_an_unreachable_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(objects, "_UPDATE_ATTEMPTS_MAX", 2)
+    blob, lost = blobs.mount("memory://busy", MemoryStore()) / "a", []
+
+    def change(present: bytes | None) -> bytes:
+        lost.append(present)
+        blobs.replace(blob, b"x" * len(lost), None)
+        return b""
+
+    with pytest.raises(StoreBusy, match=r"^memory://busy/a could not be written: other writers .*\n(?!.*network)"):
+        blobs.update(blob, change, None)
 
 
 def test_two_folders_are_listed_in_turn_and_nothing_else(root: Location) -> None:

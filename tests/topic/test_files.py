@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -16,6 +17,7 @@ import pytest
 
 from tidelake.errors import MalformedLine, MalformedTopic, RepeatedOffset
 from tidelake.storage.location import locate
+from tidelake.topic import files
 from tidelake.topic.files import FileTopic
 from tidelake.topic.lines import LINE_BYTES_MAX, parse_lines
 
@@ -32,6 +34,18 @@ def write_parquet(folder: Path, name: str = "a.parquet", **columns: Any) -> None
     fields = {"partition": pa.int32(), "offset": pa.int64(), "value": pa.binary()}
     values = {"partition": [0], "offset": [0], "value": [b""]} | columns
     pq.write_table(pa.table({key: pa.array(values[key], kind) for key, kind in fields.items()}), folder / name)
+
+
+def test_a_parquet_file_that_cannot_be_read_is_not_called_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: object, size: int | None) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    write_parquet(tmp_path)
+    monkeypatch.setattr(files, "open_listed", refuse)
+    with pytest.raises(MalformedTopic, match=r"a\.parquet cannot be read: .*Permission denied.*\nhint: let this user"):
+        planned(tmp_path, 0)
 
 
 def planned(
@@ -64,8 +78,8 @@ def test_a_topic_that_ends_before_the_next_offset_lacks_the_offsets_up_to_it(tmp
     assert planned(tmp_path, 7, (3, 6)) == (None, (6, 7))
     assert planned(tmp_path, 7, (3, 7)) == (None, None)
     (gap,) = FileTopic(tmp_path).plan({0: 7}, 1_000)[1]
-    missing = "partition 0: offsets 3 to 7 are missing: the topic ends before the next offset to read\n"
-    assert missing in str(gap) and str(gap).endswith(":0:3-7 --reason …`; its unread messages are then lost")
+    missing = "partition 0: offsets 3 to 6 are missing: the topic ends before the next offset to read\n"
+    assert missing in str(gap) and ":0:3-7 --reason …` (7 is excluded); " in str(gap)
     write_offsets(tmp_path, *range(3, 9), name="00.jsonl")  # offsets 3 to 6 were read before they were lost
     assert planned(tmp_path, 7, (3, 7)) == ((7, 9), None)
 

@@ -76,7 +76,7 @@ def test_offsets_lost_by_retention_are_a_gap_with_its_exact_range(broker: Broker
     offsets, gaps = topic.plan({1: 2}, 100)
     assert offsets.intervals == {0: (0, 9)}
     assert [str(gap).split("\n")[0] for gap in gaps] == [
-        f"topic '{name}', partition 1: offsets 2 to 6 are missing: the brokers have deleted them"
+        f"topic '{name}', partition 1: offsets 2 to 5 are missing: the brokers have deleted them"
     ]
     assert facts(topic.plan({1: 2}, 100, [(1, 2, 5)])[1]) == [(1, 5, 6, "the brokers have deleted them")]
     offsets, gaps = topic.plan({1: 2}, 100, [(1, 2, 4), (1, 4, 8)])

@@ -25,11 +25,11 @@ def names_in(columns: str | None) -> list[str]:
 
 @contextmanager
 def spark_errors(step: str, name: str, where: str | None) -> Iterator[None]:
-    """Translate Spark's errors: to `PredicateRefused` if the predicate fails on the data, otherwise to `StepFailed`."""
+    """Translate Spark's errors: to `PredicateRefused` if the predicate fails on the data, otherwise to `ReadFailed`."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    from tidelake.errors import PredicateRefused, StepFailed
+    from tidelake.errors import PredicateRefused, ReadFailed
 
     try:
         yield
@@ -41,7 +41,7 @@ def spark_errors(step: str, name: str, where: str | None) -> Iterator[None]:
             raise PredicateRefused(
                 where, f"fails: {fact}", "write a predicate that is true or false for every row"
             ) from error
-        raise StepFailed(step, name, type(error).__name__, fact) from error
+        raise ReadFailed(step, name, type(error).__name__, fact) from error
 
 
 def rows_of(frame: DataFrame, rows_max: int | None) -> list[dict[str, Any]]:

@@ -62,6 +62,7 @@ from tidelake.errors.commits import (
     WriterFenced,
 )
 from tidelake.errors.messages import (
+    LARGE_DIFF,
     REPEATED,
     TWO_VALUES,
     CodecError,
@@ -112,10 +113,12 @@ from tidelake.errors.settings import (
 from tidelake.errors.steps import (
     BlockingCheckFailed,
     ClockAhead,
+    ReadFailed,
     StepFailed,
     TookTooLong,
 )
 from tidelake.errors.stores import (
+    FILE_FROM_COPY,
     BucketMissing,
     ConditionalWritesMissing,
     DamagedFiles,
@@ -127,6 +130,7 @@ from tidelake.errors.stores import (
     NotRewritable,
     SparkLacksStore,
     StoreAccessDenied,
+    StoreBusy,
     StoreUnreachable,
     StoreUnreadable,
     StoreUnwritable,
@@ -186,6 +190,8 @@ FAMILIES: tuple[type[TidelakeError], ...] = (
 
 __all__ = [
     "FAMILIES",
+    "FILE_FROM_COPY",
+    "LARGE_DIFF",
     "NAMES_LISTED_MAX",
     "REPEATED",
     "SHOWN_CHARACTERS_MAX",
@@ -258,6 +264,7 @@ __all__ = [
     "PublishedTopicRecreated",
     "PublishedTopicUnknown",
     "QueryRefused",
+    "ReadFailed",
     "Refusal",
     "RegistryUnreachable",
     "RepeatedOffset",
@@ -275,6 +282,7 @@ __all__ = [
     "StatementRefused",
     "StepFailed",
     "StoreAccessDenied",
+    "StoreBusy",
     "StoreUnreachable",
     "StoreUnreadable",
     "StoreUnwritable",

@@ -36,11 +36,11 @@ class CapabilityTaken(CapabilityError):
 
 
 class CapabilityForeign(CapabilityError):
-    """The token belongs to a capability of another collection."""
+    """The token belongs to a capability of another collection, or is mistyped."""
 
     hint = (
-        "use the token with the collection that it was acquired from; if that was dropped, `tidelake release` still "
-        "accepts it"
+        "use the whole token, with the collection that it was acquired from; if that was dropped, `tidelake release` "
+        "still accepts it"
     )
 
 

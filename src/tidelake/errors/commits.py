@@ -16,7 +16,7 @@ class Conflict(CommitError):
     version: int | None
     """None if several attempts failed, perhaps before they came to a commit."""
     detail: str
-    hint = "load the table again and retry from its current state"
+    hint = "try again: the next attempt starts from the current state of the table"
 
     @property
     def fact(self) -> str:
@@ -39,17 +39,20 @@ class VersionCleanedUp(Conflict):
 class RunSwept(Conflict):
     """A run began before a sweep that may delete it; nothing was written."""
 
-    hint = "load the table again and write the rows into a new run"
+    hint = "run the step again: it writes its rows into a new run"
 
 
 class Fenced(CommitError):
-    """Another writer took over: this writer can no longer commit."""
+    """The collection was fenced or dropped while this process had it open: the process can no longer commit."""
 
     table: str
     expected_epoch: int
     found_epoch: int
     fact = "the writer of {table} with epoch {expected_epoch} was fenced by epoch {found_epoch}"
-    hint = "stop this writer: the other one continues from the stored offsets"
+    hint = (
+        "commits made before the fence are kept; `tidelake history NAME` shows whether the collection was fenced or "
+        "dropped: run the step again only if this writer may still write to it"
+    )
 
 
 class WriterFenced(CommitError):
@@ -84,4 +87,4 @@ class Indeterminate(CommitError):
     nonce: str
     detail: str
     fact = "version {version} of {table} may or may not have been written; its nonce is {nonce}: {detail}"
-    hint = "read the table back and look for the nonce before you do anything else"
+    hint = "try again: the next attempt reads the table first, and so starts from what is committed"

@@ -54,10 +54,25 @@ class Contradiction(ProtocolError):
 
     kind: ClassVar[str] = "contradiction"
     time: Time
-    hint = (
-        "earlier times can still be sealed; settle this one with `tidelake resolve count NAME --time {time:line} "
-        "--count N --reason …`, or discard a statement with `tidelake resolve discard`"
-    )
+
+    @property
+    def needs_discard(self) -> bool:
+        """Whether one of two statements has to be discarded, because a count does not say which one is right."""
+        return False
+
+    @property
+    def hint(self) -> str:
+        """What can settle it."""
+        time = show(self.time)
+        if self.needs_discard:
+            return (
+                "earlier times can still be sealed; a count does not say which statement is right: discard the other "
+                f"one with `tidelake resolve discard NAME --time {time} --statement …`"
+            )
+        return (
+            f"earlier times can still be sealed; settle this one with `tidelake resolve count NAME --time {time} "
+            "--count N --reason …`, or discard a statement with `tidelake resolve discard`"
+        )
 
 
 class ConflictingDiff(Contradiction):
@@ -66,6 +81,7 @@ class ConflictingDiff(Contradiction):
     kind = "conflicting_diff"
     first: int
     second: int
+    needs_discard = True
     fact = "one update at time {time} is stated with diff {first} and with diff {second}"
 
 
@@ -91,6 +107,8 @@ REPEATED = "repeated with different contents"
 """With transactions: how the detail of a breach ends if an event was repeated with different contents."""
 TWO_VALUES = "keys with two values"
 """How the detail of an envelope breach starts if no count can settle it."""
+LARGE_DIFF = "what is stated of a key has no other diff than +1 and -1"
+"""The stored detail of an envelope breach by another diff: the rule, where the sentence needs the statement."""
 
 
 class EnvelopeBreach(Contradiction):
@@ -99,6 +117,11 @@ class EnvelopeBreach(Contradiction):
     kind = "envelope_breach"
     detail: str
     fact = "time {time} breaks the envelope: {detail}"
+
+    @property
+    def needs_discard(self) -> bool:
+        """Whether a key or an event has two values."""
+        return TWO_VALUES in self.detail or REPEATED in self.detail
 
 
 class TransactionCut(Contradiction):

@@ -116,7 +116,8 @@ class CollectionLags(InvalidUsage):
     upper: int
     others: Iterable[str]
     """The other collections that do not have the time either."""
-    hint = "wait, or read at an earlier time; `tidelake explain` says what the collection is waiting for"
+    forgotten_by: str | None
+    """A collection that has forgotten every time that the lagging one has; None if an earlier time can be read."""
 
     @property
     def fact(self) -> str:
@@ -127,6 +128,17 @@ class CollectionLags(InvalidUsage):
             f"'{self.collection}' does not have time {show(self.time)} yet: its upper is {show(self.upper)}, so it "
             f"lags by {int(self.time) - int(self.upper) + 1:,}{more}"
         )
+
+    @property
+    def hint(self) -> str:
+        """Whether another time can be read instead."""
+        if int(self.upper) == 0:
+            what = "wait until its first time is sealed"
+        elif self.forgotten_by is not None:
+            what = f"wait: '{self.forgotten_by}' has forgotten every time that '{self.collection}' has"
+        else:
+            what = "wait, or read at an earlier time"
+        return f"{what}; `tidelake explain {self.collection}` says what the collection is waiting for"
 
 
 class SnapshotTorn(InvalidUsage):

@@ -45,6 +45,15 @@ class StepFailed(TidelakeError):
     hint = "all earlier commits are kept; the full error is in the log"
 
 
+class ReadFailed(StepFailed):
+    """A read failed with an error of its engine that Tidelake does not know; the collection is not affected."""
+
+    hint = (
+        "the collection is not affected; read fewer rows or columns, or use another engine, if the command has "
+        "`--engine`"
+    )
+
+
 class TookTooLong(StepFailed):
     """The work on a collection took longer than `collection_limit_s`; the other collections did not wait for it."""
 
@@ -52,8 +61,8 @@ class TookTooLong(StepFailed):
     """Whether it was cancelled or did not begin, and why, as the end of a sentence."""
     fact = "{step} of '{collection}' {detail}"
     hint = (
-        "committed work is kept, and the next run resumes from there; if the work really needs that long, raise "
-        "`collection_limit_s`"
+        "committed work is kept, and the next run resumes from there once this work has ended; if it really needs that "
+        "long, raise `collection_limit_s`; if it hangs, restart the process"
     )
 
 

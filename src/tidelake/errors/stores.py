@@ -71,11 +71,16 @@ class DamagedFiles(DamagedTable):
     )
 
 
+FILE_FROM_COPY = "restore the file from a copy of the store, or rebuild the collection from its topic under a new name"
+"""What to do about a file that its topic can never recreate."""
+
+
 class NotRewritable(DamagedTable):
     """A damaged file cannot be recreated from its topic."""
 
+    fix: str
     fact = "the file cannot be recreated from its topic: {detail}"
-    hint = "restore the file from a copy of the store, or rebuild the collection from its topic under a new name"
+    hint = "{fix}"
 
 
 class DamagedLog(DamagedTable):
@@ -116,6 +121,16 @@ class StoreUnreachable(StoreUnreadable):
     hint = (
         "nothing is lost, and the next run continues from here; check the network, and `endpoint` and `allow_http` in "
         "the `s3:` block"
+    )
+
+
+class StoreBusy(StoreUnreachable):
+    """Other processes changed an object at each attempt to write it; the object store itself answers."""
+
+    fact = "{store} could not be written: {detail}"
+    hint = (
+        "nothing is lost, and the next run continues from here; if this recurs, find out which processes write to the "
+        "store"
     )
 
 

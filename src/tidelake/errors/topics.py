@@ -25,11 +25,18 @@ class TopicGap(SourceError):
     to_offset: int
     """The first offset that exists again; if the topic ends before what was read, the next offset to read."""
     why: str
-    fact = "topic '{topic}', partition {partition}: offsets {from_offset} to {to_offset} are missing: {why}"
     hint = (
         "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets "
-        "{topic}:{partition}:{from_offset}-{to_offset} --reason …`; its unread messages are then lost"
+        "{topic}:{partition}:{from_offset}-{to_offset} --reason …` ({to_offset} is excluded); its unread messages are "
+        "then lost"
     )
+
+    @property
+    def fact(self) -> str:
+        """The missing offsets, from the first to the last, and why they are missing."""
+        last = self.to_offset - 1
+        are = f"offset {last} is" if last == self.from_offset else f"offsets {self.from_offset} to {last} are"
+        return f"topic '{self.topic}', partition {self.partition}: {are} missing: {self.why}"
 
 
 class TopicChanged(TopicGap):
@@ -153,7 +160,7 @@ class FolderMissing(SourceError):
 
 
 class MalformedTopic(SourceError):
-    """A file of a file topic is not in the expected format."""
+    """A file of a file topic is not in the expected format, or cannot be read."""
 
     file: str
     problem: str
@@ -221,12 +228,19 @@ class RegistryUnreachable(SourceError):
 
 
 class UnknownTopic(InvalidUsage):
-    """No collection of the lake reads a topic with this name."""
+    """No collection of the lake reads a topic with this name, or a collection does not read it."""
 
     topic: str
     topics: Iterable[str]
-    """The topics that collections read."""
-    fact = "no collection reads the topic '{topic}'"
+    """The topics that are read: by the collection, or by any collection of the lake."""
+    collection: str | None
+    """The collection that does not read it; None if no collection does."""
+
+    @property
+    def fact(self) -> str:
+        """The topic, and who does not read it."""
+        reader = "no collection reads" if self.collection is None else f"'{self.collection}' does not read"
+        return f"{reader} the topic '{self.topic}'"
 
     @property
     def hint(self) -> str:
@@ -234,5 +248,8 @@ class UnknownTopic(InvalidUsage):
         from difflib import get_close_matches  # imported late: every command imports this file
 
         nearest = get_close_matches(self.topic, self.topics, n=1)
-        start = f"did you mean '{nearest[0]}'? These" if nearest else "these"
-        return f"{start} topics are read: {', '.join(self.topics) or 'none'}"
+        start = f"did you mean '{nearest[0]}'? " if nearest else ""
+        names = ", ".join(self.topics) or "none"
+        if self.collection is not None:
+            return f"{start}'{self.collection}' reads these topics: {names}; `Lake.trace` asks all collections"
+        return f"{start}{'These' if nearest else 'these'} topics are read: {names}"

@@ -23,7 +23,7 @@ from tidelake.decode.writers import SourceSchemas
 from tidelake.errors import NotRewritable
 from tidelake.forms.refusals import Refusal, reason_against
 from tidelake.ingest.announced import bounds_of_future, statements_overlap
-from tidelake.ingest.position import plan_topics, range_read_by, values_after
+from tidelake.ingest.position import NAME_TOPIC_AGAIN, plan_topics, range_read_by, values_after
 from tidelake.ingest.stream_schemas import resolve_stream
 from tidelake.plugins.tick import PastTick, Tick, TickReport
 from tidelake.protocol.order import INT64_MAX
@@ -152,7 +152,7 @@ class StreamTick(Tick):
         if not self.ranges:
             names = ", ".join(topic.name for topic in self.topics)
             fact = f"its topic has since been accepted under another name or retired; the topics are now: {names}"
-            raise NotRewritable(str(past.table.path), fact)
+            raise NotRewritable(str(past.table.path), fact, NAME_TOPIC_AGAIN)
         self.table = past.table
         self.sealed = _Sealed(past.table.value(UPPER) or 0, bool(past.table.value(CLOSED)))
         self.read()

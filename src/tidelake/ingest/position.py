@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidelake.errors import NotRewritable, TopicChanged, TopicGap, TransactionTopicDivided
+from tidelake.errors import FILE_FROM_COPY, NotRewritable, TopicChanged, TopicGap, TransactionTopicDivided
 from tidelake.plugins.tick import PastTick
 from tidelake.protocol.order import INT64_MAX
 from tidelake.store.commit import OpenTable
@@ -14,6 +14,10 @@ from tidelake.store.state import next_offsets, offset_value, partitions_value, t
 from tidelake.topic.topic import OffsetRange, Topic
 
 RECREATED = "the topic was deleted and recreated"
+NAME_TOPIC_AGAIN = (
+    f"if the settings no longer name its topic, name it there again, and repeat the repair; otherwise {FILE_FROM_COPY}"
+)
+"""What to do about a file that was made from a topic that the collection no longer reads under this name."""
 
 
 def plan_next(
@@ -47,7 +51,7 @@ def check_undivided(topic: Topic, ends: Mapping[int, int]) -> None:
         TransactionTopicDivided: the topic has more than one partition.
     """
     if sorted(ends) not in ([], [0]):
-        raise TransactionTopicDivided(topic.name, len(ends))
+        raise TransactionTopicDivided(topic.name, max(ends) + 1)  # of a file topic, some may be empty
 
 
 def plan_topics(
@@ -88,8 +92,10 @@ def range_read_by(past: PastTick, topic: Topic, collection: Collection) -> Offse
         start, readable = offsets.intervals.get(partition, (0, 0))
         if readable < end:
             why = next((gap.why for gap in gaps if gap.partition == partition), "the topic no longer has them")
-            fact = f"it was made from the offsets {before.get(partition, start)} to {end} of {topic.name}:{partition}"
-            raise NotRewritable(str(past.table.path), f"{fact}, and they cannot be read: {why}")
+            fact = (
+                f"it was made from the offsets {before.get(partition, start)} to {end - 1} of {topic.name}:{partition}"
+            )
+            raise NotRewritable(str(past.table.path), f"{fact}, and they cannot be read: {why}", FILE_FROM_COPY)
     return topic.range_of({partition: (offsets.intervals[partition][0], end) for partition, end in moved.items()})
 
 

@@ -15,8 +15,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.catalog.evolution import evolve, open_newest
-from tidelake.errors import ClockAhead, NotRewritable
-from tidelake.ingest.position import plan_topics, range_read_by, values_after
+from tidelake.errors import FILE_FROM_COPY, ClockAhead, NotRewritable
+from tidelake.ingest.position import NAME_TOPIC_AGAIN, plan_topics, range_read_by, values_after
 from tidelake.ingest.source_schemas import resolve_records
 from tidelake.plugins.envelope import Envelope, RecordBatch, WrittenRecords
 from tidelake.plugins.tick import PastTick, Tick, TickReport
@@ -167,14 +167,15 @@ class RecordTick(Tick):
         self.ranges = [(topic, offsets) for topic, offsets in ranges if offsets is not None]
         if not self.ranges:
             fact = "the settings no longer name the topic that the file was made from, or the topic has a new name"
-            raise NotRewritable(str(past.table.path), fact)
+            raise NotRewritable(str(past.table.path), fact, NAME_TOPIC_AGAIN)
         self.report.messages = sum(offsets.messages for _, offsets in self.ranges)
         self.table, self.lower = past.table, past.table.value(UPPER) or 0
         self.known = known_offsets(self.table, {topic.name for topic in self.topics})
         self.time = past.values[UPPER] - 1
         self._resolve()
         if past.table.schema() != self.collection.updates_schema():
-            raise NotRewritable(str(past.table.path), "columns have been added to the table since the file was made")
+            fact = "columns have been added to the table since the file was made"
+            raise NotRewritable(str(past.table.path), fact, FILE_FROM_COPY)
         self.decode()
         return self.records.write().files
 

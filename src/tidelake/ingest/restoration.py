@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tidelake.errors import NotRewritable, TidelakeError
+from tidelake.errors import FILE_FROM_COPY, NotRewritable, TidelakeError
 from tidelake.integrity.verification import is_from_ingest
 from tidelake.plugins.framing import framing_of
 from tidelake.plugins.tick import PastTick
@@ -71,7 +71,8 @@ def restore_files(
         except TidelakeError as error:  # a topic error: its hint says what to do
             outcomes |= dict.fromkeys(together, error)
         except (PySparkException, Py4JJavaError) as error:
-            why = NotRewritable(str(table.path), f"its messages cannot be read: {engine_fact(error)}")
+            fact = f"its messages cannot be read: {engine_fact(error)}"
+            why = NotRewritable(str(table.path), fact, FILE_FROM_COPY)
             outcomes |= dict.fromkeys(together, why)
     return outcomes
 
@@ -80,19 +81,22 @@ def past_tick(table: OpenTable, path: str) -> PastTick:
     """Return the tick that wrote a file.
 
     Raises:
-        NotRewritable: no tick of ingest wrote the file, or the log no longer has the tick's entry.
+        NotRewritable: the table no longer has the file, no tick of ingest wrote it, or the log no longer has
+            the tick's entry.
     """
     file = next((file for file in table.files() if file.path == path), None)
     if file is None:
-        raise NotRewritable(str(table.path), "the table no longer has the file")
+        fix = "nothing needs to be restored: run `tidelake verify` again"
+        raise NotRewritable(str(table.path), "the table no longer has the file: it was replaced in the meantime", fix)
     if not is_from_ingest(file):
         kind = file.run.partition("-")[0]
-        raise NotRewritable(str(table.path), f"it belongs to a run of the kind '{kind}', which no tick of ingest wrote")
+        fact = f"it belongs to a run of the kind '{kind}', which no tick of ingest wrote"
+        raise NotRewritable(str(table.path), fact, FILE_FROM_COPY)
     added = entry_that_added(table.path, path)
     before = None if added is None else table.at(added[0] - 1)
     if added is None or before is None:
         fact = "the log no longer has the entry of the tick that wrote it, so its offsets are unknown"
-        raise NotRewritable(str(table.path), fact)
+        raise NotRewritable(str(table.path), fact, FILE_FROM_COPY)
     here = table.at(added[0])
     assert here is not None, "a version after one that can be read"
     new = {file.path for file in here.files()} - {file.path for file in before.files()}
@@ -115,7 +119,7 @@ def _restore(
             same = next((other for other in made if are_same_bytes(past.table.path, file, other)), None)
             if same is None:
                 why = "its offsets were read again, but the result differs from the committed file"
-                outcomes[file.path] = NotRewritable(str(past.table.path), why)
+                outcomes[file.path] = NotRewritable(str(past.table.path), why, FILE_FROM_COPY)
                 continue
             _put_back(past.table.path, file, same)
             outcomes[file.path] = None

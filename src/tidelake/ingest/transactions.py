@@ -14,7 +14,14 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelake.errors import EventBlocked, NotRewritable, SnapshotBySignal, SnapshotRepeated, SnapshotUnfinished
+from tidelake.errors import (
+    FILE_FROM_COPY,
+    EventBlocked,
+    NotRewritable,
+    SnapshotBySignal,
+    SnapshotRepeated,
+    SnapshotUnfinished,
+)
 from tidelake.ingest.ends import (
     append_statements,
     append_transactions,
@@ -22,7 +29,7 @@ from tidelake.ingest.ends import (
     quarantine_malformed,
     read_ends,
 )
-from tidelake.ingest.position import plan_next, range_read_by, values_after
+from tidelake.ingest.position import NAME_TOPIC_AGAIN, plan_next, range_read_by, values_after
 from tidelake.ingest.reclock import MESSAGES_PER_TASK_MIN, RecordTick
 from tidelake.ingest.snapshots import rewrite_without, write_barriers
 from tidelake.ingest.transaction_records import END_TIME, NO_SNAPSHOT, TransactionRecords
@@ -382,12 +389,14 @@ class TransactionTick(RecordTick):
         """See `Tick.write_again`."""
         offsets = range_read_by(past, self.events, self.collection)
         if offsets is None:
-            raise NotRewritable(str(past.table.path), "the tick that wrote the file read no events of the topic")
+            fact = "the tick that wrote the file read no events of the topic"
+            raise NotRewritable(str(past.table.path), fact, NAME_TOPIC_AGAIN)
         self.table, self.lower, self.ranges = past.table, past.table.value(UPPER) or 0, [(self.events, offsets)]
         self.abandoned = abandoned_in(past.values)
         self._resolve()
         if past.table.schema() != self.collection.updates_schema():
-            raise NotRewritable(str(past.table.path), "columns have been added to the table since the file was made")
+            fact = "columns have been added to the table since the file was made"
+            raise NotRewritable(str(past.table.path), fact, FILE_FROM_COPY)
         self.ended = read_transactions(self.collection)
         self._write_events()
         return self.written.files

@@ -164,7 +164,7 @@ class Answers(StoredCollection):
             stored = self._catalog.get(self.name)
             fates = trace_message(stored, self.settings, topic, partition, offset)
         if not fates:
-            raise UnknownTopic(topic, self.settings.topics)
+            raise UnknownTopic(topic, self.settings.topics, self.name)
         return fates
 
     def history(self, limit: int | None = None, kinds: Sequence[str] = ()) -> History:

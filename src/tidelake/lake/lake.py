@@ -462,5 +462,6 @@ class Lake(OpenedStore):
             else:
                 found[collection.name] = fates
         if not found:
-            raise UnknownTopic(topic, sorted({name for each in self.settings.collections for name in each.topics}))
+            topics = sorted({name for each in self.settings.collections for name in each.topics})
+            raise UnknownTopic(topic, topics, None)
         return found

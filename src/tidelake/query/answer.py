@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
-from tidelake.errors import PredicateRefused, RowsClosed, StepFailed
+from tidelake.errors import PredicateRefused, ReadFailed, RowsClosed
 from tidelake.query.engine import ENGINE_ERRORS, Engine
 from tidelake.query.names import order_of, quoted
 
@@ -55,7 +55,7 @@ class Answer:
             DamagedTable: a file is not what was committed, or cannot be read.
             PredicateRefused: the predicate fails on the data.
             RowsClosed: the answer was closed, or is an earlier batch of a subscription.
-            StepFailed: the read failed.
+            ReadFailed: the read failed.
         """
         order = self._by(self.schema.names) if in_order else self._order
         most = "" if limit is None else f" LIMIT {limit}"
@@ -96,7 +96,7 @@ class Answer:
         try:
             with failures(self.name, self.where):
                 yield
-        except StepFailed as error:
+        except ReadFailed as error:
             if not self.engine.is_closed:
                 raise
             raise RowsClosed(self.name) from error
@@ -112,7 +112,7 @@ class Answer:
 
 @contextmanager
 def failures(name: str, where: str | None) -> Iterator[None]:
-    """Translate DuckDB's errors: to `PredicateRefused` if the predicate can be the cause, otherwise to `StepFailed`.
+    """Translate DuckDB's errors: to `PredicateRefused` if the predicate can be the cause, otherwise to `ReadFailed`.
 
     Args:
         name: the collection.
@@ -127,7 +127,7 @@ def failures(name: str, where: str | None) -> Iterator[None]:
         if where is not None and (has_no_kind or isinstance(error, _OF_VALUES)):
             fix = "write a predicate that is true or false for every row"
             raise PredicateRefused(where, f"fails: {first_line(error)}", fix) from error
-        raise StepFailed("read", name, type(error).__name__, first_line(error)) from error
+        raise ReadFailed("read", name, type(error).__name__, first_line(error)) from error
 
 
 def first_line(error: BaseException) -> str:

@@ -31,7 +31,7 @@ from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.layout import DIFF
 from tidelake.store.proof_log import ProofLog, read_proof_log
-from tidelake.store.publication import Publication
+from tidelake.store.publication import Publication, folder_of_name
 from tidelake.store.published import (
     WRITER,
     Published,
@@ -142,7 +142,8 @@ def update_current(spark: SparkSession, collection: Collection, wanted: Wanted =
     last = max(last_time(upper, closed), 0)
     attempt = _Attempt(spark, collection, wanted, table, proofs, last)
     failure = f"{_ATTEMPTS_MAX} attempts to publish the contents failed"
-    return retry_work(attempt.run, collection.paths.updates, failure, attempts_max=_ATTEMPTS_MAX)
+    published = collection.paths.store.publication(folder_of_name(collection.name))
+    return retry_work(attempt.run, collection.paths.updates, failure, named=published, attempts_max=_ATTEMPTS_MAX)
 
 
 @dataclass(frozen=True)

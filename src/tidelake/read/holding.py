@@ -258,7 +258,7 @@ def _change_held(
     """
     id = token.collection_id
     if not COLLECTION_ID.fullmatch(id) or newest_version(store.collection(id).handles) < 0:
-        raise CapabilityForeign(token.id, f"its token belongs to a collection other than '{name}'")
+        raise CapabilityForeign(token.id, f"its token is mistyped, or belongs to a collection other than '{name}'")
 
     def checked(entry: Entry) -> Entry:
         if entry.name != name:

@@ -195,7 +195,7 @@ def _member(collection: Collection, time: int | Literal["latest"], not_before: i
     if not collection.entry.tables_made and not is_table(collection.paths.updates):
         needed = max(not_before or 0, 0 if time == "latest" else time)
         shown = collection.entry.shown
-        raise CollectionLags(collection.name, shown(needed), shown(0), [])
+        raise CollectionLags(collection.name, shown(needed), shown(0), [], None)
     table = OpenTable(collection.paths.updates)
     return Member(collection, table, *collection.readable_range(table))
 
@@ -231,8 +231,10 @@ def _given(members: Sequence[Member], time: int) -> int:
 def _lag(members: Sequence[Member], time: int) -> CollectionLags:
     """Return the error that names the collection that is farthest behind a time."""
     behind = sorted((member for member in members if member.last < time), key=lambda member: member.upper)
-    most, others = behind[0], behind[1:]
-    return CollectionLags(most.name, most.shown(time), most.shown(most.upper), [each.name for each in others])
+    most, others = behind[0], [member.name for member in behind[1:]]
+    youngest = max(members, key=lambda member: member.since)
+    forgotten_by = youngest.name if most.last < youngest.since[0] else None
+    return CollectionLags(most.name, most.shown(time), most.shown(most.upper), others, forgotten_by)
 
 
 def _facts(

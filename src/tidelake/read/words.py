@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tidelake.errors import LARGE_DIFF
+
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun.
@@ -32,5 +34,7 @@ def fact_of(detail: str) -> str:
 
     >>> fact_of("conflicting_count: time 7 is announced with 2 updates and with 3")
     'time 7 is announced with 2 updates and with 3'
+    >>> fact_of(f"envelope_breach: time 7 breaks the envelope: {LARGE_DIFF}")
+    'time 7 breaks the envelope: a key is stated with a diff other than +1 and -1'
     """
-    return detail.partition(": ")[2]
+    return detail.partition(": ")[2].replace(LARGE_DIFF, "a key is stated with a diff other than +1 and -1")

@@ -66,9 +66,10 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.EnvelopeBreach: Entry(
         "The topic has statements that the family of the collection does not allow, such as a negative diff in an "
-        "append-only collection, or two rows for one key.",
+        "append-only collection, or two rows for one key. With transactions, an event may have come again with other "
+        "contents, because two connectors write to the topic or its messages were changed.",
         "Discard the wrong statement, then decide on the count. If such statements are normal for this topic, ingest "
-        "it into a new collection with another envelope.",
+        "it into a new collection with another envelope; no envelope allows different contents of one event.",
         (_STATUS, _DISCARD, _COUNT),
     ),
     # Bytes cannot be decoded.
@@ -83,7 +84,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.TopicGap: Entry(
         "Retention deleted messages before they were ingested, or a file of the topic was removed.",
         "Everything before the gap was ingested. Restore the messages. If they are lost for good, accept the gap; "
-        "times with updates in it wait for a decision on their counts.",
+        "times with updates in it wait for a decision on their counts. If the topic ends before the next offset to "
+        "read, the messages of the gap were ingested as well: accepting it loses only what is later written at these "
+        "offsets.",
         (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:FROM-TO --reason …"),
     ),
     errors.TopicChanged: Entry(
@@ -130,7 +133,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake times NAME", "tidelake resolve transaction NAME --transaction ID --reason …"),
     ),
     errors.TransactionTopicDivided: Entry(
-        "Kafka created the topic with its default number of partitions.",
+        "Kafka created the topic with its default number of partitions, or a file of the topic states a partition "
+        "other than 0.",
         "Stop the connector, recreate the topic with one partition, and start the connector with a new snapshot.",
         (_DOCTOR,),
     ),
@@ -145,8 +149,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS,),
     ),
     errors.MalformedTopic: Entry(
-        "The folder of a file topic contains a file that does not belong in a topic.",
-        "Remove or correct the file that the error names. Nothing after it was read.",
+        "The folder of a file topic contains a file that does not belong in a topic, or one that cannot be read.",
+        "Remove or correct the file that the error names. If it cannot be read, do not remove it, as it may have "
+        "messages: correct its permissions, or repair the disk or the mount. Nothing after it was read.",
         (_STATUS,),
     ),
     errors.MalformedLine: Entry(
@@ -271,7 +276,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake status", "tidelake rename NAME OTHER_NAME", "tidelake drop NAME"),
     ),
     errors.UnknownTopic: Entry(
-        "The name is spelled differently, or another lake reads the topic.",
+        "The name is spelled differently, or another collection or lake reads the topic.",
         "Use one of the topics in the hint, or give another file with `--config`.",
         ("tidelake trace TOPIC PARTITION OFFSET",),
     ),
@@ -327,7 +332,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.CollectionLags: Entry(
         "One of the collections was not ingested or sealed as far as the others, or its source is behind.",
-        "Wait, or read at an earlier time. If the collection does not advance, look at what it is waiting for.",
+        "Wait, or read at an earlier time, unless another collection has forgotten it. If the collection does not "
+        "advance, look at what it is waiting for.",
         (_STATUS, "tidelake explain NAME"),
     ),
     errors.SnapshotTorn: Entry(
@@ -401,7 +407,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake COMMAND --help",),
     ),
     errors.DecisionRefused: Entry(
-        "The decision does not apply: the time is sealed, or nothing is wrong with it.",
+        "The decision does not fit what the collection is waiting for: nothing waits there, or another decision is "
+        "needed. The error says which of these it is.",
         "Find out what is waiting for a decision, and decide about that. Nothing was stored.",
         (_STATUS, "tidelake resolve --help"),
     ),
@@ -483,9 +490,11 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS,),
     ),
     errors.Fenced: Entry(
-        "Another writer has taken over the collection.",
-        "Stop this process. Nothing needs repair: the other writer continues from the stored offsets.",
-        (_STATUS, "tidelake fence NAME --writer WRITER"),
+        "Somebody ran `tidelake fence` or `tidelake drop` while this process worked on the collection.",
+        "Nothing needs repair: commits made before that are kept. If the collection was given to another writer, stop "
+        "this process. If it was dropped, remove it from the settings. If this writer may still write to it, for "
+        "example after `tidelake fence --anyone`, run the step again: it continues from the stored offsets.",
+        ("tidelake history NAME", _STATUS, "tidelake fence NAME --writer WRITER"),
     ),
     errors.WriterFenced: Entry(
         "The collection was given to another writer with `tidelake fence`.",
@@ -493,8 +502,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake fence NAME --writer WRITER"),
     ),
     errors.Indeterminate: Entry(
-        "The disk or the network failed during a commit, and the table could not be read afterwards.",
-        "Repair the disk or the network, then run the step again: it resumes from the committed state.",
+        "The disk or the network failed during a commit, and the table could not be read afterwards; or the process "
+        "was suspended for so long that the log no longer shows whether its commit was a part of it.",
+        "Repair the disk or the network if it failed. Then run the step again: it resumes from the committed state.",
         (_STATUS, _VERIFY),
     ),
     # A person has to look into it.
@@ -516,8 +526,10 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_VERIFY, _REPAIR, _RESTORE),
     ),
     errors.NotRewritable: Entry(
-        "The topic no longer has exactly what the tick read, or the file was written by a merge.",
-        "Restore the file from a copy of the store, or rebuild the collection from its topic under a new name.",
+        "The topic no longer has exactly what the tick read, the settings no longer name the topic, the collection got "
+        "a column after the tick, or the file was written by a merge.",
+        "If the settings no longer name the topic, name it again, and repeat the repair. Otherwise, restore the file "
+        "from a copy of the store, or rebuild the collection from its topic under a new name.",
         (_VERIFY,),
     ),
     errors.DamagedLog: Entry(
@@ -542,6 +554,11 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "The network or the object store is down or overloaded, or the endpoint is wrong.",
         "Nothing is lost: each commit either exists or does not, and the next run finds out. Check the network, then "
         "`endpoint`, `allow_http` and `ca_file` in the `s3:` block.",
+        (_STATUS, _DOCTOR),
+    ),
+    errors.StoreBusy: Entry(
+        "Many processes write the same object, or something else writes to the store or deletes from it.",
+        "Nothing is lost. Run the step again. If the error recurs, find out which processes write to the store.",
         (_STATUS, _DOCTOR),
     ),
     errors.WrittenRowsMissing: Entry(
@@ -588,16 +605,22 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "All earlier commits are kept. Read the log, then run the step again; it continues from the last commit.",
         ("df -h", "tail -n 100 .logs/spark.log", _STATUS),
     ),
+    errors.ReadFailed: Entry(
+        "The engine that reads ran out of memory or disk space, or cannot handle what was asked of it.",
+        "The collection is not affected. Read fewer rows or columns, free up space, or use the other engine. If Spark "
+        "read, its log has the full error.",
+        ("df -h", "tidelake read NAME --where PREDICATE --columns COLUMNS", "tidelake read NAME --engine spark"),
+    ),
     errors.TookTooLong: Entry(
         "A large backlog, a slow disk or network, or something that hangs: a broker, a file system, a library.",
         "Committed work is kept. See in the log what happened last, and run the collection alone to see whether it "
         "progresses. If it only needs more time, raise `collection_limit_s`; without this setting, `--linger` allows "
         "five minutes for each collection. As long as the thread that works on the collection is alive, this process "
-        "begins no other work on it.",
+        "begins no other work on it: if it hangs, restart the process.",
         ("tail -n 100 .logs/spark.log", "tidelake run NAME", _STATUS),
     ),
     errors.BlockingCheckFailed: Entry(
-        "The contents do not meet an expectation with `blocking: true`, or rows below `upper` differ from the proofs.",
+        "The contents do not meet an expectation with `blocking: true`.",
         "Look at the check in the report. Correct the data at its source, or the expectation, and validate again.",
         ("tidelake validate NAME --full", _STATUS),
     ),

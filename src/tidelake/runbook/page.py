@@ -10,6 +10,7 @@ from textwrap import fill, indent
 
 from tidelake.errors import (
     FAMILIES,
+    FILE_FROM_COPY,
     CapabilityError,
     ClockAhead,
     CommitError,
@@ -91,12 +92,12 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "CapabilityDropped": {"detail": "it was dropped"},
     "CapabilityError": {"detail": "its lease expired"},
     "CapabilityExpired": {"detail": "its lease expired, because no call renewed it"},
-    "CapabilityForeign": {"detail": "its token belongs to a collection other than 'orders'"},
+    "CapabilityForeign": {"detail": "its token is mistyped, or belongs to a collection other than 'orders'"},
     "CapabilityTaken": {
         "detail": "its secret is not the current one: the token is mistyped, or another holder has taken it over"
     },
     "CapabilityUnknown": {
-        "detail": "'orders' has no hold with this id: it was dropped, or expired, long ago",
+        "detail": "'orders' has no hold with this id: it ended long ago, or the token is mistyped",
     },
     "ClockAhead": {"time": 1_700_090_001_000},
     "CodecError": {"reason": "wrong_magic_byte", "detail": "the first byte is 7, not 0"},
@@ -150,7 +151,11 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "fix": "rename it, or remove it",
     },
     "NoCheckout": {"folder": "/opt/tidelake"},
-    "NotRewritable": {"detail": "offsets 120 to 240 of the topic 'orders' are gone"},
+    "NotRewritable": {
+        "detail": "it was made from the offsets 120 to 239 of orders:0, and they cannot be read: the brokers have "
+        "deleted them",
+        "fix": FILE_FROM_COPY,
+    },
     "OptionRefused": {"problem": "--serve and --textfile cannot be combined", "fix": "run the command twice"},
     "PredicateRefused": {"problem": "cannot be parsed", "fix": "write a condition on the columns"},
     "QueryRefused": {
@@ -171,11 +176,12 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "problem": "the statement does not have exactly `data` and an integer `diff`",
         "fix": 'write it as {"data": {…}, "diff": 1}',
     },
+    "ReadFailed": {"step": "read", "kind": "OutOfMemoryException", "detail": "failed to allocate data of size 32 MiB"},
     "StepFailed": {"kind": "OutOfMemoryError", "detail": "Java heap space"},
     "BagRefused": {"row": '{"id": 5}', "times": -1, "copies_max": 100_000},
     "NoView": {"reason": "the table has stored unavailable values"},
     "SnapshotTorn": {"time": 33, "snapshot": 30, "following": 45, "collection": "wallets"},
-    "CollectionLags": {"upper": 5, "others": ("customers",)},
+    "CollectionLags": {"upper": 5, "others": ("customers",), "forgotten_by": None},
     "SubscriptionLapsed": {
         "detail": "its lease expired while its subscription was at time 7, and since of 'orders' is now [9]",
     },
@@ -192,12 +198,14 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "ConditionalWritesMissing": {"detail": "a second put replaced the first one", "store": "s3://lake/shop"},
     "SparkLacksStore": {"detail": "it has no S3AFileSystem", "store": "s3://lake/shop"},
     "StoreAccessDenied": {"detail": "AccessDenied", "store": "s3://lake/shop/catalog", "access": "list"},
+    "StoreBusy": {"detail": "other writers always came first", "store": "s3://lake/shop/published/orders"},
     "StoreUnreachable": {"detail": "connection refused", "store": "s3://lake/shop/catalog"},
     "WrittenRowsMissing": {
         "detail": "Spark wrote 1,200 rows, but the listed files have 800",
         "store": "s3://lake/shop/c/…/updates/_run=ingest-7-5d1c…",
     },
     "WrongRegion": {"detail": "PermanentRedirect", "store": "s3://lake/shop"},
+    "UnknownTopic": {"topic": "ordres", "topics": ("orders", "visits"), "collection": None},
     "TopicUnreachable": {"detail": "connection refused"},
     "TopicUnwritable": {"detail": "not authorized"},
 }

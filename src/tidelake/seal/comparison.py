@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelake.errors import REPEATED, TWO_VALUES, ConflictingDiff, Contradiction, EnvelopeBreach, TransactionCut
+from tidelake.errors import (
+    LARGE_DIFF,
+    REPEATED,
+    TWO_VALUES,
+    ConflictingDiff,
+    Contradiction,
+    EnvelopeBreach,
+    TransactionCut,
+)
 from tidelake.forms.form import Form
 from tidelake.plugins.envelope import refusals_of
 from tidelake.protocol.antichain import Antichain
@@ -99,7 +107,7 @@ def _breaches(form: Form, rulings: Rulings, pending: Pending, counts: OpenCounts
             breaches.append(EnvelopeBreach(time, detail))
         elif count.large and time not in rulings.counts:
             # `proofs/` stores this text, and each breach is noted once: with another wording, it would be noted again.
-            breaches.append(EnvelopeBreach(time, "what is stated of a key has no other diff than +1 and -1"))
+            breaches.append(EnvelopeBreach(time, LARGE_DIFF))
     return breaches
 
 

@@ -29,12 +29,17 @@ def is_of_object_store(error: BaseException) -> bool:
 
 
 def engine_fact(error: BaseException) -> str:
-    r"""Return the fact in an error: Spark's innermost cause, an own error's fact, or all lines of another, joined.
+    r"""Return the fact in an error: Spark's innermost cause, or all lines joined for other engines.
+
+    An error of Tidelake, which work of an engine may raise as well, is described by its fact, without its hint.
 
     >>> engine_fact(OSError("Generic error\n   \x1b[31m↳\x1b[0m No space left on device\n"))
     'Generic error: No space left on device'
     >>> engine_fact(OSError("403: <?xml version='1.0'?><Error><Code>AccessDenied</Code><Id>x</Id></Error>"))
     '403: AccessDenied'
+    >>> from tidelake.errors import NewerFormat
+    >>> engine_fact(NewerFormat("data/store/catalog", 3, 2)).endswith("this version supports formats up to 2")
+    True
     """
     if isinstance(error, TidelakeError):
         return error.fact

@@ -18,7 +18,7 @@ import obstore
 import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
-from tidelake.errors import ConditionalWritesMissing, StoreUnreachable
+from tidelake.errors import ConditionalWritesMissing, StoreBusy, StoreUnreachable
 from tidelake.storage.location import HIDDEN, UNFINISHED, Blob, Listing, Location
 from tidelake.storage.notices import warn_of_waiting
 from tidelake.storage.store_errors import is_bucket_missing, store_error
@@ -193,7 +193,7 @@ class Objects:
             outcome = settle(is_taken)
             if outcome is not None:
                 return outcome
-        raise lost or StoreUnreachable("an object keeps appearing and disappearing", str(location))
+        raise lost or StoreBusy("an object keeps appearing and disappearing", str(location))
 
     def _put_if_absent(self, location: Location, nonce: str, data: bytes) -> None:
         attributes = {_NONCE: nonce} if self._is_remote else None
@@ -247,7 +247,7 @@ class Objects:
                     attributes=_attributes(media_type),
                 )
                 return put["e_tag"]
-        raise StoreUnreachable("other writers always came first", str(location))
+        raise StoreBusy("other writers always came first", str(location))
 
     def _tag_and_data(self, location: Location) -> tuple[str | None, bytes | None]:
         def ask() -> tuple[str | None, bytes]:

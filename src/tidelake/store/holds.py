@@ -133,7 +133,8 @@ def find(entry: Entry, token: Token, for_bearer: bool = False) -> tuple[Capabili
         CapabilityTaken: another holder has taken it over.
     """
     if token.collection_id != entry.id:
-        raise CapabilityForeign(token.id, f"its token belongs to a collection other than '{entry.name}'")
+        fact = f"its token is mistyped, or belongs to a collection other than '{entry.name}'"
+        raise CapabilityForeign(token.id, fact)
     for capability in entry.capabilities:
         if capability.id == token.id and capability.hold is not None:
             hold, is_previous = capability.hold, _is_hash_of(token, capability.hold.previous_hash)
@@ -151,7 +152,8 @@ def find(entry: Entry, token: Token, for_bearer: bool = False) -> tuple[Capabili
         raise CapabilityExpired(token.id, "its lease expired, because no call renewed it")
     if how == "dropped":
         raise CapabilityDropped(token.id, "it was dropped")
-    raise CapabilityUnknown(token.id, f"'{entry.name}' has no hold with this id: it was dropped, or expired, long ago")
+    fact = f"'{entry.name}' has no hold with this id: it ended long ago, or the token is mistyped"
+    raise CapabilityUnknown(token.id, fact)
 
 
 def renew(entry: Entry, token: Token, now_ms: int) -> Entry:

@@ -125,13 +125,21 @@ def _attempt(commit: Callable[[OpenTable], T], opened: OpenTable) -> T:
         raise LostRace from swept
 
 
-def retry_work(work: Callable[[], T], table: Location, failure: str, *, attempts_max: int = ATTEMPTS_MAX) -> T:
+def retry_work(
+    work: Callable[[], T],
+    table: Location,
+    failure: str,
+    *,
+    named: Location | None = None,
+    attempts_max: int = ATTEMPTS_MAX,
+) -> T:
     """Call `work` until it raises no `LostRace`, and return what it returns.
 
     Args:
         work: reads fresh state on each call and ends with a commit.
-        table: the folder of the table that `work` commits to.
+        table: the folder of the table that `work` reads, whose log is read again after each lost race.
         failure: the text of the error if every attempt fails.
+        named: the table that the error names, if it is another one, which `work` commits to.
         attempts_max: maximum number of attempts.
 
     Raises:
@@ -142,4 +150,4 @@ def retry_work(work: Callable[[], T], table: Location, failure: str, *, attempts
             return work()
         except LostRace:
             refresh(table)
-    raise Conflict(str(table), None, failure)
+    raise Conflict(str(named or table), None, failure)

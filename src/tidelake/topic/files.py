@@ -388,6 +388,9 @@ def _parquet_offsets(path: Location, size: int) -> dict[int, list[Interval]]:
     except FileNotFoundError as error:  # an object store reports this only when the file is read
         raise gone(path) from error
     except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # Arrow's errors about contents have no number
+            fix = "let this user read the file, or repair its disk or mount"
+            raise MalformedTopic(str(path), f"cannot be read: {error}", fix) from error
         raise MalformedTopic(
             str(path),
             f"is not a complete Parquet file: {error}",
