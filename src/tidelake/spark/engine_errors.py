@@ -6,8 +6,6 @@ import re
 
 from py4j.protocol import Py4JJavaError
 
-from tidelake.errors import TidelakeError
-
 _ANSWER = re.compile(r"<\?xml.*?<Code>(\w+)</Code>(?:.*?<Message>([^<]*)</Message>)?.*?</Error>", re.DOTALL)
 """The response of an object store to a request that it refuses; it may repeat the request, signature included."""
 _OF_OBJECT_STORE = re.compile(r"(software\.amazon\.awssdk\.[\w.]+|fs\.s3a\.AWS\w+|java\.net\.\w+)Exception\b")
@@ -41,8 +39,8 @@ def engine_fact(error: BaseException) -> str:
     >>> engine_fact(NewerFormat("data/store/catalog", 3, 2)).endswith("this version supports formats up to 2")
     True
     """
-    if isinstance(error, TidelakeError):
-        return error.fact
+    if isinstance(fact := getattr(error, "fact", None), str):  # this package is below the errors, and imports none
+        return fact
     if isinstance(error, Py4JJavaError):
         cause = error.java_exception
         while cause.getCause() is not None:
