@@ -13,6 +13,13 @@ class PublishedTopicError(SourceError):
 
     collection: str
     topic: str
+    source: str
+    """`files` or `kafka`."""
+
+    @property
+    def kafka(self) -> str:
+        """The option that commands about the topic need if it is in Kafka."""
+        return " --kafka" if self.source == "kafka" else ""
 
 
 class PublishedTopicForeign(PublishedTopicError):
@@ -42,7 +49,7 @@ class PublishedTopicCut(PublishedTopicError):
     )
     hint = (
         "raise the retention of the topic, then publish to a new one; or state the lost updates again, for "
-        "readers who have everything before them: `tidelake publish {collection} --to {topic} --accept-cut`"
+        "readers who have everything before them: `tidelake publish {collection} --to {topic}{kafka} --accept-cut`"
     )
 
 
@@ -53,7 +60,7 @@ class PublishedTopicRecreated(PublishedTopicError):
     fact = "'{topic}', to which '{collection}' is published, {problem}"
     hint = (
         "publish to a new topic; or, if this one is empty, start over in it: `tidelake publish {collection} --to "
-        "{topic} --stop`, then publish again"
+        "{topic}{kafka} --stop`, then publish again"
     )
 
 
@@ -93,7 +100,8 @@ class PublishedTopicColumns(PublishedTopicError):
     fact = "'{topic}', to which '{collection}' is published, cannot get the columns {columns:list}: {problem}"
     hint = (
         "publish to a new topic, with a registry if more columns may be added: `tidelake publish {collection} --to "
-        "NEW_TOPIC --encoding confluent`; then give this one up: `tidelake publish {collection} --to {topic} --stop`"
+        "NEW_TOPIC{kafka} --encoding confluent`; then give this one up: `tidelake publish {collection} --to "
+        "{topic}{kafka} --stop`"
     )
 
 
@@ -103,4 +111,4 @@ class PublishedTopicUnknown(InvalidUsage):
     collection: str
     topic: str
     fact = "'{collection}' is not published to '{topic}'"
-    hint = "`tidelake holds {collection}` shows the topics that it is published to"
+    hint = "`tidelake holds {collection}` shows the topics that it is published to; a topic in Kafka needs `--kafka`"

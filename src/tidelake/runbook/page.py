@@ -72,6 +72,7 @@ _VALUES: dict[str, object] = {
     "second": 2,
     "servers": "kafka-1:9092",
     "since": (9,),
+    "source": "files",
     "step": "ingest",
     "store": "data/store",
     "table": "data/store/c/…/updates",
