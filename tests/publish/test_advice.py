@@ -10,7 +10,8 @@ from tidelake.errors import PublishedTopicColumns, PublishedTopicCut, PublishedT
 @pytest.mark.parametrize(
     ("error", "fields"),
     [
-        (PublishedTopicCut, {"partition": 0, "from_offset": 3, "to_offset": 5}),
+        (PublishedTopicCut, {"partition": 0, "from_offset": 3, "to_offset": 5, "is_inside": False}),
+        (PublishedTopicCut, {"partition": 0, "from_offset": 3, "to_offset": 5, "is_inside": True}),
         (PublishedTopicRecreated, {"problem": "was deleted and recreated"}),
         (PublishedTopicColumns, {"columns": ("note",), "problem": "messages in bare Avro have one schema"}),
     ],
@@ -26,4 +27,4 @@ def test_a_command_about_a_topic_in_kafka_has_the_option_kafka(
         assert commands
         for command in commands:
             topic = "NEW_TOPIC" if "NEW_TOPIC" in command else "out"
-            assert command.startswith(f"tidelake publish orders --to {topic}{option} --")
+            assert f"{command} --".startswith(f"tidelake publish orders --to {topic}{option} --")

@@ -81,8 +81,28 @@ def test_cutting_messages_that_nobody_has_read_back_needs_a_decision(lake: Lake)
     with pytest.raises(PublishedTopicCut) as refused:
         publish_lake(lake)
     assert refused.value.from_offset == published_of(lake).offsets[0] < refused.value.to_offset
+    assert "--accept-cut" in refused.value.hint
     report = publish_lake(lake, accepts_cut=True)
     assert (report.frontier, report.updates) == (4, 2)
+
+
+def test_a_file_that_is_missing_between_others_is_not_accepted_as_a_cut(lake: Lake) -> None:
+    start = target_of(lake).offsets()[0][1]
+    target_of(lake).write_few([b"\x00\x00"], {ID_HEADER: published_of(lake).id}, 0)
+    lost = files(lake)[-1]
+    target_of(lake).write_few([b"\x00\x00"], {ID_HEADER: published_of(lake).id}, 0)
+    held = lost.read_bytes()
+    lost.unlink()
+    grow(lake, 2)
+    for accepts_cut in (False, True):
+        with pytest.raises(
+            PublishedTopicCut, match=f"has lost offset {start} of partition 0, which has not"
+        ) as refused:
+            publish_lake(lake, accepts_cut=accepts_cut)
+        assert refused.value.hint.startswith("restore the file")
+        assert "--accept-cut" not in refused.value.hint
+    lost.write_bytes(held)
+    assert publish_lake(lake).frontier == 4
 
 
 @pytest.mark.sweep

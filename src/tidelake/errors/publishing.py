@@ -43,14 +43,33 @@ class PublishedTopicCut(PublishedTopicError):
     partition: int
     from_offset: int
     to_offset: int
-    fact = (
-        "'{topic}', to which '{collection}' is published, has lost offsets {from_offset} to {to_offset} of partition "
-        "{partition}, which have not been read back yet"
-    )
-    hint = (
-        "raise the retention of the topic, then publish to a new one; or state the lost updates again, for "
-        "readers who have everything before them: `tidelake publish {collection} --to {topic}{kafka} --accept-cut`"
-    )
+    """The first offset that exists again."""
+    is_inside: bool
+    """Whether earlier messages of the partition are still there: a file is missing, and it may be restored."""
+
+    @property
+    def fact(self) -> str:
+        """The missing offsets, from the first to the last."""
+        first, last = self.from_offset, self.to_offset - 1
+        lost, have = (f"offset {last}", "has") if first == last else (f"offsets {first} to {last}", "have")
+        return (
+            f"'{self.topic}', to which '{self.collection}' is published, has lost {lost} of partition "
+            f"{self.partition}, which {have} not been read back yet"
+        )
+
+    @property
+    def hint(self) -> str:
+        """How to continue; `--accept-cut` accepts only what is missing at the beginning of a partition."""
+        to = f"`tidelake publish {self.collection} --to"
+        if self.is_inside:
+            return (
+                f"restore the file with these offsets; or publish to a new topic: {to} NEW_TOPIC{self.kafka}`; then "
+                f"give this one up: {to} {self.topic}{self.kafka} --stop`"
+            )
+        return (
+            "raise the retention of the topic, then publish to a new one; or state the lost updates again, for "
+            f"readers who have everything before them: {to} {self.topic}{self.kafka} --accept-cut`"
+        )
 
 
 class PublishedTopicRecreated(PublishedTopicError):

@@ -106,11 +106,12 @@ def read_evidence(
         collection: the name of the collection, for errors.
         published: what was committed about the topic, with the offsets up to which it was read back.
         target: the topic.
-        accepts_cut: whether messages that nobody has read back may be missing.
+        accepts_cut: whether messages that nobody has read back may be missing from the beginning of the topic.
 
     Raises:
         PublishedTopicRecreated: the target is another topic, or ends before the offset up to which it was read back.
-        PublishedTopicCut: messages that were not read back are missing, and `accepts_cut` is false.
+        PublishedTopicCut: messages that were not read back are missing, and `accepts_cut` is false; or a file topic
+            still has earlier messages.
         PublishedTopicForeign: somebody else wrote to the topic.
         PublishedTopicContradicts: the topic's statements contradict each other.
 
@@ -129,12 +130,13 @@ def read_evidence(
     for partition, first in cut.items():
         if first > starts[partition]:
             if not accepts_cut:
-                raise PublishedTopicCut(collection, name, source, partition, starts[partition], first)
+                raise PublishedTopicCut(collection, name, source, partition, starts[partition], first, False)
             starts[partition] = first
     topic = target.topic()
     wanted, gaps = topic.plan(starts, _ALL_OFFSETS)
     for gap in gaps:
-        raise PublishedTopicCut(collection, name, source, gap.partition, gap.from_offset, gap.to_offset)
+        missing = gap.partition, gap.from_offset, gap.to_offset
+        raise PublishedTopicCut(collection, name, source, *missing, is_inside=source == "files")
     stated = _statements(spark, collection, published, topic, wanted) if wanted.messages else []
     by_shard = _coverage(collection, published, stated)
     frontier = min(by_shard.values())

@@ -182,8 +182,9 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.PublishedTopicCut: Entry(
         "Retention deleted messages before the next run read them back, or a file of the topic was removed.",
         "Give the topic a retention that suits its readers. Readers that had read everything before the gap can "
-        "continue if its times are stated again, which --accept-cut does. New readers need a new topic.",
-        ("tidelake publish NAME --to TOPIC [--kafka] --accept-cut", _NEW_TOPIC),
+        "continue if its times are stated again, which --accept-cut does. New readers need a new topic. If the topic "
+        "still has earlier messages, a file is missing: restore it, or publish to a new topic and give up this one.",
+        ("tidelake publish NAME --to TOPIC [--kafka] --accept-cut", _NEW_TOPIC, _GIVE_UP),
     ),
     errors.PublishedTopicRecreated: Entry(
         "The topic was deleted and created again, truncated, or restored from an older copy; or a folder was replaced.",

@@ -130,6 +130,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     },
     "SnapshotRepeated": {"from_offset": 0, "to_offset": 0, "why": "", "lsn": 8_040, "rows": 120},
     "PublishedTopicColumns": {"columns": ("price",), "problem": "its messages are in bare Avro"},
+    "PublishedTopicCut": {"is_inside": False},
     "PublishedTopicRecreated": {"problem": "was deleted and recreated"},
     "TransactionCut": {
         "transaction": "753",
