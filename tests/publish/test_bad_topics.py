@@ -86,6 +86,19 @@ def test_cutting_messages_that_nobody_has_read_back_needs_a_decision(lake: Lake)
     assert (report.frontier, report.updates) == (4, 2)
 
 
+def test_an_accepted_cut_states_lost_updates_again_although_their_progress_is_still_there(lake: Lake) -> None:
+    grow(lake, 2)
+    stop_at("publish.after_progress", lambda: publish_lake(lake))
+    *lost, progress_file = files(lake)
+    for file in lost:
+        file.unlink()
+    with pytest.raises(PublishedTopicCut):
+        publish_lake(lake)
+    report = publish_lake(lake, accepts_cut=True)
+    assert (report.frontier, report.updates, progress_file.exists()) == (4, 2, True)
+    assert publish_lake(lake).updates == 0
+
+
 def test_a_file_that_is_missing_between_others_is_not_accepted_as_a_cut(lake: Lake) -> None:
     start = target_of(lake).offsets()[0][1]
     target_of(lake).write_few([b"\x00\x00"], {ID_HEADER: published_of(lake).id}, 0)

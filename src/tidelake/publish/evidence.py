@@ -65,6 +65,8 @@ class Evidence:
     """
     since: int
     """The committed frontier of the topic, at which the evidence begins."""
+    accepts_loss: bool = False
+    """Whether messages that nobody had read back are missing. The statements after them may cover lost updates."""
 
     def frontier(self, shards: Sequence[int] | None = None) -> int:
         """Return the first time that is still missing for any of these shards; by default, of all shards."""
@@ -127,11 +129,11 @@ def read_evidence(
             problem = f"was read back up to offset {start} of partition {partition}, but ends at {end}"
             raise PublishedTopicRecreated(collection, name, source, problem)
     cut = {partition: first for partition, (first, _) in held.items() if first > 0}
-    for partition, first in cut.items():
-        if first > starts[partition]:
-            if not accepts_cut:
-                raise PublishedTopicCut(collection, name, source, partition, starts[partition], first, False)
-            starts[partition] = first
+    lost = {partition: first for partition, first in cut.items() if first > starts[partition]}
+    for partition, first in lost.items():
+        if not accepts_cut:
+            raise PublishedTopicCut(collection, name, source, partition, starts[partition], first, is_inside=False)
+        starts[partition] = first
     topic = target.topic()
     wanted, gaps = topic.plan(starts, _ALL_OFFSETS)
     for gap in gaps:
@@ -140,12 +142,12 @@ def read_evidence(
     stated = _statements(spark, collection, published, topic, wanted) if wanted.messages else []
     by_shard = _coverage(collection, published, stated)
     frontier = min(by_shard.values())
-    offsets = {partition: end for partition, (_, end) in wanted.intervals.items()}
-    for each in stated:
+    offsets = lost | {partition: end for partition, (_, end) in wanted.intervals.items()}
+    for each in () if lost else stated:
         upper = [time for time in each.progress.upper if isinstance(time, int)]
         if (upper[0] if upper else _END) > frontier:
             offsets[each.partition] = min(offsets[each.partition], each.offset)
-    return Evidence(by_shard, offsets, cut, published.frontier)
+    return Evidence(by_shard, offsets, cut, published.frontier, accepts_loss=bool(lost))
 
 
 def _check_same(collection: str, published: PublishedTopic, target: Target) -> None:

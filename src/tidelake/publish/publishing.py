@@ -283,6 +283,9 @@ class _Publisher:
         read = self.published
         evidence = read_evidence(self.spark, self.name, read, self.target, self.terms.accepts_cut)
         self.refuse_future(evidence)  # before the hold follows
+        if evidence.accepts_loss:  # what is stated after the cut may be about lost updates: state all of it again
+            committed = INT64_MAX + 1 if read.closed else read.frontier
+            evidence = replace(evidence, by_shard=dict.fromkeys(evidence.by_shard, committed))
         closed, frontier = evidence.is_closed(), evidence.frontier()
         offsets, until = evidence.offsets, self.end if closed else frontier
         entry = self.catalog.update(
