@@ -149,6 +149,13 @@ def test_a_topic_with_messages_is_not_published_to(lake: Lake, tmp_path: Path, s
     assert other.collection.entry.published_topics == ()
 
 
+def test_a_topic_that_was_given_up_is_not_said_to_be_of_somebody_else(lake: Lake) -> None:
+    published = published_of(lake)
+    lake.catalog.update(NAME, lambda entry: published_topics.end(entry, published))
+    with pytest.raises(PublishedTopicNotEmpty, match="is not published to it, or no longer is"):
+        publish_lake(lake)
+
+
 def test_a_topic_that_contradicts_itself_or_is_ahead_is_refused(lake: Lake) -> None:
     headers = {ID_HEADER: published_of(lake).id, SHARDS_HEADER: "*/1"}
     record = published_of(lake).record_schema

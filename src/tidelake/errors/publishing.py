@@ -87,7 +87,7 @@ class PublishedTopicNotEmpty(PublishedTopicError):
     """The first publication needs an empty topic: a new reader believes everything that a topic states."""
 
     messages: int
-    fact = "'{topic}' already has messages ({messages}), but '{collection}' has never been published to it"
+    fact = "'{topic}' already has messages ({messages}), but '{collection}' is not published to it, or no longer is"
     hint = "publish to a new topic"
 
 
