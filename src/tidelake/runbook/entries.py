@@ -200,7 +200,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     errors.PublishedTopicContradicts: Entry(
         "The store was restored from an older copy and has read its sources differently since, or the messages of the "
         "topic were changed.",
-        "Readers of the topic stop at the time that the error names. Publish to a new topic, and give up this one.",
+        "Readers of the topic stop at what the error names, or have read what the collection does not have. Publish "
+        "to a new topic, and give up this one.",
         (_STATUS, _NEW_TOPIC, _GIVE_UP),
     ),
     errors.PublishedTopicBehind: Entry(
@@ -209,7 +210,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, _NEW_TOPIC, _GIVE_UP),
     ),
     errors.PublishedTopicColumns: Entry(
-        "The collection got a column, but messages in bare Avro do not say with which schema they were written.",
+        "The collection got a column, but messages in bare Avro do not say with which schema they were written. Or an "
+        "earlier release has published to the topic since, so nobody knows which of its times have the column.",
         "Messages from before the column was added remain correct. Publish to a new topic, and give up this one.",
         (_STATUS, _NEW_TOPIC, _GIVE_UP),
     ),
