@@ -110,24 +110,31 @@ def check_withdrawal(collection: Collection, subject: int | Offsets) -> None:
         subject: a time, or the offsets of an acknowledgement exactly as they were given.
 
     Raises:
-        DecisionRefused: there is no decision about it, or the time is sealed.
+        DecisionRefused: there is no decision about it, the time is sealed, or the offsets are those of an accepted gap.
     """
-    decisions = collection.entry.decisions
-    known: list[Any]
+    name, decisions = collection.name, collection.entry.decisions
     if isinstance(subject, Offsets):
-        about, hint = f"'{subject}'", "; repeat the offsets exactly as they were given"
-        known = [decision.offsets for decision in decisions if isinstance(decision, Acknowledge)]
-    else:
-        if is_sealed(collection, subject):
+        acknowledged = [decision.offsets for decision in decisions if isinstance(decision, Acknowledge)]
+        if subject in acknowledged:
+            return
+        gaps = [decision.offsets for decision in decisions if isinstance(decision, AcceptGap)]
+        if any(gap[:2] == subject[:2] and gap.start <= subject.start < subject.end <= gap.end for gap in gaps):
             raise DecisionRefused(
-                f"time {subject} of '{collection.name}' is already sealed", "sealed times never change"
+                f"'{subject}' of '{name}' is an accepted gap, which cannot be withdrawn",
+                "only acknowledgements and decisions about unsealed times can be withdrawn",
             )
-        about, hint = f"time {subject}", ""
-        known = sorted({time for time in map(time_of, decisions) if time is not None})
-    if subject not in known:
+        known = ", ".join(map(str, acknowledged))
         raise DecisionRefused(
-            f"there is no decision about {about} of '{collection.name}'",
-            f"decided: {', '.join(map(str, known)) or 'none'}{hint}",
+            f"'{name}' has no acknowledgement of '{subject}'",
+            f"acknowledged: {known}; repeat the offsets exactly as they were given" if known else "acknowledged: none",
+        )
+    if is_sealed(collection, subject):
+        raise DecisionRefused(f"time {subject} of '{name}' is already sealed", "sealed times never change")
+    times = sorted({time for time in map(time_of, decisions) if time is not None})
+    if subject not in times:
+        raise DecisionRefused(
+            f"there is no decision about time {subject} of '{name}'",
+            f"times with a decision: {', '.join(map(str, times)) or 'none'}",
         )
 
 
@@ -186,7 +193,7 @@ def _check_time(collection: Collection, time: int) -> None:
     if collection.entry.mints_times:
         raise DecisionRefused(
             f"'{collection.name}' mints its times itself, and the tick that mints a time also seals it",
-            "nothing is waiting for a decision; acknowledge a quarantined message with `tidelake resolve quarantine`",
+            f"no time of it waits for a decision; `tidelake status {collection.name}` shows what does",
         )
 
 
@@ -244,7 +251,9 @@ def _check_gap(collection: Collection, settings: CollectionSettings, decision: A
     ):
         raise DecisionRefused(
             f"'{asked}' is not within a gap that now stops ingest; gaps: {', '.join(map(str, open_gaps)) or 'none'}",
-            "accept the offsets that ingest names, or a part of them",
+            "accept these offsets, or a part of them"
+            if open_gaps
+            else f"`tidelake status {collection.name}` shows what the collection is waiting for",
         )
     return decision.model_copy(update={"offsets": asked._replace(topic=topic.name)})
 
@@ -278,9 +287,9 @@ def _stops_at(
     for at, topic in zip(settings.topics, open_topics(settings, collection.entry.decisions), strict=True):
         if name in (at, topic.name):
             return topic, *plan_next(topic, OpenTable(collection.paths.updates), collection, 1)
-    raise DecisionRefused(
-        f"'{settings.name}' reads the topic '{settings.topic}', not '{name}'", "correct the topic's name"
-    )
+    names = [f"'{topic}'" for topic in settings.topics]
+    read = f"topic {names[0]}" if len(names) == 1 else f"topics {', '.join(names[:-1])} and {names[-1]}"
+    raise DecisionRefused(f"'{settings.name}' reads the {read}, not '{name}'", "correct the topic's name")
 
 
 # --- about a transaction ---------------------------------------------------------------------------------------------
@@ -301,10 +310,17 @@ def _check_parking(collection: Collection, settings: CollectionSettings, decisio
         raise DecisionRefused(f"the END of transaction {decision.transaction} may still arrive: {back.fact}", back.hint)
     waiting = waiting_events(settings, table, events)
     if decision.transaction not in [event.transaction for event in waiting]:
-        named = ", ".join(str(event.transaction) for event in waiting) or "none"
+        named = ", ".join(event.transaction for event in waiting if event.transaction is not None)
+        hints = [f"it is waiting for: {named}"] if named else []
+        hints += [
+            f"{event.sentence}: `tidelake resolve gap {collection.name} --offsets "
+            f"{Offsets(event.topic, event.partition, event.offset, event.offset + 1)} --reason …`"
+            for event in waiting
+            if event.transaction is None
+        ]
         raise DecisionRefused(
             f"'{collection.name}' is not waiting for the END of transaction {decision.transaction}",
-            f"it is waiting for: {named}",
+            "; ".join(hints) or "it is waiting for: none",
         )
     return decision
 

@@ -42,7 +42,7 @@ from tidelake.errors import TidelakeError, TopicGap, UnknownCollection
         (("--quarantined", "prices:0:3-3"), "'prices:0:3-3' is not a range of offsets"),
         (("--quarantined", "prices:0:1"), "'prices' has no unexplained quarantined message at 'prices:0:1'"),
         (("--quarantined", "prices:0:2", "--time", "3"), "a gap, a topic and a message have no time"),
-        (("--quarantined", "prices:0:2", "--withdraw"), "there is no decision about 'prices:0:2' of 'prices'"),
+        (("--quarantined", "prices:0:2", "--withdraw"), "'prices' has no acknowledgement of 'prices:0:2'"),
         (("--withdraw", "--time", "3"), "there is no decision about time 3 of 'prices'"),
         (("--withdraw", "--time", "2"), "time 2 of 'prices' is already sealed"),
         (("--time", "3", "--count", "1", "--reason", " "), "the reason is missing or empty"),
@@ -79,8 +79,15 @@ def test_only_a_gap_that_now_stops_ingest_can_be_accepted_in_whole_or_in_part(
     with pytest.raises(TidelakeError, match="gaps: far:prices:0:3-5"):
         accept_gap(lake, f"{name}:0:1-3")
     accept_gap(lake, f"{name}:0:3-5")
+    for covered in ("1-3", "2"):
+        with pytest.raises(
+            TidelakeError, match=f"'{name}:0:{covered}' of '{NAME}' is an accepted gap, which cannot be"
+        ):
+            call("resolve", "withdraw", NAME, "--offsets", f"{name}:0:{covered}", "--config", str(lake.file))
+    with pytest.raises(TidelakeError, match=f"no acknowledgement of '{name}:0:3-6'\nhint: acknowledged: none"):
+        call("resolve", "withdraw", NAME, "--offsets", f"{name}:0:3-6", "--config", str(lake.file))
     assert lake.run().upper == 2
-    with pytest.raises(TidelakeError, match="gaps: none"):
+    with pytest.raises(TidelakeError, match="gaps: none\nhint: `tidelake status prices` shows"):
         accept_gap(lake, f"{name}:0:1-5")
 
 

@@ -143,7 +143,9 @@ def test_a_decision_about_a_minted_time_is_refused(
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 2
-    assert "mints its times itself" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "mints its times itself" in shown
+    assert f"`tidelake status {NAME}` shows what does" in shown
 
 
 def test_reading_stops_at_a_gap_until_the_gap_is_accepted(tmp_path: Path, spark: SparkSession) -> None:

@@ -693,6 +693,16 @@ def test_an_event_without_a_source_holds_back_all_times(lake: TransactionLake) -
     with pytest.raises(EventBlocked, match="offset 1 belongs to no transaction"):
         lake.ingest()
     assert lake.seal().upper == 0  # the event does not state which commit it follows
+    with pytest.raises(DecisionRefused, match="is not waiting for the END of transaction 9") as refused:
+        decide(lake, Park(transaction="9", reason="lost"))
+    why = "the event belongs to no transaction"
+    assert f"partition 0, offset 1: {why}" in refused.value.fix
+    assert refused.value.fix.endswith(
+        f"`tidelake resolve gap {lake.collection.name} --offsets {EVENTS}:0:1 --reason …`"
+    )
+    assert "None" not in refused.value.fix
+    with pytest.raises(DecisionRefused, match=f"reads the topics '{EVENTS}' and '.+', not 'other'"):
+        decide(lake, AcceptGap(offsets=Offsets("other", 0, 1, 2), reason="lost"))
     decide(lake, AcceptGap(offsets=Offsets(EVENTS, 0, 1, 2), reason="nobody knows who wrote it"))
     assert (lake.run().upper, lake.pairs()) == (51, [(1, 10), (2, 20)])
 

@@ -81,8 +81,41 @@ def test_cutting_messages_that_nobody_has_read_back_needs_a_decision(lake: Lake)
     with pytest.raises(PublishedTopicCut) as refused:
         publish_lake(lake)
     assert refused.value.from_offset == published_of(lake).offsets[0] < refused.value.to_offset
+    assert "--accept-cut" in refused.value.hint
     report = publish_lake(lake, accepts_cut=True)
     assert (report.frontier, report.updates) == (4, 2)
+
+
+def test_an_accepted_cut_states_lost_updates_again_although_their_progress_is_still_there(lake: Lake) -> None:
+    grow(lake, 2)
+    stop_at("publish.after_progress", lambda: publish_lake(lake))
+    *lost, progress_file = files(lake)
+    for file in lost:
+        file.unlink()
+    with pytest.raises(PublishedTopicCut):
+        publish_lake(lake)
+    report = publish_lake(lake, accepts_cut=True)
+    assert (report.frontier, report.updates, progress_file.exists()) == (4, 2, True)
+    assert publish_lake(lake).updates == 0
+
+
+def test_a_file_that_is_missing_between_others_is_not_accepted_as_a_cut(lake: Lake) -> None:
+    start = target_of(lake).offsets()[0][1]
+    target_of(lake).write_few([b"\x00\x00"], {ID_HEADER: published_of(lake).id}, 0)
+    lost = files(lake)[-1]
+    target_of(lake).write_few([b"\x00\x00"], {ID_HEADER: published_of(lake).id}, 0)
+    held = lost.read_bytes()
+    lost.unlink()
+    grow(lake, 2)
+    for accepts_cut in (False, True):
+        with pytest.raises(
+            PublishedTopicCut, match=f"has lost offset {start} of partition 0, which has not"
+        ) as refused:
+            publish_lake(lake, accepts_cut=accepts_cut)
+        assert refused.value.hint.startswith("restore the file")
+        assert "--accept-cut" not in refused.value.hint
+    lost.write_bytes(held)
+    assert publish_lake(lake).frontier == 4
 
 
 @pytest.mark.sweep
@@ -114,6 +147,13 @@ def test_a_topic_with_messages_is_not_published_to(lake: Lake, tmp_path: Path, s
     with pytest.raises(PublishedTopicNotEmpty):
         publish_lake(other)
     assert other.collection.entry.published_topics == ()
+
+
+def test_a_topic_that_was_given_up_is_not_said_to_be_of_somebody_else(lake: Lake) -> None:
+    published = published_of(lake)
+    lake.catalog.update(NAME, lambda entry: published_topics.end(entry, published))
+    with pytest.raises(PublishedTopicNotEmpty, match="is not published to it, or no longer is"):
+        publish_lake(lake)
 
 
 def test_a_topic_that_contradicts_itself_or_is_ahead_is_refused(lake: Lake) -> None:

@@ -80,7 +80,7 @@ def test_a_broker_topic_that_is_not_what_was_published_is_refused(
     assert refused.value.offset == end
     broker.delete_topic(topic)
     broker.create_topic(topic)
-    with pytest.raises(PublishedTopicRecreated):
+    with pytest.raises(PublishedTopicRecreated, match=f"--to {topic} --kafka --stop"):
         publish(lake, topic)
     stop_publishing(lake.settings, NAME, Asked(topic, kafka=True))
     broker.produce(topic, [Record(b"\x00\x00", None, 0)])

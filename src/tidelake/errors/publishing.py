@@ -13,6 +13,13 @@ class PublishedTopicError(SourceError):
 
     collection: str
     topic: str
+    source: str
+    """`files` or `kafka`."""
+
+    @property
+    def kafka(self) -> str:
+        """The option that commands about the topic need if it is in Kafka."""
+        return " --kafka" if self.source == "kafka" else ""
 
 
 class PublishedTopicForeign(PublishedTopicError):
@@ -36,14 +43,33 @@ class PublishedTopicCut(PublishedTopicError):
     partition: int
     from_offset: int
     to_offset: int
-    fact = (
-        "'{topic}', to which '{collection}' is published, has lost offsets {from_offset} to {to_offset} of partition "
-        "{partition}, which have not been read back yet"
-    )
-    hint = (
-        "raise the retention of the topic, then publish to a new one; or state the lost updates again, for "
-        "readers who have everything before them: `tidelake publish {collection} --to {topic} --accept-cut`"
-    )
+    """The first offset that exists again."""
+    is_inside: bool
+    """Whether earlier messages of the partition are still there: a file is missing, and it may be restored."""
+
+    @property
+    def fact(self) -> str:
+        """The missing offsets, from the first to the last."""
+        first, last = self.from_offset, self.to_offset - 1
+        lost, have = (f"offset {last}", "has") if first == last else (f"offsets {first} to {last}", "have")
+        return (
+            f"'{self.topic}', to which '{self.collection}' is published, has lost {lost} of partition "
+            f"{self.partition}, which {have} not been read back yet"
+        )
+
+    @property
+    def hint(self) -> str:
+        """How to continue; `--accept-cut` accepts only what is missing at the beginning of a partition."""
+        to = f"`tidelake publish {self.collection} --to"
+        if self.is_inside:
+            return (
+                f"restore the file with these offsets; or publish to a new topic: {to} NEW_TOPIC{self.kafka}`; then "
+                f"give this one up: {to} {self.topic}{self.kafka} --stop`"
+            )
+        return (
+            "raise the retention of the topic, then publish to a new one; or state the lost updates again, for "
+            f"readers who have everything before them: {to} {self.topic}{self.kafka} --accept-cut`"
+        )
 
 
 class PublishedTopicRecreated(PublishedTopicError):
@@ -53,7 +79,7 @@ class PublishedTopicRecreated(PublishedTopicError):
     fact = "'{topic}', to which '{collection}' is published, {problem}"
     hint = (
         "publish to a new topic; or, if this one is empty, start over in it: `tidelake publish {collection} --to "
-        "{topic} --stop`, then publish again"
+        "{topic}{kafka} --stop`, then publish again"
     )
 
 
@@ -61,7 +87,7 @@ class PublishedTopicNotEmpty(PublishedTopicError):
     """The first publication needs an empty topic: a new reader believes everything that a topic states."""
 
     messages: int
-    fact = "'{topic}' already has messages ({messages}), but '{collection}' has never been published to it"
+    fact = "'{topic}' already has messages ({messages}), but '{collection}' is not published to it, or no longer is"
     hint = "publish to a new topic"
 
 
@@ -93,7 +119,8 @@ class PublishedTopicColumns(PublishedTopicError):
     fact = "'{topic}', to which '{collection}' is published, cannot get the columns {columns:list}: {problem}"
     hint = (
         "publish to a new topic, with a registry if more columns may be added: `tidelake publish {collection} --to "
-        "NEW_TOPIC --encoding confluent`; then give this one up: `tidelake publish {collection} --to {topic} --stop`"
+        "NEW_TOPIC{kafka} --encoding confluent`; then give this one up: `tidelake publish {collection} --to "
+        "{topic}{kafka} --stop`"
     )
 
 
@@ -103,4 +130,4 @@ class PublishedTopicUnknown(InvalidUsage):
     collection: str
     topic: str
     fact = "'{collection}' is not published to '{topic}'"
-    hint = "`tidelake holds {collection}` shows the topics that it is published to"
+    hint = "`tidelake holds {collection}` shows the topics that it is published to; a topic in Kafka needs `--kafka`"

@@ -65,6 +65,8 @@ class Evidence:
     """
     since: int
     """The committed frontier of the topic, at which the evidence begins."""
+    accepts_loss: bool = False
+    """Whether messages that nobody had read back are missing. The statements after them may cover lost updates."""
 
     def frontier(self, shards: Sequence[int] | None = None) -> int:
         """Return the first time that is still missing for any of these shards; by default, of all shards."""
@@ -106,17 +108,18 @@ def read_evidence(
         collection: the name of the collection, for errors.
         published: what was committed about the topic, with the offsets up to which it was read back.
         target: the topic.
-        accepts_cut: whether messages that nobody has read back may be missing.
+        accepts_cut: whether messages that nobody has read back may be missing from the beginning of the topic.
 
     Raises:
         PublishedTopicRecreated: the target is another topic, or ends before the offset up to which it was read back.
-        PublishedTopicCut: messages that were not read back are missing, and `accepts_cut` is false.
+        PublishedTopicCut: messages that were not read back are missing, and `accepts_cut` is false; or a file topic
+            still has earlier messages.
         PublishedTopicForeign: somebody else wrote to the topic.
         PublishedTopicContradicts: the topic's statements contradict each other.
 
     Cost: the headers of the messages at or after the offsets in `published`, and the progress statements among them.
     """
-    name = published.topic
+    name, source = published.topic, published.source
     _check_same(collection, published, target)
     held = target.offsets()
     starts = {partition: published.offsets.get(partition, 0) for partition in held}
@@ -124,32 +127,33 @@ def read_evidence(
         end = held.get(partition, (0, 0))[1]
         if end < start:
             problem = f"was read back up to offset {start} of partition {partition}, but ends at {end}"
-            raise PublishedTopicRecreated(collection, name, problem)
+            raise PublishedTopicRecreated(collection, name, source, problem)
     cut = {partition: first for partition, (first, _) in held.items() if first > 0}
-    for partition, first in cut.items():
-        if first > starts[partition]:
-            if not accepts_cut:
-                raise PublishedTopicCut(collection, name, partition, starts[partition], first)
-            starts[partition] = first
+    lost = {partition: first for partition, first in cut.items() if first > starts[partition]}
+    for partition, first in lost.items():
+        if not accepts_cut:
+            raise PublishedTopicCut(collection, name, source, partition, starts[partition], first, is_inside=False)
+        starts[partition] = first
     topic = target.topic()
     wanted, gaps = topic.plan(starts, _ALL_OFFSETS)
     for gap in gaps:
-        raise PublishedTopicCut(collection, name, gap.partition, gap.from_offset, gap.to_offset)
+        missing = gap.partition, gap.from_offset, gap.to_offset
+        raise PublishedTopicCut(collection, name, source, *missing, is_inside=source == "files")
     stated = _statements(spark, collection, published, topic, wanted) if wanted.messages else []
     by_shard = _coverage(collection, published, stated)
     frontier = min(by_shard.values())
-    offsets = {partition: end for partition, (_, end) in wanted.intervals.items()}
-    for each in stated:
+    offsets = lost | {partition: end for partition, (_, end) in wanted.intervals.items()}
+    for each in () if lost else stated:
         upper = [time for time in each.progress.upper if isinstance(time, int)]
         if (upper[0] if upper else _END) > frontier:
             offsets[each.partition] = min(offsets[each.partition], each.offset)
-    return Evidence(by_shard, offsets, cut, published.frontier)
+    return Evidence(by_shard, offsets, cut, published.frontier, accepts_loss=bool(lost))
 
 
 def _check_same(collection: str, published: PublishedTopic, target: Target) -> None:
     identity = target.identify()
     if published.identity is not None and identity != published.identity:
-        raise PublishedTopicRecreated(collection, published.topic, "was deleted and recreated")
+        raise PublishedTopicRecreated(collection, published.topic, published.source, "was deleted and recreated")
 
 
 def _statements(
@@ -159,7 +163,8 @@ def _statements(
     header = confluent_header(published.schema_id)
     foreign, marked = marked_messages(spark, topic, wanted, published.id)
     if foreign is not None:
-        raise PublishedTopicForeign(collection, published.topic, foreign.partition, foreign.offset, foreign.number)
+        where = foreign.partition, foreign.offset
+        raise PublishedTopicForeign(collection, published.topic, published.source, *where, foreign.number)
     codec, stated = AvroCodec(published.record_schema), []
     for each in marked:
         problem = f"offset {each.offset} of partition {each.partition} is not a statement of a publisher"
@@ -167,9 +172,9 @@ def _statements(
             message = codec.decode((each.value or b"")[len(header) :])
             shards, of = shards_of(each.shards)
         except (CodecError, MalformedMessage, ValueError) as error:
-            raise PublishedTopicContradicts(collection, published.topic, problem) from error
+            raise PublishedTopicContradicts(collection, published.topic, published.source, problem) from error
         if not isinstance(message, Progress):
-            raise PublishedTopicContradicts(collection, published.topic, problem)
+            raise PublishedTopicContradicts(collection, published.topic, published.source, problem)
         if not message.lower.is_empty:  # otherwise it covers nothing
             stated.append(Stated(each.partition, each.offset, message, shards, of))
     return stated
@@ -181,7 +186,7 @@ def _coverage(collection: str, published: PublishedTopic, stated: Sequence[State
     covered: dict[int, list[Interval]] = {shard: [] for shard in range(published.shards)}
     for each in stated:
         for contradiction in ledger.announce(each.progress):
-            raise PublishedTopicContradicts(collection, published.topic, contradiction.fact)
+            raise PublishedTopicContradicts(collection, published.topic, published.source, contradiction.fact)
         if each.of == published.shards:
             interval = _interval(each.progress)
             for shard in each.shards:

@@ -143,7 +143,7 @@ def begin(catalog: Catalog, name: str, target: Target, terms: Terms) -> Publishe
         offsets = target.offsets()
         held = sum(end - first for first, end in offsets.values())
         if held:
-            raise PublishedTopicNotEmpty(name, target.name, held)
+            raise PublishedTopicNotEmpty(name, target.name, target.source, held)
         identity = target.identify(creates=True)
         record = record_schema_of_contents(entry)
         proposed = _proposal(target, identity, record, {part: end for part, (_, end) in offsets.items() if end}, terms)
@@ -283,6 +283,9 @@ class _Publisher:
         read = self.published
         evidence = read_evidence(self.spark, self.name, read, self.target, self.terms.accepts_cut)
         self.refuse_future(evidence)  # before the hold follows
+        if evidence.accepts_loss:  # what is stated after the cut may be about lost updates: state all of it again
+            committed = INT64_MAX + 1 if read.closed else read.frontier
+            evidence = replace(evidence, by_shard=dict.fromkeys(evidence.by_shard, committed))
         closed, frontier = evidence.is_closed(), evidence.frontier()
         offsets, until = evidence.offsets, self.end if closed else frontier
         entry = self.catalog.update(
@@ -307,7 +310,7 @@ class _Publisher:
         if not table.value(CLOSED) and frontier > max(upper, self.published.published_from + 1):
             until = "that the stream is closed" if frontier > INT64_MAX else f"all times before {frontier}"
             problem = f"the topic states {until}, but the collection has sealed only the times before {upper}"
-            raise PublishedTopicContradicts(self.name, self.published.topic, problem)
+            raise PublishedTopicContradicts(self.name, self.published.topic, self.published.source, problem)
 
     @property
     def end(self) -> int:
@@ -322,7 +325,8 @@ class _Publisher:
         """
         evidence = self.read_back()
         if evidence.frontier(shards) <= start:
-            raise PublishedTopicBehind(self.name, self.published.topic, start, error.since) from error
+            published = self.published
+            raise PublishedTopicBehind(self.name, published.topic, published.source, start, error.since) from error
         return evidence
 
     def moved(self, evidence: Evidence, shards: Sequence[int]) -> Evidence:
@@ -381,7 +385,7 @@ class _Publisher:
             problem = "an earlier release has published without them"
         if problem is not None:
             names = tuple(name for name in column_names(record) if name not in column_names(last))
-            raise PublishedTopicColumns(self.name, self.published.topic, names, problem)
+            raise PublishedTopicColumns(self.name, self.published.topic, self.published.source, names, problem)
         return _registered(self.terms, record)
 
     # --- one range of times

@@ -23,6 +23,8 @@ _REPAIR = "tidelake repair NAME"
 _RESTORE = "tidelake repair NAME --apply"
 _COUNT = "tidelake resolve count NAME --time T --count N --reason …"
 _DISCARD = 'tidelake resolve discard NAME --time T --statement \'{"data": {…}, "diff": 1}\' --reason …'
+_NEW_TOPIC = "tidelake publish NAME --to NEW_TOPIC [--kafka]"
+_GIVE_UP = "tidelake publish NAME --to TOPIC [--kafka] --stop"
 
 ENTRIES: dict[type[TidelakeError], Entry] = {
     # The source contradicts itself, or breaks the protocol.
@@ -180,40 +182,43 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "Another producer was pointed at the topic, or a collection of this or another lake is published to it, too.",
         "Nothing more is written to the topic, and the hold of the collection stays where it is. Find the other "
         "writer, and publish to a topic that nobody else may write to. Then give up the old publication.",
-        (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
+        (_STATUS, _NEW_TOPIC, _GIVE_UP),
     ),
     errors.PublishedTopicCut: Entry(
         "Retention deleted messages before the next run read them back, or a file of the topic was removed.",
         "Give the topic a retention that suits its readers. Readers that had read everything before the gap can "
-        "continue if its times are stated again, which --accept-cut does. New readers need a new topic.",
-        ("tidelake publish NAME --to TOPIC --accept-cut", "tidelake publish NAME --to NEW_TOPIC"),
+        "continue if its times are stated again, which --accept-cut does. New readers need a new topic. If the topic "
+        "still has earlier messages, a file is missing: restore it, or publish to a new topic and give up this one.",
+        ("tidelake publish NAME --to TOPIC [--kafka] --accept-cut", _NEW_TOPIC, _GIVE_UP),
     ),
     errors.PublishedTopicRecreated: Entry(
         "The topic was deleted and created again, truncated, or restored from an older copy; or a folder was replaced.",
         "Nothing was written. Publish to a new topic, or give up the old publication and start over in the empty "
         "topic.",
-        ("tidelake publish NAME --to TOPIC --stop", "tidelake publish NAME --to TOPIC"),
+        (_GIVE_UP, "tidelake publish NAME --to TOPIC [--kafka]"),
     ),
     errors.PublishedTopicNotEmpty: Entry(
         "The topic belongs to something else, or an earlier publication to it was given up.",
         "Nothing was written. Choose a topic that is empty.",
-        ("tidelake publish NAME --to NEW_TOPIC",),
+        (_NEW_TOPIC,),
     ),
     errors.PublishedTopicContradicts: Entry(
         "The store was restored from an older copy and has read its sources differently since, or the messages of the "
         "topic were changed.",
-        "Readers of the topic stop at the time that the error names. Publish to a new topic, and give up this one.",
-        (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
+        "Readers of the topic stop at what the error names, or have read what the collection does not have. Publish "
+        "to a new topic, and give up this one.",
+        (_STATUS, _NEW_TOPIC, _GIVE_UP),
     ),
     errors.PublishedTopicBehind: Entry(
         "The handles were restored from an older copy, which does not have the topic's hold.",
         "The updates that the topic lacks can no longer be read. Publish to a new topic, and give up this one.",
-        (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
+        (_STATUS, _NEW_TOPIC, _GIVE_UP),
     ),
     errors.PublishedTopicColumns: Entry(
-        "The collection got a column, but messages in bare Avro do not say with which schema they were written.",
+        "The collection got a column, but messages in bare Avro do not say with which schema they were written. Or an "
+        "earlier release has published to the topic since, so nobody knows which of its times have the column.",
         "Messages from before the column was added remain correct. Publish to a new topic, and give up this one.",
-        (_STATUS, "tidelake publish NAME --to NEW_TOPIC", "tidelake publish NAME --to TOPIC --stop"),
+        (_STATUS, _NEW_TOPIC, _GIVE_UP),
     ),
     errors.RegistryUnreachable: Entry(
         "The registry is down, or its URL or the credentials are wrong.",
@@ -392,9 +397,10 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS,),
     ),
     errors.PublishedTopicUnknown: Entry(
-        "The name of the topic is spelled differently, or the publication was given up in the meantime.",
-        "Correct the name. To publish to the topic, leave `--stop` out.",
-        ("tidelake holds NAME", "tidelake publish NAME --to TOPIC"),
+        "The name of the topic is spelled differently, the topic is in Kafka and `--kafka` is missing, or the "
+        "publication was given up in the meantime.",
+        "Correct the name, or add `--kafka`. To publish to the topic, leave `--stop` out.",
+        ("tidelake holds NAME", "tidelake publish NAME --to TOPIC [--kafka]"),
     ),
     errors.NoCheckout: Entry(
         "Tidelake was installed without its jobs.",

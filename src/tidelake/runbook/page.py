@@ -73,6 +73,7 @@ _VALUES: dict[str, object] = {
     "second": 2,
     "servers": "kafka-1:9092",
     "since": (9,),
+    "source": "files",
     "step": "ingest",
     "store": "data/store",
     "table": "data/store/c/…/updates",
@@ -130,6 +131,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     },
     "SnapshotRepeated": {"from_offset": 0, "to_offset": 0, "why": "", "lsn": 8_040, "rows": 120},
     "PublishedTopicColumns": {"columns": ("price",), "problem": "its messages are in bare Avro"},
+    "PublishedTopicCut": {"is_inside": False},
     "PublishedTopicRecreated": {"problem": "was deleted and recreated"},
     "TransactionCut": {
         "transaction": "753",
