@@ -35,7 +35,7 @@ def test_run_does_what_a_scheduled_tick_does_and_reports_it_in_sentences(lake: L
     assert lines == [
         "prices: ingest: 3 messages: 3 rows stored, 1 message quarantined (1 undecodable)",
         "prices: seal: 2 new times are sealed, upper is 3, 1 copy cancelled; waiting at time 3: 1 announced, 0 stored",
-        "prices: validate: 2 sealed times recounted and found as announced",
+        "prices: validate: 2 sealed times recounted and found as sealed",
         "prices: compact: nothing to merge; since is 0",
     ]
     lake.send(updates((3, 3, 1)))
@@ -48,7 +48,7 @@ def test_run_does_what_a_scheduled_tick_does_and_reports_it_in_sentences(lake: L
     assert call("seal", *config) == "prices: seal: nothing new, upper is 4\n"
     assert call("validate", *config) == "prices: validate: nothing new\n"
     assert call("validate", "--full", *config).startswith(
-        "prices: validate: 3 sealed times recounted and found as announced"
+        "prices: validate: 3 sealed times recounted and found as sealed"
     )
     assert call("compact", "--full", *config) == "prices: compact: 3 runs became 1; since is 0\n"
 

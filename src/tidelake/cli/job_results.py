@@ -65,9 +65,7 @@ def _validate(result: Any, show: Callable[[int], str]) -> str:
     if result.damaged:
         return f"DAMAGED {'files' if result.has_damaged_files else 'below upper'}: {result.mismatches[0]}"
     text = (
-        f"{counted(len(result.times), 'sealed time')} recounted and found as announced"
-        if result.times
-        else "nothing new"
+        f"{counted(len(result.times), 'sealed time')} recounted and found as sealed" if result.times else "nothing new"
     )
     if result.files_verified:
         text += f", {counted(result.files_verified, 'file')} verified"
