@@ -19,6 +19,7 @@ from tests.services.kafka import PASSWORD, USER, Broker, Record
 from tests.services.registry import Registry
 from tests.sweeps import swept
 from tidelake.cli.app import app
+from tidelake.cli.init.json_columns import Inferred
 from tidelake.errors import ConfigurationError, FolderMissing, OptionRefused
 from tidelake.generator.generate import generate
 from tidelake.generator.options import GenerateOptions
@@ -266,9 +267,14 @@ def test_nothing_is_overwritten_and_nothing_is_left_behind(tmp_path: Path) -> No
     ("records", "problem"),
     [
         ([], "has no messages yet"),
-        ([{"value": "plain text"}], "are not JSON objects"),
+        ([{"key": {"id": 1}, "value": None}], "none of the first messages of 'some' has a value: they are deletes"),
+        ([{"value": "plain text"}], "are not JSON objects.*\nhint: if they are Avro, .* other formats cannot be read"),
         ([{"value_b64": "AAAAAAEC"}], "begin with the id of a schema in a registry"),
         ([{"value": {"op": "c", "after": {"id": 1}, "source": {"connector": "postgresql"}}}], "have no keys"),
+        (
+            [{"key": "1", "value": {"op": "c", "after": {"id": 1}, "source": {"connector": "postgresql"}}}],
+            "have no keys that name columns",
+        ),
         (
             [{"key": {"id": 1}, "value": {"op": "c", "after": {"id": 1}, "source": {"connector": "db2"}}}],
             "it is not known which fields order the events of the connector db2",
@@ -282,6 +288,26 @@ def test_settings_that_only_the_user_knows_are_requested(
     with pytest.raises(OptionRefused, match=problem):
         init(tmp_path, topic(tmp_path, "some", *records))
     assert not (tmp_path / "collections.yaml").exists()
+
+
+def test_advice_about_schema_ids_does_not_repeat_what_was_done(tmp_path: Path) -> None:
+    folder = topic(tmp_path, "some", {"value_b64": "AAAAAAEC"})
+    schema = tmp_path / "some.avsc"
+    schema.write_text(json.dumps(RECORD), encoding="utf-8")
+    with pytest.raises(OptionRefused, match="begin with the id of a schema in a registry\nhint: give --registry URL"):
+        init(tmp_path, folder, "--schema", str(schema))
+    with pytest.raises(OptionRefused, match="begin with the id of a schema in a registry\nhint: leave out --schema"):
+        init(tmp_path, folder, "--schema", str(schema), "--registry", "http://127.0.0.1:9")
+
+
+def test_columns_without_samples_are_described_as_what_they_are() -> None:
+    inferred = Inferred()
+    inferred.record("some", [{"id": 1, "tags": [], "marks": [None], "note": None}])
+    assert inferred.remarks == [
+        "the arrays in 'tags' are empty in all samples; their items are read as text",
+        "the items of 'marks' are null in all samples; they are read as text",
+        "the column 'note' is null in all samples; it is read as text",
+    ]
 
 
 def test_a_topic_beside_the_settings_is_refused_because_the_store_would_be_inside_the_topics(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import tempfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
@@ -129,8 +130,8 @@ def _file_topic(folder: FolderPlace, config: Path) -> tuple[list[Sample], dict[s
     store = next((store for store in ("data/store", "store") if not _overlap(base / store, topics)), None)
     if store is None:
         raise OptionRefused(
-            f"the topic is in {topics}, so the store cannot be in {base}, which is inside that folder",
-            f"move the topic into a folder of topics: `mkdir topics && mv {folder.name} topics`",
+            f"the topic is in {topics}, so the store cannot be in {base}, which is that folder or inside it",
+            f"move the topic into a folder of topics: `mkdir topics && mv {shlex.quote(str(folder))} topics`",
         )
     return samples, {"store": store, **settings}
 
@@ -215,7 +216,7 @@ def _write(config: Path, document: dict[str, Any], draft: Draft) -> None:
         unfinished.write_text(text, encoding="utf-8")
         check_topics(load_settings(unfinished))
     except ConfigurationError as error:
-        problem = f"the settings that the messages suggest are refused: {error.field}: {error.problem}"
+        problem = f"these settings are refused: {error.field}: {error.problem}"
         raise OptionRefused(problem, error.fix) from error
     finally:
         unfinished.unlink(missing_ok=True)

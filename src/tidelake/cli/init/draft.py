@@ -76,28 +76,56 @@ def draft_of(topic: str, samples: Sequence[Sample], choices: Choices, registry: 
         if schema is None:
             raise OptionRefused(
                 f"the registry has no Avro schema under '{topic}-value'",
-                "give --schema FILE.avsc, the schema of the values",
+                "register the schema of the values there, or write the settings by hand: docs/registry.md explains them"
+                if _are_framed(values)
+                else "give --schema FILE.avsc, the schema of the values",
             )
     if schema is None:
-        raise _no_schema(topic, values)
+        raise _no_schema(topic, samples, values)
+    if not framed:
+        _check_schema(topic, values, schema, has_registry=registry is not None)
     return _avro_draft(topic, samples, values, choices, schema, registry if framed else None)
 
 
-def _no_schema(topic: str, values: Sequence[bytes]) -> OptionRefused:
-    if not values:
+def _no_schema(topic: str, samples: Sequence[Sample], values: Sequence[bytes]) -> OptionRefused:
+    if not samples:
         return OptionRefused(
             f"the topic '{topic}' has no messages yet",
             "wait until it has some, or give --schema FILE.avsc, the schema of the values",
         )
-    if sum(_is_framed(value) for value in values) * 2 > len(values):
+    if not values:
+        return OptionRefused(
+            f"none of the first messages of '{topic}' has a value: they are deletes",
+            "wait for other messages, or write the settings by hand: docs/reference/configuration.md describes them",
+        )
+    if _are_framed(values):
         return OptionRefused(
             f"the messages of '{topic}' begin with the id of a schema in a registry",
             "give --registry URL or, if they are bare Avro, --schema FILE.avsc",
         )
     return OptionRefused(
         f"the messages of '{topic}' are not JSON objects, and Avro cannot be read without its schema",
-        "give --schema FILE.avsc; `tidelake generate` writes it next to the ground truth",
+        "if they are Avro, give --schema FILE.avsc, which `tidelake generate` writes for its topics; other formats "
+        "cannot be read",
     )
+
+
+def _check_schema(topic: str, values: Sequence[bytes], schema: Any, has_registry: bool) -> None:
+    """Refuse a schema from the user that the messages were not written with."""
+    framed = bool(values) and all(map(_is_framed, values))
+    if not values or (isinstance(schema, list) and not framed) or _fits(values, schema):
+        return
+    advice = "leave out --schema" if has_registry else "give --registry URL"
+    if framed:
+        raise OptionRefused(f"the messages of '{topic}' begin with the id of a schema in a registry", advice)
+    raise OptionRefused(
+        f"the messages of '{topic}' are not Avro with this schema",
+        f"give the schema that they were written with, or {advice} if they begin with the id of a schema",
+    )
+
+
+def _are_framed(values: Sequence[bytes]) -> bool:
+    return sum(map(_is_framed, values)) * 2 > len(values)
 
 
 def _is_framed(value: bytes) -> bool:
@@ -206,7 +234,8 @@ def _key_and_position(topic: str, key: Sequence[str], events: Sequence[Mapping[s
     """Return the settings that identify the row of a change event, and order the events of a row."""
     if not key:
         raise OptionRefused(
-            f"the change events of '{topic}' have no keys", "name the primary key: --key id, or --key shop,id"
+            f"the change events of '{topic}' have no keys that name columns",
+            "name the primary key: --key id, or --key shop,id",
         )
     sources = [source for event in events if isinstance(source := event.get("source"), dict)]
     connectors = {str(source.get("connector")) for source in sources}
@@ -232,23 +261,9 @@ def _avro_draft(
     registry: Registry | None,
 ) -> Draft:
     """Draft the settings of a topic in Avro, with a schema from the user or from a registry."""
-    framed = registry is not None
-    encoding = {"encoding": "confluent"} if framed else {}
-    if registry is not None:
-        is_stream = isinstance(schema, list)
-    else:
-        if values and sum(map(_is_framed, values)) == len(values) and not _fits(values, schema):
-            raise OptionRefused(
-                f"the messages of '{topic}' begin with the id of a schema in a registry", "give --registry URL"
-            )
-        is_stream = isinstance(schema, list) or (bool(values) and _fits_stream(values, schema))
-    if is_stream:
+    encoding = {} if registry is None else {"encoding": "confluent"}
+    if isinstance(schema, list) or (registry is None and bool(values) and _fits_stream(values, schema)):
         return _stream(topic, schema, choices, encoding)
-    if not framed and values and not _fits(values, schema):
-        raise OptionRefused(
-            f"the messages of '{topic}' are not Avro with this schema",
-            "give the schema that they were written with, or --registry URL if they begin with the id of a schema",
-        )
     if choices.envelope == "debezium" or (choices.envelope is None and _is_change_event(schema)):
         return _avro_changes(topic, choices, schema, registry)
     has_deletes = any(sample.value is None for sample in samples)

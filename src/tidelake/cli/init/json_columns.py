@@ -43,7 +43,13 @@ class Inferred:
             if value is not None:
                 kinds.setdefault(_kind_of(value), []).append(value)
         if not kinds:
-            self._remark(f"the column '{column}' is null in all samples; it is read as text")
+            array = column.removesuffix("[]")
+            if array == column:
+                self._remark(f"the column '{column}' is null in all samples; it is read as text")
+            elif values:
+                self._remark(f"the items of '{array}' are null in all samples; they are read as text")
+            else:
+                self._remark(f"the arrays in '{array}' are empty in all samples; their items are read as text")
             return "string"
         if set(kinds) == {"long", "double"}:
             return "double"
