@@ -267,12 +267,15 @@ def _sibling(context: typer.Context, name: str) -> click.Command:
 
 def _decide(config: Path, name: str, decision: Decision, as_json: bool) -> None:
     from tidelake.decisions import time_of
+    from tidelake.store.decision import Acknowledge
 
     collection = open_lake(config).collection(name)
     collection.decide(decision)
     time, upper = time_of(decision), collection.upper
     if time is not None and (upper is None or time < upper):
         _print_result(collection, "settled. The published contents stay as they are", as_json)
+    elif isinstance(decision, Acknowledge):
+        _print_result(collection, "acknowledged. Checks and reports no longer count these messages", as_json)
     else:
         _print_result(collection, "decided. The next ingest or seal applies it", as_json)
 
