@@ -102,6 +102,8 @@ def test_before_the_first_seal_a_read_says_that_nothing_is_sealed(lake: Lake) ->
     lake.run()
     with pytest.raises(UpperError, match=r"nothing is sealed yet, so time 0 cannot be read: upper is \[0\]\nhint: run"):
         call("read", NAME, "--config", str(lake.file))
+    with pytest.raises(OptionRefused, match="the quarantine of 'prices' is empty"):
+        call("quarantine", NAME, "--reason", "undecodable", "--config", str(lake.file))
 
 
 @pytest.mark.spark
@@ -115,6 +117,8 @@ def test_wrong_names_and_times_are_refused_with_a_hint(contradicted: Lake) -> No
         call("read", NAME, "--as-of", "2026-11-23T10:00:00Z", *config)
     with pytest.raises(OptionRefused, match=r"--as-of is 'now', which is not a time of 'prices'"):
         call("read", NAME, "--as-of", "now", *config)
+    with pytest.raises(OptionRefused, match=r"but no collection of the lake is reclocked"):
+        call("sql", f"select * from {NAME}", "--as-of", "2026-11-23T10:00:00Z", *config)
     assert "undecodable" in call("quarantine", NAME, "--reason", "undecodable", *config)
     with pytest.raises(OptionRefused, match=r"'undecodeable'\nhint: did you mean 'undecodable'\?"):
         call("quarantine", NAME, "--reason", "undecodeable", *config)

@@ -82,7 +82,7 @@ def sql(
     lake = open_lake(config, skip_invalid=True, read_only=True)
     mints_times = any(collection.settings.mints_times for collection in lake.collections())
     asked, earliest = (
-        None if text is None else read_time(option, text, "the query", mints_times)
+        None if text is None else read_time(option, text, None, mints_times)
         for option, text in (("--as-of", as_of), ("--not-before", not_before))
     )
     from tidelake.store.holds import LEASE_MS_MAX  # imported late: this import takes as long as the rest of the command

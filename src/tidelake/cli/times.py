@@ -29,14 +29,14 @@ def _is_time(text: str) -> bool:
     return len(text) <= len(f"+{INT64_MAX}") and 0 <= int(text) <= INT64_MAX
 
 
-def read_time(option: str, text: str, name: str, mints_times: bool) -> int:
+def read_time(option: str, text: str, name: str | None, mints_times: bool) -> int:
     """Return the time that an option names.
 
     Args:
         option: the option, for the error.
         text: a whole number that `check_number` has accepted or, if times are minted, a time with its zone.
-        name: the collection.
-        mints_times: whether the collection's times are milliseconds since 1970.
+        name: the collection; None if the time is one of a query, which may be of any collection.
+        mints_times: whether the times of the collection, or of any collection of the lake, are milliseconds since 1970.
 
     Raises:
         OptionRefused: it is not a time, or it is an ISO time for a collection whose topic states times.
@@ -46,11 +46,15 @@ def read_time(option: str, text: str, name: str, mints_times: bool) -> int:
     try:
         time = parse_iso(text)
     except ValueError:
+        of = "" if name is None else f" of '{name}'"
         kinds = f"a whole number, or {ISO_RULE}" if mints_times else "a whole number"
-        raise OptionRefused(f"{option} is {text!r}, which is not a time of '{name}'", f"give {kinds}") from None
+        raise OptionRefused(f"{option} is {text!r}, which is not a time{of}", f"give {kinds}") from None
     if not mints_times:
+        who = (
+            "no collection of the lake is reclocked, so they state" if name is None else f"the topic of '{name}' states"
+        )
         raise OptionRefused(
-            f"{option} is {text!r}, but the topic of '{name}' states times as numbers without a unit",
+            f"{option} is {text!r}, but {who} times as numbers without a unit",
             "give a whole number; only reclocked collections also accept ISO times",
         )
     return time
