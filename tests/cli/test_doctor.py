@@ -153,6 +153,8 @@ def test_a_busy_port_and_a_full_disk_are_found(tmp_path: Path, monkeypatch: pyte
     assert machine.disk_space("disk", tmp_path / "not" / "yet").level in ("ok", "warn")
     monkeypatch.setattr(machine, "_FREE_BYTES_MIN", 10**18)
     assert machine.disk_space("disk", tmp_path).level == "fail"
+    scratch = next(found for found in machine.machine_findings() if found.check == "temporary space")
+    assert scratch.level == "fail" and "SPARK_LOCAL_DIRS" in (scratch.hint or "")
 
 
 def test_a_store_that_cannot_be_written_and_a_clock_that_is_wrong_are_found(

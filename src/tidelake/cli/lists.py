@@ -25,6 +25,8 @@ def quarantine(
     rows = open_lake(config, skip_invalid=True, read_only=True).collection(name).quarantine()
     if reason is not None:
         reasons = {str(row["reason"]) for row in rows}
+        if not rows:
+            raise OptionRefused(f"the quarantine of '{name}' is empty", "leave out --reason")
         if reason not in reasons:
             raise OptionRefused(f"no message of '{name}' has the reason '{reason}'", hint_for_name(reason, reasons))
         rows = [row for row in rows if row["reason"] == reason]

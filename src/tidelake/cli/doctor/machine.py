@@ -35,19 +35,22 @@ def machine_findings() -> Iterator[Finding]:
     yield _java()
     yield _jars()
     scratch = Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
-    yield disk_space("temporary space", scratch)
+    hint = "free some space, or let SPARK_LOCAL_DIRS name a folder on a larger disk: merges and large reads need it"
+    yield disk_space("temporary space", scratch, hint)
     yield _port()
 
 
-def disk_space(check: str, folder: Path) -> Finding:
-    """Check the free space of the disk that a folder is or will be on."""
+def disk_space(check: str, folder: Path, hint: str | None = None) -> Finding:
+    """Check the free space of the disk that a folder is or will be on; `hint` replaces the advice about a store."""
     nearest = next(above for above in (folder, *folder.absolute().parents) if above.exists())
     usage = shutil.disk_usage(nearest)
     fact = f"{usage.free / 1e9:,.1f} GB of {usage.total / 1e9:,.1f} GB are free at {nearest}"
     if usage.free < _FREE_BYTES_MIN:
-        return Finding(check, "fail", fact, "free some space: a full disk stops every commit, but no data is lost")
+        of_store = "free some space: a full disk stops every commit, but no data is lost"
+        return Finding(check, "fail", fact, hint or of_store)
     if usage.free < _FREE_BYTES_WARN:
-        return Finding(check, "warn", fact, "free some space before it runs out; `tidelake compact --full` merges runs")
+        of_store = "free some space before it runs out; `tidelake compact --full` merges runs"
+        return Finding(check, "warn", fact, hint or of_store)
     return Finding(check, "ok", fact)
 
 
