@@ -7,7 +7,7 @@ from pydantic import Field
 
 
 class RunOptions(ConfigurableResource[None]):
-    """Options of a run beyond its job's steps."""
+    """What can be chosen for a run, besides its job."""
 
     collections: list[str] = Field(default=[], description="Only these collections; if empty, all of the job's.")
     validate_all: bool = Field(

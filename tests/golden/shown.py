@@ -1,4 +1,4 @@
-"""The output that users see of a store, as text that keeps every digit, and the jobs that continue the store.
+"""What users see of a store, as text that keeps every digit, and functions that run the jobs on it once more.
 
 This module only uses the command line, the jobs' `main` and a plain Delta reader, so that it works with any later code.
 """

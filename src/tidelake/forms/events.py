@@ -1,7 +1,8 @@
 """The form of change events: statements with `before` and `after`, stored as they were stated.
 
-The model is `tidelake.model.events`. For rows whose times readers can no longer tell apart, a merge writes events as
-well. These have only `after`, and a diff that says how many times the row is added or, if negative, removed.
+The model is `tidelake.model.events`. Where readers can no longer tell times apart, a merge combines the rows and writes
+the result as events, too. These have only `after`, and a diff that says how many times the row is added or, if
+negative, removed.
 """
 
 from __future__ import annotations

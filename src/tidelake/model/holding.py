@@ -163,7 +163,7 @@ class HeldCollection:
         self._call(token, lambda held: held)
 
     def release(self, token: str) -> None:
-        """Drop a capability by its token, or by one that `capability` would accept."""
+        """Drop a capability by its token; like `capability`, this also accepts the previous token."""
         self._end(self._find(token, for_bearer=True).id, "dropped")
 
     def drop(self, token: str) -> None:

@@ -53,8 +53,8 @@ def due_cutoff(collection: Collection, table: OpenTable, rule: RowRetention) -> 
     """Return the point in time before which rows are removed, in milliseconds since 1970; None if nothing is due.
 
     It is the earlier of two clocks, this machine's and the store's, minus the duration of the rule, so a clock that is
-    ahead removes nothing early. For each column, this point never moves back, and old rows are searched for again only
-    once it has moved by a step.
+    ahead removes nothing early. As long as the rule names the same column, this point never moves back, and old rows
+    are searched for again only once it has moved by a step.
 
     Cost: nothing if this machine's clock shows that nothing is due; otherwise the store's clock is read.
     """

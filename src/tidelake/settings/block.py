@@ -98,7 +98,8 @@ class Block:
 
         Args:
             kind: the settings' type.
-            values: the values by field. Fields whose name differs from their key have already been checked.
+            values: the values by field. An error is placed at the key with the field's name, so a field whose key has
+                another name must have been checked already.
             fix: the hint.
             shows_value: whether the error may repeat the value; False if the value may contain a secret.
         """

@@ -105,7 +105,11 @@ def read_transactions(collection: Collection, lower: int = 0, upper: int | None 
 
 
 def snapshot_values(snapshots: Iterable[Snapshot]) -> dict[str, int]:
-    """Return the values that the commit of a tick sets for the unstated snapshots, which are given oldest first."""
+    """Return the values that the commit of a tick sets for snapshots.
+
+    Args:
+        snapshots: the snapshots that no progress statement covered before the tick, oldest first.
+    """
     values: dict[str, int] = {}
     before = None
     for snapshot in snapshots:
