@@ -1,7 +1,7 @@
 """A process that only forks victims: `python -m tests.crash.nursery`. For each line of input, it prints a JSON line.
 
-It has imported everything that a job needs and has touched neither Spark nor delta-rs, so a child forked from it is
-ready within milliseconds, and shares nothing with the next child but the JVM that both attach to.
+It has imported everything that a job needs, so a child forked from it is ready within milliseconds. But it has called
+neither Spark nor delta-rs, so its children share nothing except the JVM that they all attach to.
 """
 
 from __future__ import annotations

@@ -248,7 +248,8 @@ def test_debeziums_avro_and_json_end_in_equal_tables_that_get_the_databases_new_
         twins.wait_for(2 + 38 + 1 + 2 * 5 + 3 + 2)
         as_json, as_avro = twins.rows(spark, *_COLUMNS, "seen", "crew")
         with postgres.connect(database) as session:
-            # The database gave the rows the new column's default, but sent none of them again: `crew` is null here.
+            # The database gave the rows the new column's default, 3, but sent none of them again: the collections have
+            # null there.
             held = session.execute("select id, name, built, price, seen, nullif(crew, 3) from boats").fetchall()
         assert as_json == as_avro
         assert [row[:4] for row in as_json] == sorted(row[:4] for row in held)

@@ -220,7 +220,7 @@ def _check_publish(place: Block, collection: CollectionSettings, others: Sequenc
     for other in others:
         if other.publish is not None and (other.publish.to, other.publish.source) == (to.to, to.source):
             place.fail(
-                f"is '{to.to}', to which '{other.name}' is published: a topic can have only one collection",
+                f"is '{to.to}', to which '{other.name}' is published: only one collection can be published to a topic",
                 "give each collection a topic of its own",
             )
 

@@ -15,10 +15,12 @@ from tidelake.store.layout import BINDINGS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIM
 def last_sealed_by(collection: Collection, after: int, moment_ms: int) -> int | None:
     """Return the last time such that it and every earlier time were sealed by a given moment.
 
-    A proof records the moment just before the commit of its seal: the contents AS OF the returned time are those that
-    could be read at `moment_ms`. A binding records the moment when its tick began, and its time is minted from that
-    moment: the contents at the returned time are those AS OF `moment_ms`, if the clock was right. A time that was
-    proven twice counts as sealed by the second proof: the first seal may have been stopped before its commit.
+    Where the source states the times, the moment is that of the proof, just before the seal commits. So the contents AS
+    OF the returned time are what could be read at `moment_ms`. A time that was proven twice counts as sealed by the
+    second proof: the first seal may have been stopped before its commit.
+
+    Where ingest mints the times, the moment is that at which the tick began, from which its time is minted. So the
+    returned time is the last one at or before `moment_ms`, if the clock was right, even if its tick committed later.
 
     Args:
         collection: the collection.
