@@ -168,7 +168,7 @@ def test_expired_messages_and_a_recreated_topic_stop_ingest_until_they_are_accep
     lost = rf"'{lake.name}', partition 0: offsets %s are missing: the brokers have"
     lake.send(b"lost", b"lost")
     broker.drop_before(lake.name, {0: 2})
-    with pytest.raises(TopicGap, match=lost % "0 to 2"):
+    with pytest.raises(TopicGap, match=lost % "0 to 1"):
         lake.ingest()
     status = status_of(lake)
     assert (status.lag_messages, len(status.topic_gaps)) == (2, 1)
@@ -184,7 +184,7 @@ def test_expired_messages_and_a_recreated_topic_stop_ingest_until_they_are_accep
     assert lake.run().upper == 2
     lake.send(b"lost", b"lost", b"lost", updates((2, 2, 1)), progress([2], [3], {2: 1}))
     broker.drop_before(lake.name, {0: 7})
-    with pytest.raises(TopicGap, match=lost % "4 to 7") as gap:
+    with pytest.raises(TopicGap, match=lost % "4 to 6") as gap:
         lake.ingest()
     assert f"resolve gap NAME --offsets {lake.name}:0:4-7" in str(gap.value)
     resolve(lake, "gap", "--offsets", f"{lake.name}:0:4-7")

@@ -245,7 +245,7 @@ def test_a_transaction_is_cut_if_and_only_if_a_restarted_connector_skipped_its_f
         ({"status": "END", "id": "7"}, "not TRANSACTION:LSN"),
         ({"status": "END", "id": None}, "not TRANSACTION:LSN"),
         ({"status": "END", "id": "7:9", "event_count": 1, "data_collections": None}, "event_count is 1"),
-        ({"status": "END", "id": "7:9", "event_count": 0, "data_collections": [7]}, "the entry 7"),
+        ({"status": "END", "id": "7:9", "event_count": 0, "data_collections": [7]}, "invalid or repeated entry: 7"),
         ("END", "neither BEGIN nor END"),
     ],
 )
