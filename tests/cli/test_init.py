@@ -19,7 +19,10 @@ from tests.services.kafka import PASSWORD, USER, Broker, Record
 from tests.services.registry import Registry
 from tests.sweeps import swept
 from tidelake.cli.app import app
+from tidelake.cli.init.draft import Choices, draft_of
+from tidelake.cli.init.draft import Registry as SubjectSchemas
 from tidelake.cli.init.json_columns import Inferred
+from tidelake.cli.init.samples import Sample
 from tidelake.errors import ConfigurationError, FolderMissing, OptionRefused
 from tidelake.generator.generate import generate
 from tidelake.generator.options import GenerateOptions
@@ -298,6 +301,20 @@ def test_advice_about_schema_ids_does_not_repeat_what_was_done(tmp_path: Path) -
         init(tmp_path, folder, "--schema", str(schema))
     with pytest.raises(OptionRefused, match="begin with the id of a schema in a registry\nhint: leave out --schema"):
         init(tmp_path, folder, "--schema", str(schema), "--registry", "http://127.0.0.1:9")
+
+
+def test_a_schema_that_the_registry_lacks_is_not_asked_from_the_user_if_the_messages_have_its_id() -> None:
+    empty, schema = SubjectSchemas(lambda subject: {}), Choices(schema=RECORD)
+    framed, bare = Sample(None, b"\x00\x00\x00\x00\x01\x02"), Sample(None, b"\x02\x04")
+    with pytest.raises(
+        OptionRefused, match="under 'out-value'\nhint: register the schema of the values there, or write"
+    ):
+        draft_of("out", [framed], Choices(), empty)
+    with pytest.raises(OptionRefused, match=r"under 'out-value'\nhint: give --schema FILE\.avsc"):
+        draft_of("out", [bare], Choices(), empty)
+    for registry, advice in ((empty, "leave out --schema"), (None, "give --registry URL")):
+        with pytest.raises(OptionRefused, match=f"written with, or {advice} if they begin with the id of a schema"):
+            draft_of("out", [bare, framed], schema, registry)
 
 
 def test_columns_without_samples_are_described_as_what_they_are() -> None:

@@ -61,7 +61,7 @@ class _Resolve(TyperGroup):
 app = typer.Typer(
     name="resolve",
     cls=_Resolve,
-    help="Decide what a stream cannot decide, by a rule that the next ingest or seal applies. Does not start a JVM.",
+    help="Decide what a stream cannot decide, by a rule that stays in force. Does not start a JVM.",
     no_args_is_help=True,
 )
 

@@ -30,10 +30,10 @@ class Care(StoredCollection):
         return self._stored().entry.decisions
 
     def decide(self, decision: Decision) -> Decision:
-        """Store a standing rule that the next ingest or seal applies; see `tidelake.decisions` for the kinds.
+        """Store a standing rule; see `tidelake.decisions` for the kinds.
 
-        A new count for a time replaces the earlier one. For `AcceptTopic`, the topic's current identity and the offsets
-        to start from are looked up.
+        The next ingest or seal applies it; an acknowledgement takes effect at once. A new count for a time replaces the
+        earlier one. For `AcceptTopic`, the topic's current identity and the offsets to start from are looked up.
 
         Returns:
             The decision as it is stored.
