@@ -346,7 +346,7 @@ def test_the_family_and_the_schema_of_a_collection_are_fixed(tmp_path: Path, spa
     with pytest.raises(ConfigurationError, match="created with the envelope 'none'"):
         Lake(tmp_path, spark, family="append_only").ingest()
     other = {"type": "record", "name": "data", "fields": [{"name": "other", "type": "int"}]}
-    with pytest.raises(ConfigurationError, match="created with a different schema"):
+    with pytest.raises(ConfigurationError, match="the collection has a different schema"):
         Lake(tmp_path, spark, schema=other).ingest()
 
 

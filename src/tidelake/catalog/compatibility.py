@@ -25,21 +25,21 @@ def check_same(entry: Entry, spec: CollectionSpec) -> None:
             "collections.yaml",
             f"{field}.family",
             f"the collection was created with the envelope '{entry.envelope}'",
-            "a collection's family is fixed: give the new collection a different name",
+            "a collection's family is fixed: undo the change, or define another collection under a new name",
         )
     if entry.framing != spec.framing:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.framing",
             f"the collection was created with the framing '{entry.framing}'",
-            "a collection's framing is fixed: give the new collection a different name",
+            "a collection's framing is fixed: undo the change, or define another collection under a new name",
         )
     if entry.format != spec.format:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.format",
             f"the collection was created with the format '{entry.format}'",
-            "a collection's format is fixed: give the new collection a different name",
+            "a collection's format is fixed: undo the change, or define another collection under a new name",
         )
     if entry.key != spec.key:
         keyed = f"with the key {', '.join(entry.key)}" if entry.key else "without a key"
@@ -47,14 +47,14 @@ def check_same(entry: Entry, spec: CollectionSpec) -> None:
             "collections.yaml",
             f"{field}.key",
             f"the collection was created {keyed}",
-            "a collection's key is fixed: give the new collection a different name",
+            "a collection's key is fixed: undo the change, or define another collection under a new name",
         )
     if entry.before != spec.before:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.before",
             f"the collection was created with `before: {entry.before}`",
-            "what `before` holds is fixed: give the new collection a different name",
+            "what `before` holds is fixed: undo the change, or define another collection under a new name",
         )
 
 
@@ -67,9 +67,11 @@ def with_columns(entry: Entry, spec: CollectionSpec) -> Entry:
     field, is_additive = f"collections.{spec.name}.schema", spec.evolves
     if not spec.record_schema or entry.record_schema == spec.record_schema:
         return entry
-    problem, fix = "the collection was created with a different schema", "give the new collection a different name"
+    problem, fix = "the collection has a different schema", "define another collection under a new name"
     if framing_terms(entry.framing).identifies_by_data:
-        raise ConfigurationError("collections.yaml", field, problem, f"a collection's schema is fixed: {fix}")
+        raise ConfigurationError(
+            "collections.yaml", field, problem, f"a collection's schema is fixed: undo the change, or {fix}"
+        )
     try:
         fresh = added_fields(entry.record_schema, spec.record_schema, entry.added)
     except SchemaRefused as error:
@@ -77,18 +79,25 @@ def with_columns(entry: Entry, spec: CollectionSpec) -> Entry:
         fresh_types = {
             column["name"]: column["type"] for column in spec.record_schema["fields"] if column["name"] not in stored
         }
-        hint = f"a collection's columns never change: {fix}"
+        hint = f"existing columns never change: undo the change, or {fix}"
         if is_additive and "null" not in fresh_types.get(error.column, ["null"]):
             hint = 'make the new column nullable: `type: ["null", …]`, with `default: null`'
         raise ConfigurationError("collections.yaml", field, f"{problem}: {error.fact}", hint) from error
     written = {column["name"] for column in spec.record_schema["fields"]}
-    extra = [*(column["name"] for column in fresh), *(name for name in entry.added if name not in written)]
-    if extra and not is_additive:
+    if fresh and not is_additive:
         raise ConfigurationError(
             "collections.yaml",
             field,
-            f"{problem}: the column '{extra[0]}' is {'new' if fresh else 'missing'}",
+            f"{problem}: the column '{fresh[0]['name']}' is new",
             f"`evolution: additive` allows new nullable columns; otherwise {fix}",
+        )
+    lacking = next((name for name in entry.added if name not in written), None)
+    if lacking is not None and not is_additive:
+        raise ConfigurationError(
+            "collections.yaml",
+            field,
+            f"the column '{lacking}' is missing, which was added to the collection after it was created",
+            "add the column, or set `evolution: additive`, with which added columns may be left out",
         )
     if not fresh:
         return entry
