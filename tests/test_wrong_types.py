@@ -1,4 +1,4 @@
-"""An argument of a wrong type is refused by its name, by every public call that does not start a JVM."""
+"""Every public call that does not start a JVM refuses an argument of a wrong type, and names it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_a_published_topic_gives_the_same_contents_in_another_lake(tmp_path: Pat
     assert publish_lake(lake).frontier == 7
     before = len(published_messages(lake))
     assert publish_lake(lake).messages == 0
-    assert len(published_messages(lake)) == before, "what the topic states was stated again"
+    assert len(published_messages(lake)) == before, "nothing that is already in the topic is published again"
     lake.send(progress([7], []))
     lake.run()
     assert publish_lake(lake).closed

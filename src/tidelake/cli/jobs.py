@@ -54,7 +54,7 @@ def compact(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Apply the retention rule, which moves since, and merge data files within the budget of the job `tick`."""
+    """Move `since` as the retention rule says, and merge data files within the budget of the job `tick`."""
     run_steps(["compact_full" if full else "compact"], names, config, as_json)
 
 

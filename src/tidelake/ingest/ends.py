@@ -52,7 +52,7 @@ def read_ends(
 ) -> ReadEnds:
     """Read the new messages of the topic of transactions, up to the first END that goes back.
 
-    An END goes back if its transaction is unknown and its commit position is not after all that were read.
+    An END goes back if its transaction is unknown although its commit position is at or before one that was read.
 
     Args:
         spark: the session, which reads messages from brokers.

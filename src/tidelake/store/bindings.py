@@ -63,8 +63,8 @@ def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> l
     Raises:
         DamagedTable: a binding is missing or contradicts the others.
 
-    Cost: the files of `bindings/` with times at or after `lower`: one row for each tick. Idle ticks cost next to
-    nothing.
+    Cost: the files of `bindings/` with times at or after `lower`, which have one row for each tick. Of consecutive idle
+    ticks, only the last row becomes a `Binding`.
     """
     path, upper = collection.paths.bindings, table.value(UPPER) or 0
     files = [file for file in OpenTable(path).files() if file.time_max is None or file.time_max >= lower]

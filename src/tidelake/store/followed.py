@@ -28,7 +28,7 @@ _FOLLOWED_ENTRIES_MAX = 16
 
 @dataclass(frozen=True)
 class Followed:
-    """A verified log, and the state of its table. The state must not be changed."""
+    """A log, verified unless it is only suggested, and the state of its table. The state must not be changed."""
 
     tip: Tip
 
@@ -94,8 +94,9 @@ class _Kept:
 
 _kept = _Kept()
 _suggested, _suggested_to_show = _Kept(), _Kept()
-"""Unverified logs, which the markers have to prove. A proven log in `_suggested_to_show` is followed from there; those
-in `_suggested` only save requests when the log is opened from scratch."""
+"""Suggested logs, which nobody has verified yet. If the markers prove a log in `_suggested_to_show`, it is followed
+from its suggested version on. A log in `_suggested` is opened from scratch in any case; the suggestion only saves
+requests."""
 
 
 def newest(path: Location) -> Followed:
