@@ -146,10 +146,10 @@ def test_an_error_takes_exactly_its_fields() -> None:
          "can still be sealed; settle this one with `tidelake resolve count NAME --time 4 --count N --reason …`, or "
          "discard a statement with `tidelake resolve discard`"),
         (ConflictingDiff(4, 1, -1), "one update at time 4 is stated with diff 1 and with diff -1\nhint: earlier times "
-         "can still be sealed; a count does not say which statement is right: discard the other one with `tidelake "
+         "can still be sealed; a count cannot say which statement is right: discard the wrong one with `tidelake "
          "resolve discard NAME --time 4 --statement …`"),
         (EnvelopeBreach(4, "keys with two values: 1"), "time 4 breaks the envelope: keys with two values: 1\nhint: "
-         "earlier times can still be sealed; a count does not say which statement is right: discard the other one with "
+         "earlier times can still be sealed; a count cannot say which statement is right: discard the wrong one with "
          "`tidelake resolve discard NAME --time 4 --statement …`"),
         (EnvelopeBreach(4, "gone"), "time 4 breaks the envelope: gone\nhint: earlier times can still be sealed; settle "
          "this one with `tidelake resolve count NAME --time 4 --count N --reason …`, or discard a statement with "

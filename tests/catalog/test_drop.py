@@ -111,7 +111,7 @@ def test_a_hold_keeps_the_tables_of_a_dropped_collection_until_it_is_released(la
     assert delete_tables(paths, 0.0) and not is_table(paths.updates)
 
 
-def test_a_hold_on_a_dropped_collection_costs_all_of_its_rows(lake: HeldLake) -> None:
+def test_a_hold_on_a_dropped_collection_keeps_all_of_its_rows(lake: HeldLake) -> None:
     lake.append((1, 1, 1), (2, 3, 1))
     lake.append((3, 8, 1))
     held, paths = lake.collection.acquire(at=4), lake.stored.paths
@@ -163,7 +163,7 @@ def test_a_clock_that_was_set_back_restarts_the_retention_period(
     assert noted is not None and noted.unheld_at_ms is not None and noted.unheld_at_ms <= clock.time() * 1000 + 1000
 
 
-def test_a_token_of_a_dropped_collection_only_releases_if_a_new_collection_has_the_same_name(lake: HeldLake) -> None:
+def test_if_a_new_collection_has_its_name_a_token_of_a_dropped_one_can_only_be_released(lake: HeldLake) -> None:
     held, paths = lake.collection.acquire(at=4), lake.stored.paths
     lake.catalog.drop(NAME)
     fresh = lake.catalog.open_or_create(lake.collection.settings.spec())

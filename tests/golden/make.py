@@ -560,7 +560,7 @@ MOMENTS = ({0: 24, 1: 14}, {0: 50, 1: 27}, {0: 62, 1: 33}, {0: 76, 1: 40})
 
 
 def raw_debezium(collection: Collection) -> None:
-    """The first change events of a table as Debezium wrote them, with values that the database did not send."""
+    """The first change events of a table as Debezium wrote them, with placeholders for values that were not sent."""
     raw = {"framing": "reclock", "envelope": "debezium", "format": "json", "key": "id"}
     collection.configure(PERSON, **raw)
     topic, folder = collection.topic, CAPTURE / "topics" / "snapshots.public.people"

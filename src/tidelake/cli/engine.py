@@ -37,8 +37,8 @@ def starting_spark(
 ) -> SparkSession:
     """Start Spark for a read of a collection, and say where it logs to.
 
-    A read that the log shows to be impossible is refused before Spark starts. A predicate can be checked only in a
-    session, and keys in error are found only in the rows.
+    A read that the table's log or its columns show to be impossible is refused before Spark starts. A predicate can be
+    checked only in a session, and keys in error are found only in the rows.
 
     Args:
         collection: the collection.

@@ -66,7 +66,7 @@ class Contradiction(ProtocolError):
         time = show(self.time)
         if self.needs_discard:
             return (
-                "earlier times can still be sealed; a count does not say which statement is right: discard the other "
+                "earlier times can still be sealed; a count cannot say which statement is right: discard the wrong "
                 f"one with `tidelake resolve discard NAME --time {time} --statement …`"
             )
         return (
@@ -108,7 +108,7 @@ REPEATED = "repeated with different contents"
 TWO_VALUES = "keys with two values"
 """How the detail of an envelope breach starts if no count can settle it."""
 LARGE_DIFF = "what is stated of a key has no other diff than +1 and -1"
-"""The stored detail of an envelope breach by another diff: the rule, where the sentence needs the statement."""
+"""The detail, as it is stored, of a breach by a diff other than +1 and -1. It words the rule; `fact_of` replaces it."""
 
 
 class EnvelopeBreach(Contradiction):

@@ -98,7 +98,7 @@ class Lake(OpenedStore):
             ArgumentRefused: an argument is out of its range.
             TimelinesDiffer: two of the collections are on different timelines.
             CollectionLags: one of them does not have the time yet; the error says which one, and by how much it lags.
-            SnapshotTorn: only some of them show a snapshot that the source never finished.
+            SnapshotTorn: the connector abandoned a snapshot, and at this time only some of the collections have it.
             CollectionForgot: the time is before `since` of one of them.
 
         Cost: the log and the handles of each collection; no JVM is started.
@@ -291,7 +291,7 @@ class Lake(OpenedStore):
     def holds(self, name: str) -> list[HeldTime]:
         """Return the holds of a collection, even if it is orphaned or was dropped; see `LakeCollection.holds`.
 
-        A hold on a dropped collection keeps all of its files, so it costs all stored rows.
+        A hold on a dropped collection keeps all files of the collection, so its `rows` and `bytes` count all of them.
 
         Args:
             name: its name; the settings do not have to name it.

@@ -68,7 +68,11 @@ class _Pass:
         if is_ahead(time, last, None, self.ahead_max_s * 1000):
             ahead_s = (time - last) // 1000
             name = self.collection.name
-            warn("old rows are waiting for a record that confirms the clock", collection=name, ahead_s=ahead_s)
+            warn(
+                "the removal of old rows is waiting for a record that confirms the clock",
+                collection=name,
+                ahead_s=ahead_s,
+            )
             return
         written = write_departures(self.spark, self.collection, self.table, rule, cutoff_ms, self.upper, time)
         if written.departure is not None:
@@ -104,7 +108,7 @@ class _Pass:
                 raise LostRace
             reach("retention.after_conflict")
 
-        failure = f"{ATTEMPTS_MAX} attempts to commit the retention of rows failed"
+        failure = f"{ATTEMPTS_MAX} attempts to commit the removal of old rows failed"
         retry_commit(self.table, commit, failure, after_conflict=check_still_valid)
         if departure is not None:
             self.report.left, self.report.upper, self.report.times_sealed = departure, time + 1, 0
