@@ -51,7 +51,7 @@ def shop(tmp_path: Path) -> SharedTimes:
 def test_the_latest_time_is_the_greatest_that_all_have(shop: SharedTimes) -> None:
     found = shop.lake.at("latest", "orders", "customers")
     assert (found.time, found.timeline, found.names) == (7, "shop", ("orders", "customers"))
-    assert found.facts[0] == "the latest time that orders, customers have: upper of customers is 8"
+    assert found.facts[0] == "the latest time that is sealed in all of orders, customers: the upper of customers is 8"
     assert "the same moment" in found.facts[-1]
     assert shop.lake.at("latest", "orders").time == 9
     assert shop.lake.at(3, "orders", "customers", "orders").time == 3

@@ -53,7 +53,7 @@ class Member:
 
     @property
     def last(self) -> int:
-        """The last time that it has; if its stream is closed, it has every time."""
+        """Its last sealed time; if its stream is closed, the greatest possible time."""
         return INT64_MAX if self.closed else self.upper - 1
 
 
@@ -244,8 +244,9 @@ def _facts(
     names, have = ", ".join(member.name for member in members), "have" if len(members) > 1 else "has"
     if asked == "latest":
         first = min(members, key=lambda member: member.last)
-        limit = "every stream is closed" if first.closed else f"upper of {first.name} is {first.upper}"
-        facts.append(f"the latest time that {names} {have}: {limit}")
+        of = f"that is sealed in all of {names}" if len(members) > 1 else f"that is sealed in {names}"
+        limit = "every stream is closed" if first.closed else f"the upper of {first.name} is {first.upper}"
+        facts.append(f"the latest time {of}: {limit}")
         if not_before is not None:
             facts.append(f"not before {not_before}, which this session has read")
     else:
