@@ -127,7 +127,7 @@ def test_a_query_over_collections_is_accepted(spark: SparkSession, frames: dict[
 
 
 @pytest.mark.parametrize("query", REFUSED)
-def test_a_query_that_reads_anything_else_is_refused_by_name(
+def test_any_other_query_is_refused_with_an_error_that_says_what_is_wrong(
     spark: SparkSession, frames: dict[str, DataFrame], query: str
 ) -> None:
     with pytest.raises(Refused) as refused:

@@ -198,7 +198,7 @@ def test_keys_in_error_are_left_out_until_they_are_healed_if_the_settings_say_so
     assert "in error" not in comment()
 
 
-def test_a_setting_that_begins_to_leave_out_keys_in_error_changes_only_what_the_table_says(lake: Lake) -> None:
+def test_if_no_key_is_in_error_beginning_to_leave_them_out_changes_only_the_note(lake: Lake) -> None:
     published(lake)
     before = files_of(lake)
     report = published(lake, Wanted(skip_errors=True))

@@ -1,7 +1,8 @@
 """Random histories are followed, published, and read by both engines, while they grow and are merged.
 
-A consumer that is killed gets each time once and whole; the published table equals the model after every tick, for
-delta-rs and for DuckDB; changes add up to the model; and DuckDB and Spark give the same rows and the same errors.
+A consumer that is killed and resumes receives the updates of every time exactly once, and all of them; the published
+table equals the model after every tick, for delta-rs and for DuckDB; changes add up to the model; and DuckDB and Spark
+give the same rows and the same errors.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ def subscribe(
             "--as-of",
             metavar="TIME",
             callback=check_number,
-            help="The time of the contents that come first; by default the last one. For reclocked collections, also "
-            "a timestamp such as 2026-11-23T10:00:00Z.",
+            help="The time of the contents, which are printed first; by default, the last sealed time. For reclocked "
+            "collections, also a timestamp such as 2026-11-23T10:00:00Z.",
         ),
     ] = None,
     after: Annotated[
@@ -70,7 +70,10 @@ def subscribe(
         typer.Option(metavar="TIME", callback=check_number, help="End after this time."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="End after this number of times with updates; the last one is complete.")
+        int | None,
+        typer.Option(
+            min=1, help="End once so many sealed times with updates have been printed, each of them completely."
+        ),
     ] = None,
     wait: Annotated[
         str | None,
@@ -100,7 +103,8 @@ def subscribe(
     """Print the contents of a collection, and then its changes, one complete time after another.
 
     With --json, the lines are a recorded stream, which `tidelake replay` reads. A time is complete once a line with
-    `progress` says so. Continue an ended stream with `--after`: the last complete time is its last `upper` minus 1.
+    `progress` says so. To continue where an earlier call ended, pass `--after` with the last time that it completed: in
+    the JSON lines, the last `upper` minus 1.
     """
     _check_together(as_of, after, no_snapshot, hold, no_hold)
     from tidelake.store.holds import LEASE_MS_MAX  # imported late: this import takes as long as the rest of the command

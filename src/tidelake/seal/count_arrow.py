@@ -93,7 +93,7 @@ def count_in_arrow(
 
 
 def compensating_table(surplus: pa.Table) -> pa.Table:
-    """Return rows that cancel surplus copies: the data's columns, _time, and _diff, the negated sum of their diffs."""
+    """Return rows that cancel surplus copies: the data's columns, _time, and the copies' negated diffs as _diff."""
     diffs = pc.negate(pc.multiply(surplus[DIFF], surplus[SURPLUS]))
     return surplus.drop_columns([SURPLUS]).set_column(surplus.column_names.index(DIFF), DIFF, diffs)
 

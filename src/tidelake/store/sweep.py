@@ -20,7 +20,7 @@ from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 from tidelake.store.table_log import LOG
 
 RETENTION_S = 24 * 3600.0
-"""How long readers may use files after a commit has removed them, counted from the sweep that confirms this."""
+"""How long readers may still use files that a commit has removed, counted from the sweep that confirms the removal."""
 
 
 def nothing_pinned() -> None:
@@ -34,8 +34,8 @@ class DeadRun:
     name: str
     bytes: int
     noted_s: float | None
-    """When a sweep confirmed this, by the store's clock; None if none has done so, or if the run's folder has changed
-    since."""
+    """When a sweep confirmed that the run is dead, by the store's clock; None if no sweep has, or if the run's folder
+    has changed since."""
     goes: bool
     """Whether a sweep would delete it now."""
     is_pinned: bool = False
@@ -114,8 +114,9 @@ def sweep(
     one. The clock may be wrong, and a writer may be about to commit one of these runs; so the sweep floor is committed
     before any run is deleted.
 
-    The pin is read after the state of the table. If a hold pins its `seq` only after that, its reads are planned later
-    still, from this state or a later one. So they do not need a run that none of these states names.
+    The table is opened first, and then the pin is read. A hold that is not seen then pins its `seq` later, and its
+    reads are planned from the version opened here or from a later one. So they need no run that all of these versions
+    lack.
 
     Args:
         table: the table's folder.

@@ -104,8 +104,8 @@ def _steps(shape: ChangeShape, reader: RowReader) -> _Steps:
     values, landed_row = {name: F.when(is_row, value.value) for name, value in landed.items()}, None
     if reader.reads_text:
         # A separate step, because the columns are used more than once. Values decoded from Avro get no such step: they
-        # are cheap to compute again, and Spark would copy the expressions of an extra step over structs into every
-        # later step, until the heap was full.
+        # are cheap to compute again, and if a step reads from structs, Spark copies its expressions into every later
+        # step, until the heap is full.
         columns = F.struct(*(landed[name].value.alias(name) for name in landed))
         landed_row = F.when(is_row, columns)
         values = {name: F.col(f"{LANDED}.{name}") for name in landed}
