@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -86,7 +87,17 @@ def publish(
     if to is None and own is None:
         raise OptionRefused("--to is missing", "name a topic, or add a `publish` block to the collection")
     if to is None and own is not None:
-        asked = Asked.by_settings(own)
+        given = {
+            "--from": start is not None,
+            "--shards": shards is not None,
+            "--skip-errors": skip_errors,
+            "--kafka": kafka and own.source != "kafka",
+            "--encoding": encoding == "confluent" != own.encoding,
+        }
+        refused = next((option for option, is_given in given.items() if is_given), None)
+        if refused is not None:
+            raise OptionRefused(f"{refused} is given without --to", "give --to, or change the `publish` block")
+        asked = replace(Asked.by_settings(own), shard=shard, accepts_cut=accept_cut)
     else:
         mints_times = settings.collection(name).mints_times
         first = None if start is None else read_time("--from", start, name, mints_times)
