@@ -1,9 +1,9 @@
 """The rules of `resolve`: which decisions a collection accepts now, and what is stored for each.
 
-A decision is accepted only if it can have an effect: its gap stops ingest; its topic has changed; ingest waits for the
-END of its transaction, or stops at that END; its message is in the quarantine, unexplained; its time is not sealed yet;
-or it settles a late fact about a sealed time. Sealed times never change, so such a decision has to confirm what was
-published there.
+A decision is accepted only if it can have an effect. So it has to be about one of these: a gap that stops ingest; a
+topic that has changed; a transaction whose END ingest waits for or stops at; an unexplained message in the quarantine;
+a time that is not sealed yet; or a late fact about a sealed time. Sealed times never change, so a decision about a late
+fact has to confirm what was published.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class PublishedTopicCut(PublishedTopicError):
     to_offset: int
     """The first offset that exists again."""
     is_inside: bool
-    """Whether earlier messages of the partition are still there: a file is missing, and it may be restored."""
+    """Whether earlier messages of the partition are still there; if so, a file is missing, which may be restored."""
 
     @property
     def fact(self) -> str:

@@ -218,7 +218,7 @@ class BagRefused(InvalidUsage):
 
 
 class NoView(InvalidUsage):
-    """The contents of a collection cannot be stated as a query over its stored rows."""
+    """The contents of a collection cannot be expressed as a query over its stored rows."""
 
     collection: str
     reason: str

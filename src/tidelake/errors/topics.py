@@ -110,7 +110,7 @@ class SnapshotRepeated(TopicGap):
 
 
 class TransactionWentBack(TopicGap):
-    """An unknown transaction has an END before one that was already read; the topic is read only up to the new END."""
+    """The END of an unknown transaction has a lower commit position than an END read before it; ingest stops there."""
 
     transaction: str
     lsn: int

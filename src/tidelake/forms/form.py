@@ -33,7 +33,7 @@ class Form(Protocol):
     key_of_values: Sequence[str] | None
     """The columns that seal has to check, if the stored rows alone show every breach; otherwise None.
 
-    The key's columns if a key may have only one value at each time; empty if diffs are summed.
+    These are the key's columns if a key may have only one value at each time, and no columns if diffs are summed.
     """
     is_additive: bool
     """Whether the contents are the sums of the diffs of equal stored rows, so that no merge changes these sums."""
@@ -113,7 +113,7 @@ class Form(Protocol):
         return None
 
     def rows_brought(self) -> Column:
-        """Return the number of rows that an effect of +1 adds to the contents."""
+        """Return what an effect of +1 adds to the sum of diffs that `validate` records and finds again."""
         return F.lit(1).cast("bigint")
 
     def rows_by_key(self, sealed: DataFrame, effects: DataFrame) -> DataFrame | None:

@@ -167,7 +167,7 @@ class GenerateOptions:
 
     @property
     def times_held_back(self) -> tuple[int, ...]:
-        """The times that cannot be sealed, in order."""
+        """The times that cannot be sealed because of a source error, in order."""
         return tuple(sorted({*self.times_needed, *self.breach_at}))
 
     @property

@@ -131,7 +131,7 @@ def replay_through(
 
 
 def first_line_with_a_time(lines: Sequence[bytes], file_name: str) -> int:
-    """Return the number of the first line with a time, which determines the width; without one, the number of lines.
+    """Return the number of the first line with a time, which sets the width of all times; or else of the last line.
 
     Raises:
         GeneratorRefused: the time is a list of integers.
@@ -247,7 +247,7 @@ def _grounds(collection: Collection, kind: str, time: int) -> set[Any]:
 
 
 def _stated_counts(collection: Collection, time: int) -> set[int]:
-    """Return the counts announced for an unsealed time: 0 by a statement that covers the time but does not list it."""
+    """Return the counts announced for an unsealed time; a statement that covers it without listing it announces 0."""
     table = OpenTable(collection.paths.progress)
     counts = set()
     for row in read_rows(collection.paths.progress, table.files(), PROGRESS_SCHEMA).to_pylist():

@@ -36,7 +36,7 @@ class JudgedSchemas:
     unreadable_keys: frozenset[int] = frozenset()
     written: Mapping[int, Mapping[str, WireType]] = field(default_factory=dict)
     lengths: Mapping[int, int] = field(default_factory=dict)
-    """The number of bytes before the payload, for the newest schemas that come first in their messages."""
+    """The number of bytes before the payload, for the newest of the schemas that precede their payloads."""
     complete: bool = False
     """Whether the schemas of all messages of the tick were judged."""
 

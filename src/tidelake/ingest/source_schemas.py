@@ -3,9 +3,9 @@
 This happens once per tick. Nothing is written here: if there are new columns, the tick adds them to the catalog, and
 starts over.
 
-The settings have the schema that a user wrote, and the catalog has the columns added since. Writers' schemas are listed
-in the settings, looked up in a registry, or embedded in messages. A collection whose schema may evolve gets the
-columns that these schemas add.
+The settings have the schema that a user wrote, and the catalog has the columns that were added later. Writers' schemas
+are listed in the settings, looked up in a registry, or embedded in messages. A collection whose schema may evolve gets
+the columns that these schemas add.
 """
 
 from __future__ import annotations

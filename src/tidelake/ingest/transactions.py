@@ -350,7 +350,7 @@ class TransactionTick(RecordTick):
         reach("ingest.after_late")
 
     def _find_cuts(self) -> list[Cut]:
-        """Return the cut transactions that have no event, or whose first event is in this table."""
+        """Return the cut transactions (see `is_cut`) that have no event, or whose first event is in this table."""
         if not self.settings.captures_publication:
             return []
         cuts, after = [] if self.records is None else list(self.records.cuts), self.last

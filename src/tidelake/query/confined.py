@@ -36,7 +36,7 @@ _KINDS = """ASCENDING BASE_TABLE CTE_NODE DESCENDING DISTINCT_MODIFIER EMPTY EXP
 _NODES = frozenset(_KINDS.split())
 _TABLE_NODES = frozenset({"BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY", "TABLE_FUNCTION"})
 _FUNCTION_NAME = "function_name"
-"""The argument that names an aggregate for the functions in `BY_NAME`; if it is absent, the second argument does."""
+"""The argument that names an aggregate for the functions in `BY_NAME`; without it, the second argument names it."""
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _SELECT_DEFAULTS: Mapping[str, Any] = {
     "modifiers": [],

@@ -47,8 +47,8 @@ class Engine:
         spilled = mkdtemp(prefix="tidelake-")
         self._end = finalize(self, rmtree, spilled, ignore_errors=True)
         self.connection = duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": spilled})
-        # DuckDB does not know the size of a stream, so it would hash the base instead of the few rows that are joined
-        # with the base. Without this optimizer, it hashes the relation that the query has on the right of a join.
+        # An optimizer chooses which side of a join is hashed. It does not know the size of a stream, so it would choose
+        # the base instead of the few rows that are joined with it. Without the optimizer, the right side is hashed.
         keeps_sides = "disabled_optimizers = 'build_side_probe_side'"
         allowed = f"allowed_paths = [{listed(map(text, paths))}]"
         closed = ("enable_external_access = false", "lock_configuration = true")

@@ -1,4 +1,4 @@
-"""Computes contents, in SQL, if the source orders the statements about a key. See `tidelake.forms.positioned`."""
+"""Computes, in SQL, contents whose source orders the statements about each key. See `tidelake.forms.positioned`."""
 
 from __future__ import annotations
 

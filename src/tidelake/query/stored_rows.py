@@ -26,8 +26,8 @@ class StoredRows:
         table: the table's folder.
         files: the files, as the log describes them.
         schema: the columns to read; a column that a file does not have is null in its rows.
-        within: row groups whose statistics show that they have no time in this range are left out. All other groups are
-            read whole, including their rows at other times.
+        within: a range of times. Row groups whose statistics show that they have no row in this range are left out. All
+            other groups are read whole, including their rows at other times.
     """
 
     def __init__(self, table: Location, files: Sequence[RunFile], schema: pa.Schema, within: range) -> None:

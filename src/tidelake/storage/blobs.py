@@ -207,8 +207,8 @@ def exists(location: Location) -> bool:
 def absent(folder: Location, locations: Sequence[Location]) -> list[Location]:
     """Return which of these blobs below a folder do not exist.
 
-    Cost: on a disk, one lookup for each. In an object store, a request looks for the first blob not yet looked for, and
-    for all others among the thousand names from there on. Each absent blob takes one more request.
+    Cost: on a disk, one lookup for each blob. In an object store, one request for each page of up to a thousand names;
+    a page begins at the first blob that no earlier page has covered. Each absent blob takes one more request.
     """
     return _backend(folder).absent(folder, locations)
 
@@ -252,7 +252,7 @@ def list_names_after(folder: Location, after: str) -> list[str]:
 def list_names_in_turn(folder: Location, first: str, second: str) -> tuple[list[str], list[str]]:
     """Return the names of the blobs directly in two subfolders of a folder, like `list_names` for each in turn.
 
-    If a name in the first folder is listed, so is every name that appeared in the second folder before it.
+    If a name in the first folder is listed, so is every name in the second folder that had appeared before that name.
 
     Args:
         folder: the folder above both.
@@ -283,7 +283,8 @@ def list_blobs(folder: Location, after: str = "") -> list[Blob]:
 
     Args:
         folder: the folder.
-        after: only paths below the folder that sort after this text are returned; an object store lists no others.
+        after: only blobs whose path below the folder sorts after this text are returned; an object store lists no
+            others.
     """
     return sorted(_backend(folder).list_blobs(folder, after), key=lambda blob: blob.location.path)
 

@@ -46,7 +46,7 @@ _CUT = "response body error"
 _CUT_WAITS_S = (0.1, 0.4, 1.6)
 """How long to wait before each repetition of a request whose response was cut."""
 _CUT_MAX_S = 5.0
-"""A request is not repeated if it has taken longer: its response hangs, rather than being cut."""
+"""A request that took longer than this is not repeated: its response hangs, rather than being cut."""
 
 
 class Objects:
@@ -118,7 +118,8 @@ class Objects:
     def ensure(self, location: Location, data: bytes) -> bool:
         """Put the object without checking first.
 
-        A store without conditional writes replaces the object with the same bytes, and is then refused.
+        A store without conditional writes replaces the object with the same bytes; the check that follows refuses such
+        a store.
         """
         was_there = self._is_refused(location, data)
         self.check_conditional_writes(location)
@@ -458,7 +459,7 @@ def _errors_named(location: Location, access: str) -> Iterator[None]:
         if is_bucket_missing(error):
             raise store_error(str(location), access, error) from error
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(location)) from error
-    except (AlreadyExistsError, PreconditionError):  # the answer to a condition
+    except (AlreadyExistsError, PreconditionError):  # the store's answer to a conditional put
         raise
     except (BaseError, OSError) as error:
         raise store_error(str(location), access, error) from error

@@ -39,9 +39,9 @@ _PASSWORD = "changeit"
 
 
 KEPT_OPEN_S = 6 * 3600.0
-"""How long a file system stays open after another has replaced it, for the queries and writes that began with it.
+"""How long a replaced file system stays open, for the queries and writes that began before it was replaced.
 
-It is as long as a log keeps its entries: a write that takes longer may not be able to commit anyway."""
+This is as long as a log keeps its entries: a write that takes longer may not be able to commit anyway."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def configure(hadoop: Any, access: Access) -> None:
     for name in (PROVIDERS, *SECRETS):
         option = f"{of_bucket}{name}"
         if option not in options and _source_of(hadoop, option) == _SOURCE:
-            hadoop.unset(option)  # an earlier access had it
+            hadoop.unset(option)  # left by an earlier access
 
 
 def _is_chosen(hadoop: Any, option: str) -> bool:
