@@ -144,8 +144,8 @@ class Catalog:
         """Return the newest entry of the collection with this name, found through a binding that may be out of date.
 
         A name is rebound only after its collection has given it up. So if the newest handles of the collection have the
-        name, the binding is valid; otherwise the result is None. It is also None on a disk,
-        and if this process has not yet read the log of the name, or found no publication in the name's binding.
+        name, the binding is valid; otherwise the result is None. It is also None if the store is on a disk, if this
+        process has not yet read the log of the name, or if it found no publication in the name's binding.
         """
         if last_seen(self.store.log_of_name(name)) is None:  # on a disk, logs are not followed
             return None
@@ -168,10 +168,10 @@ class Catalog:
         return None if is_divided(catalog) else catalog
 
     def divide(self) -> int:
-        """Divide the catalog of a store in a format before 4, or create one; return how many collections its rows had.
+        """Divide the catalog of a store in a format before 4; return how many collections its rows had.
 
         Each collection gets handles of its own, and each name a log. If an earlier call was interrupted, this call
-        finishes its work. Nothing is written if the catalog is already divided.
+        finishes its work. Nothing is written if the catalog is already divided. A store without a catalog gets one.
         """
         if not self.exists():
             self._check_not_lost()
@@ -236,7 +236,7 @@ class Catalog:
     def orphans(self) -> list[str]:
         """Return the ids of collections that have a folder but no name, although they were not dropped.
 
-        A name is bound before its collection gets a folder, so the log of each of their names must have been lost.
+        A name is bound before its collection gets a folder, so each of these had a name, whose log must have been lost.
 
         Cost: as for `entries`, and the folder of all collections is listed.
         """
@@ -343,7 +343,7 @@ class Catalog:
 
         Raises:
             ConfigurationError: the specification contradicts the collection, as for `check`.
-            WriterFenced: it was given to another writer; nothing was written.
+            WriterFenced: the collection was given to another writer; nothing was written.
         """
 
         def adopt(entry: Entry) -> Entry:

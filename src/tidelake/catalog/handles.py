@@ -28,7 +28,8 @@ ENTRIES_SCHEMA = pa.schema([pa.field(name, pa.string()) for name in ("name", "do
 """The schema of handles, and of the catalog of a store before format 4: the name of a collection and its entry."""
 
 _ENTRIES_MAX = 128
-"""How many log entries are kept for hours; earlier ones go sooner, because holders may make several calls a second."""
+"""How many log entries are kept for the whole retention period. Earlier ones are kept only for seconds, because holders
+may make several calls a second."""
 # Each change removes a file. With the setting of other tables, checkpoints would list all files removed in a day, and
 # every commit would read the list.
 _CONFIGURATION = {"delta.deletedFileRetentionDuration": "interval 1 seconds"}

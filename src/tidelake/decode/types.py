@@ -36,7 +36,8 @@ class AvroForm:
         properties: added to the base type in the schema that Spark decodes with.
         project: converts the decoded value to the stored one; None if they are the same.
         not_text: whether a string is invalid UTF-8, which Spark would accept; None if the type is not a string.
-        too_large: whether a decimal has too many digits; None if Spark's decoder checks this, or for other types.
+        too_large: whether a decimal has too many digits; None if Spark's decoder checks this, or if the type
+            is not a decimal.
     """
 
     properties: Mapping[str, Any] = field(default_factory=dict)

@@ -35,7 +35,7 @@ class Cdcv2(Framing):
         return StreamTick(spark, collection, settings, topics, refusals_of(settings.envelope))
 
     def proofs(self, collection: Collection, lower: int) -> dict[int, dict[str, Any]]:
-        """Read what seal has proven; only files that reach `lower` are opened."""
+        """Read what seal has proven; only files that may have times at or after `lower` are opened."""
         proven = read_proven(collection.paths.proofs, [(lower, INT64_MAX + 1)])
         return {time: proof._asdict() for time, proof in proven.items()}
 

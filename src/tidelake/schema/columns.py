@@ -101,7 +101,7 @@ def column_difference(
     Args:
         columns: the columns that are read.
         written: the columns that are written.
-        reader: what has the columns that are read, for the description.
+        reader: the name that the description gives to whatever has `columns`.
     """
     ours, theirs = ({column.name: column for column in side} for side in (columns, written))
     for name in [*ours, *theirs]:

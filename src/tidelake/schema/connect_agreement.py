@@ -84,7 +84,7 @@ io.debezium.time.MicroTimestamp (timestamp_micros)
 def can_read_key(record: Mapping[str, Any], key: Collection[str], schema: Any) -> bool:
     """Return whether the key columns of a message can be read, even though the message's schema was refused.
 
-    Wider numbers can be read: a number that does not fit becomes null.
+    Numbers of a wider type can be read; one that does not fit becomes null.
     """
     theirs = {field["field"]: field for field in fields_of_connect(schema)}
     for field in key_row_of(record, key)["fields"]:

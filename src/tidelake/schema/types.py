@@ -75,7 +75,7 @@ class ScalarType:
         text_form: the accepted notation, for an error message.
         connect_types: Connect's own types that correspond to this type.
         connect_forms: the forms in which Connect sends a value to be converted; empty if it sends the value itself.
-        connect_column_type: the logical type of a column whose values Connect sends.
+        connect_column_type: the logical type of the column into which values in these forms are converted.
     """
 
     base: str

@@ -1,8 +1,8 @@
 """The changes that a seal makes to the rows that it proves, in the commit that moves upper. Usually there are none.
 
-In collections whose contents are sums of diffs, rows with the opposite diff cancel surplus copies. They also cancel
-discarded statements, unless these are events with positions. Runs that hold such events, or discarded statements about
-a key, which have no opposite, are rewritten without them.
+In collections whose contents are sums of diffs, rows with the opposite diff cancel surplus copies and discarded
+statements. Two kinds of discarded statements are removed instead, by rewriting the runs that hold them: events with
+positions, and statements about a key, which have no opposite.
 """
 
 from __future__ import annotations

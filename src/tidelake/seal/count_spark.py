@@ -123,7 +123,7 @@ def differing_events(rows: DataFrame, data: Sequence[str]) -> dict[int, list[int
 def find_differing_contents(rows: DataFrame, data: Sequence[str]) -> dict[int, str]:
     """Return, by time, the contents of one event that was repeated with different contents, as JSON statements.
 
-    In:  the data's columns, _time, _diff, _position; only the times of such events.
+    In:  the data's columns, _time, _diff, _position; only rows at the times of such events.
     """
     statement = F.struct(F.struct(*(F.col(f"`{name}`") for name in data)).alias("data"), F.col(DIFF).alias("diff"))
     written = rows.select(TIME, POSITION, F.to_json(statement, {"ignoreNullFields": "false"}).alias("_written"))

@@ -28,7 +28,7 @@ class TimeCount:
     large: int = 0
     """In collections with a key, the number of statements whose diff is neither +1 nor -1; otherwise 0."""
     differing: int = 0
-    """With transactions, the number of events that were repeated with different contents; otherwise 0."""
+    """With transactions, the number of events that differ from their copies, after all discards; otherwise 0."""
 
 
 @dataclass

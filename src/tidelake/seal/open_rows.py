@@ -72,7 +72,7 @@ class OpenRows:
 
     @contextmanager
     def count(self, files: list[RunFile]) -> Iterator[OpenCounts]:
-        """Count what is stored at each open time; the counts occupy memory in Spark until the block ends.
+        """Count what is stored at each open time; the counts occupy memory in Spark until the `with` block ends.
 
         Args:
             files: the result of the method `files`.

@@ -163,7 +163,7 @@ class ObjectStores(Frozen):
 def read_object_stores(document: Block) -> ObjectStores:
     """Read how object stores are reached: the keys `s3` and `untested_stores`.
 
-    The block is valid even if no setting is an s3: URI: commands such as `topic record` accept URIs, too.
+    The block is valid even if no setting is an s3: URI, because commands such as `topic record` accept URIs, too.
 
     Raises:
         ConfigurationError: a key is invalid.

@@ -20,9 +20,9 @@ def find_problems(file: Path) -> tuple[Settings | None, list[ConfigurationError]
     """Read each part of the settings separately; nothing is written.
 
     Returns:
-        The settings without the parts that have problems, and without the collections that use such a part; None if
-        the file is not a YAML mapping. And the problems, at most one for each key at the top level and each collection;
-        a problem at the top level is not repeated as a problem of the collections that use the key.
+        First, the settings without the parts that have problems, and without the collections that use such a part; None
+        if the file is not a YAML mapping. Second, the problems: at most one for each key at the top level and each
+        collection. A problem at the top level is not repeated as a problem of the collections that use the key.
     """
     try:
         document = read_yaml(file)

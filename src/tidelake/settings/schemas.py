@@ -53,7 +53,7 @@ def read_schema_ids(
         record: the columns of values or keys.
         evolves: whether the schema evolves; if so, nothing is checked here.
         may_lack: whether nullable columns may be missing.
-        reader: what has these columns, for errors.
+        reader: the name that errors give to whatever has these columns.
     """
     read, difference_of = {}, written_difference if may_lack else column_difference
     for schema_id in _ids(place):
@@ -177,7 +177,7 @@ def read_key(
         place: the place of the key.
         record: the record.
         may_be_null: whether a column of the key may be null; a primary key never is.
-        reader: what the record is, for errors.
+        reader: the name that errors give to the record.
     """
     columns = read_key_names(place)
     types = {column["name"]: column["type"] for column in record["fields"]}

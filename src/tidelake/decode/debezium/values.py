@@ -98,7 +98,7 @@ def is_unavailable_text(text: Column, wire: WireType, placeholder: str) -> Colum
 
 def is_unavailable_raw(raw: Column, wire: WireType, placeholder: str) -> Column:
     """Return whether a value decoded from Avro is the placeholder; the result is never null."""
-    if wire.name in ("bytes", "hex"):  # only JSON encodes them as text
+    if wire.name in ("bytes", "hex"):  # only JSON encodes bytes as text
         return F.coalesce(raw == F.lit(placeholder.encode()), F.lit(False))
     if wire.name == "array" and wire.item is not None:
         items = _placeholder_items(wire.item, placeholder)
@@ -133,9 +133,9 @@ def _placeholder_forms(wire: WireType, placeholder: str) -> list[str]:
 
 
 def _placeholder_items(item: WireType, placeholder: str) -> Sequence[str | bytes | int] | None:
-    """Return the items of the list that stands for an unavailable list; None if there is none with items of this type.
+    """Return the items of the list that stands for an unavailable list; None if no list with items of this type does.
 
-    The only item is the placeholder or, in a list of numbers, each item is one of its bytes.
+    The only item is the placeholder; but in a list of numbers, the items are the bytes of the placeholder.
     """
     if item.name == "string":
         return [placeholder]

@@ -120,8 +120,8 @@ class ProductBook:
     def _uncovered(self) -> list[Time]:
         """Return times that include every minimal uncovered time at or after the frontier.
 
-        A covered time is replaced by the earliest later times that the covering statement does not cover. Each element
-        of the frontier is followed separately, so a statement helps even if it covers only one element.
+        A covered time is replaced by the earliest later times that the covering statement does not cover. The search
+        starts at each element of the frontier separately, so it also uses statements that cover only one of them.
         """
         waiting = list(self._frontier.elements)
         seen = set(waiting)
