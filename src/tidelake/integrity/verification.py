@@ -316,7 +316,7 @@ def _restore(table: Location, damage: Damage, good: bytes | None) -> None:
 
 
 def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
-    """Yield each damaged entry and marker, with the bytes that restore it: None if it is lost, or only set aside."""
+    """Yield each damaged entry and marker, with its intact bytes; None if they are lost, or if it is only set aside."""
     if is_of_earlier_release(table):
         return  # nothing was acknowledged; markers of an interrupted upgrade mean nothing
     if has_lost_markers(table):

@@ -120,7 +120,7 @@ class Answers(StoredCollection):
     def transactions(self) -> list[Transaction]:
         """Return the sealed transactions and snapshots of a collection with `framing: transactions`, oldest first.
 
-        Transactions without an event in the collection's table are included. Other collections have none.
+        Transactions without an event in the collection's table are included. With another framing, the result is empty.
 
         Cost: the table `transactions/`.
         """

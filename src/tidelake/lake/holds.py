@@ -19,7 +19,7 @@ class Holds(StoredCollection):
         """Hold a time: the collection stays readable at every time at or after it, whatever compaction does.
 
         Args:
-            at: a time at or after `since`; it may also be beyond upper. By default, the last one that can be read.
+            at: a time at or after `since`; it may also be after upper. By default, the last one that can be read.
             lease: how long the capability lives after each call, from a millisecond to 366 days.
             purpose: what it is for, in at most 200 characters; it is shown with the hold.
 

@@ -84,7 +84,7 @@ def keyed_contents(events: Iterable[Event], as_of: int, key: KeyOf, whole_before
 def key_breaches(events: Iterable[Event], key: KeyOf) -> set[int]:
     """Return the times at which several events change one key, or an event has a diff other than 1.
 
-    If `before` is only the key, nothing orders such events.
+    If `before` is only the key, nothing orders several events of one key.
 
     >>> sorted(key_breaches([Event(None, "a1", 1), Event("a", "a2", 1), Event("a", None, 2)], key=lambda row: row[0]))
     [1]
@@ -158,10 +158,11 @@ class EventCollection:
     def merge(self, chosen: Iterable[int], since: int) -> None:
         """Replace the chosen runs with one.
 
-        Without a key, times advance to `since`, and equal rows are summed. With a key, times never change, and updates
-        at or before `since` are thinned out: of those at times that no other run spans, only the newest of each key
-        stays. If it removes a row, it is dropped as well, unless another run holds anything at or before `since`. If
-        another run spans the time of an update, the update stays, because an update in that run may cancel it.
+        Without a key, times advance to `since`, and equal rows are summed. With a key, times never change. An update at
+        or before `since` stays if another run spans its time, because an update in that run may cancel it. Of all other
+        updates at or before `since`, only the newest of each key stays; if it removes a row, it is dropped as well,
+        unless another run holds anything at or before `since`.
+
         Unsealed events stay as they are.
         """
         self.since = max(self.since, since)

@@ -107,7 +107,7 @@ def _values(topic: Topic, places: list[tuple[int, int]]) -> Iterator[tuple[tuple
 
 
 def _by_spark(messages: DataFrame, id: str) -> tuple[Foreign | None, list[Marked]]:
-    """Find the same messages with Spark, because only its tasks read from brokers."""
+    """Return what `marked_messages` returns, found with Spark, because only its tasks read from brokers."""
     rows = messages.select(
         "partition",
         "offset",

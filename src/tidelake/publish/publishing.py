@@ -283,7 +283,7 @@ class _Publisher:
         read = self.published
         evidence = read_evidence(self.spark, self.name, read, self.target, self.terms.accepts_cut)
         self.refuse_future(evidence)  # before the hold follows
-        if evidence.accepts_loss:  # what is stated after the cut may be about lost updates: state all of it again
+        if evidence.accepts_loss:  # statements after the cut may cover lost updates, so their times are stated again
             committed = INT64_MAX + 1 if read.closed else read.frontier
             evidence = replace(evidence, by_shard=dict.fromkeys(evidence.by_shard, committed))
         closed, frontier = evidence.is_closed(), evidence.frontier()
@@ -407,7 +407,7 @@ class _Publisher:
         at, until = max(start, first), INT64_MAX + 1 if closed else upper
         if self.published.claimed <= at and self.published.claimed < until:
             self.claim(until)
-            collection = self.collection()  # with the columns of the version
+            collection = self.collection()  # read again: the claim may have added columns
         self.version, next_start = self.published.version_at(at)
         stop = self.published.claimed if next_start is None else min(next_start, self.published.claimed)
         if stop <= last:
@@ -442,7 +442,7 @@ class _Publisher:
         return Updates(str(table.path), found.contents.withColumn(TIME, F.lit(at).cast("bigint"))), at
 
     def changes(self, collection: Collection, after: int | None, through: int) -> tuple[Updates, int]:
-        """Return the changes after a time, and the last time included: `through`, or the one before a key in error.
+        """Return the changes after a time, and the last time included: `through`, or the time before a key in error.
 
         If `after` is None, the initial contents, at `since`, come first.
         """

@@ -1,4 +1,4 @@
-"""`current`: publishes the contents at upper as a Delta table that any engine can read, under the collection's name.
+"""`current`: publishes the newest sealed contents as a Delta table for any engine, under the collection's name.
 
 The table follows the changes: `following` finds the files that they touch, and one commit swaps these files. If that is
 not possible or not cheaper, the whole table is written again, and the report says why.
@@ -63,7 +63,7 @@ class CurrentReport:
     contents_rows: int = 0
     """Number of rows of the contents; it differs from `rows` if `_diff` states that a row occurs more than once."""
     path: str | None = None
-    """The table; None while nothing is sealed."""
+    """The path or URI of the table; None while nothing is sealed."""
     reason: str | None = None
     """Why the table was rebuilt; None if it was not."""
     rows_changed: int = 0
@@ -73,7 +73,7 @@ class CurrentReport:
     rows_rewritten: int = 0
     """Rows that were written, including those that had not changed."""
     together: tuple[str, ...] = ()
-    """The collections for which this time was chosen, even if their publication failed; empty if this one is alone."""
+    """The collections for which this time was chosen, even if their publication failed; empty if there is no group."""
     unchanged_through: int | None = None
     """The later time AS OF which the contents are still those of the table; None if there is none."""
 
@@ -110,7 +110,7 @@ CONTENTS_AT_UPPER = Wanted()
 
 
 def update_current(spark: SparkSession, collection: Collection, wanted: Wanted = CONTENTS_AT_UPPER) -> CurrentReport:
-    """Publish the contents at upper, or AS OF `wanted.through`; if nothing has changed, leave the table as it is.
+    """Publish the newest sealed contents, or those AS OF `wanted.through`; if nothing has changed, do nothing.
 
     A table that was published before damage was found may contain the damage, so it is rebuilt after a repair.
     The table has the data's columns and, unless the collection has a key or the table is a bag, `_diff`, which says how

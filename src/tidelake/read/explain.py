@@ -175,7 +175,7 @@ def _explain_binding(collection: Collection, table: OpenTable, found: Explanatio
 def _add_validations(collection: Collection, table: OpenTable, found: Explanation) -> None:
     """Add whether a validation has recounted the time.
 
-    A validation does not begin before the compacted times: their updates can no longer be told apart.
+    A validation begins after the compacted times, because their updates can no longer be told apart.
     """
     proofs, compacted = read_proof_log(collection), table.value(SINCE) or 0
     if proofs.damaged is not None:

@@ -84,7 +84,7 @@ class _Net:
 def follow(
     table: PublishedTable, collection: Collection, as_of: int, shape: Shape, skip_errors: bool = False
 ) -> Iterator[Followed]:
-    """Derive the rows to write from the changes up to a time; the `with` block writes them.
+    """Derive the rows to write from the changes up to a time; the caller's `with` block writes them.
 
     Args:
         table: the published table.
@@ -177,7 +177,7 @@ def _newest(
     """Return the newest row of each key that was stated since the publication; None if that requires earlier rows.
 
     Raises:
-        CannotFollow: `since` is beyond the time that the table shows.
+        CannotFollow: `since` is after the time that the table shows.
     """
     try:
         found = newest_states(table.spark, collection, table.shown.as_of, as_of)
@@ -192,7 +192,7 @@ def _changes(
     """Return the net changes since the table was published.
 
     Raises:
-        CannotFollow: `since` is beyond the time that the table shows, or keys were in error and are not left out.
+        CannotFollow: `since` is after the time that the table shows, or keys were in error and are not left out.
     """
     try:
         found = changes(table.spark, collection, table.shown.as_of, as_of, skip_errors=skip_errors)

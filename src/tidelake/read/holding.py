@@ -84,10 +84,10 @@ class ReadCapability:
         self._call(lambda entry: holds.renew(entry, self._token, _now_ms()))
 
     def downgrade(self, to: int) -> None:
-        """Give up the history before a time; if it already holds this time, only renew the lease.
+        """Give up the history before a time; if `since` already is this time, only renew the lease.
 
         Args:
-            to: a time at or after `since`; it may also be beyond upper.
+            to: a time at or after `since`; it may also be after upper.
 
         Raises:
             ArgumentRefused: `to` is not a time.
@@ -308,13 +308,13 @@ class HeldTime:
 
 
 def held_times(collection: Collection) -> list[HeldTime]:
-    """Return the holds of a collection, sorted by since.
+    """Return the holds of a collection, sorted by `since`.
 
-    A hold costs the rows after its since, up to the time to which `since` would move if there were no holds, as the
-    last compaction computed it. Several holds may keep the same rows.
+    A hold keeps the rows after its own `since`, up to the time to which the collection's `since` would move if there
+    were no holds, as the last compaction computed it. Several holds may keep the same rows.
 
-    A hold that pins files, such as a subscription's, also costs those of them that merges have replaced. A hold on a
-    dropped collection costs all of its rows.
+    A hold that pins files, such as a subscription's, also keeps the pinned files that merges have replaced. A hold on a
+    dropped collection keeps all rows of that collection.
 
     Cost: the log of the table, and one column of the files that have both held rows and other rows. If a hold pins
         files, also the listings of the table's folder and of the runs that are only pinned.

@@ -31,7 +31,7 @@ _TEXT_OF_NUMBER = 40.0
 _DIGITS = 128.0
 """Longest text of a hash, and of a number in base 2."""
 _BINARY = 50_000.0
-"""Size assumed for any literal in hexadecimal digits, as if it were the longest: Spark does not show its text."""
+"""Size assumed for every literal in hexadecimal digits, that of the longest one: Spark does not show its text."""
 
 NUMBERS = _words(
     """abs acos acosh add_months array_contains array_position array_size arrays_overlap ascii asin asinh atan atan2
@@ -85,7 +85,7 @@ Name = tuple[str, ...]
 
 
 class Grows(Exception):
-    """A value may become too large; the argument says why."""
+    """A value may become too large; the message says how."""
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def describe_unknown(snapshot: Snapshot) -> tuple[int, list[str]]:
 def _rows_until(
     spark: SparkSession, collection: Collection, files: Sequence[RunFile], schema: pa.Schema, at: int
 ) -> DataFrame:
-    """Read the rows of these files at or before a time, without a comparison if no file reaches beyond it.
+    """Read the rows of these files at or before a time, without a comparison if no file has later rows.
 
     The comparison is avoided because Spark compiles it again for each new number.
     """

@@ -1,9 +1,9 @@
 """Finds out what became of one message of a topic in a collection that reads it, without a JVM.
 
-What is small answers first: the next offsets in the newest commit, the quarantine, the late statements, the pending
-progress statements, the bindings and the decisions. A CDCv2 message, or a message of a collection with transactions,
-also has to be decoded, which requires the message itself: if the topic no longer has it, what it states remains
-unknown.
+The trace first looks at what is small: the next offsets in the newest commit, the quarantine, the late statements, the
+pending progress statements, the bindings and the decisions. A CDCv2 message, or a message of a collection with
+transactions, also has to be decoded, which requires the message itself: if the topic no longer has it, what it states
+remains unknown.
 """
 
 from __future__ import annotations

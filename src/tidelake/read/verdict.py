@@ -56,8 +56,8 @@ def verdict_of(status: StatusFacts) -> Verdict:
     """Return the first of the most severe verdicts on a collection."""
     verdicts = list(_verdicts(status))
     worst = max(verdicts, key=lambda verdict: _RANK[verdict.severity])
-    # The last verdict is `in_order`. It is the worst only if it is alone, or if it warns of something that no other
-    # mentions: then the first verdict keeps its words, with this severity.
+    # The last verdict is `in_order`. It is the worst only if it is alone, or if it is a warning and all
+    # others are `fine`. In the second case, the first verdict keeps its words, but becomes a warning.
     return verdicts[0]._replace(severity=worst.severity) if worst is verdicts[-1] else worst
 
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 INK, MUTED, LINE = "#1d2733", "#5b6673", "#d9dee4"
 SEA, PAST, SAND, MISSING = "#2a78d6", "#a9b8c9", "#c98500", "#b3261e"
-"""The colours: sealed, before since, not sealed yet, and what is missing."""
+"""The colours of times that are sealed, before since, or not sealed yet, and of what is missing."""
 THEMED = {"ink": INK, "muted": MUTED, "line": LINE, "sea": SEA, "past": PAST, "sand": SAND, "missing": MISSING}
-"""The variables of `report.css` that replace them."""
+"""The variables of `report.css` that replace the colours."""
 
 NARROW, WIDE = 560, 1010
 """Widths in pixels: of a chart that also fits a phone, and of a chart as wide as a page."""
@@ -35,10 +35,11 @@ _SIZE = re.compile(r'^(<svg\b[^>]*?) width="[\d.]+" height="[\d.]+"')
 
 
 def draw_tide(tide: Tide, since: int | None, upper: int | None, is_clock: bool, width: int = NARROW) -> str:
-    """Draw the tide picture. Each bar holds consecutive times: updates counted below upper, or rows stored beyond it.
+    """Draw the tide picture, in which each bar holds consecutive times.
 
-    An outline around a bar shows the announced updates, if their number differs from the bar's, or if the times are not
-    sealed. Returns an empty string if there is nothing to draw.
+    A bar below upper shows the counted updates, a bar at or after upper the stored rows. An outline around a bar shows
+    the announced updates, if their number differs from the bar's, or if the times are not sealed. Returns an
+    empty string if there is nothing to draw.
 
     Args:
         tide: the numbers.

@@ -1,4 +1,4 @@
-"""The tide picture's numbers: what was announced and what was counted, below upper and beyond it. Needs no JVM."""
+"""The tide picture's numbers: what was announced and what was counted, below upper and at or after it. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidelake.store.files import read_file, read_rows
 from tidelake.store.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIME
 
 SEALED_BINS, OPEN_BINS, MARKS = 48, 24, 120
-"""Maximum number of bars below upper, of bars beyond it, and of points of the curve of upper."""
+"""Maximum number of bars below upper, of bars at or after upper, and of points of the curve of upper."""
 OPEN_LISTED_MAX = 12
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
@@ -32,7 +32,7 @@ class Bin:
     times: int
     announced: int
     counted: int
-    """Beyond upper: rows that have arrived, copies included."""
+    """Counted updates; in a bar at or after upper, rows that have arrived, copies included."""
     part: str
     """`past` (before since), `sealed`, or `open` (at or after upper)."""
 
@@ -50,7 +50,7 @@ class OpenTime:
 
 @dataclass
 class Tide:
-    """Where a collection stands: the sums below upper, and what is outstanding beyond it."""
+    """Where a collection stands: the sums below upper, and what is outstanding at or after it."""
 
     times: int = 0
     """Number of sealed times that have updates."""
