@@ -36,8 +36,9 @@ class Framing(Protocol):
         """Count the rows of sealed times independently of seal, for `validate` to compare with the proofs.
 
         Returns:
-            A row for each time, with `time`, `recounted`, `diff_min`, `diff_sum` and, if keys can have two values,
-            `doubled`.
+            A row for each time, with `time`, `recounted`, `diff_min`, `diff_sum`, `times_hash` and `contents_hash`,
+            which is None if diffs are not summed. If keys can have two values, it also has `doubled`. If statements
+            only add rows, it may also have `left`, `left_recounted` and `added_min`, about rows removed by retention.
 
         Cost: one exchange of the rows, or two if keys may be left with two rows.
         """

@@ -29,7 +29,7 @@ def is_of_object_store(error: BaseException) -> bool:
 def engine_fact(error: BaseException) -> str:
     r"""Return the fact in an error: Spark's innermost cause, or all lines joined for other engines.
 
-    An error of Tidelake, which work of an engine may raise as well, is described by its fact, without its hint.
+    The error may also be one of Tidelake's own: then this is its fact, without its hint.
 
     >>> engine_fact(OSError("Generic error\n   \x1b[31m↳\x1b[0m No space left on device\n"))
     'Generic error: No space left on device'

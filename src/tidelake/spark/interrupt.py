@@ -47,9 +47,9 @@ def interruptible() -> Iterator[None]:
     """Handle Ctrl-C inside the block, which is a whole command.
 
     The first Ctrl-C ends the JVM and raises KeyboardInterrupt. If the block has not ended after a second, because a
-    library does not return, the process ends anyway. A second Ctrl-C ends it at once. Nothing is half-written: a commit
-    either exists or does not, however the process ends. But what the block does at its end may be missing: a hold that
-    it did not release stays until its lease ends.
+    library does not return, the process ends anyway. If Ctrl-C is pressed again, the process ends at once.
+    Nothing is half-written: a commit either exists or does not, however the process ends. But what the block does at
+    its end may be missing: a hold that it did not release stays until its lease ends.
 
     Outside the main thread, and if Ctrl-C is ignored, as in a background job, nothing is changed.
     """

@@ -195,7 +195,7 @@ def _jvm_runs() -> bool:
 
 @contextmanager
 def _engine_output_to_log() -> Iterator[None]:
-    """Redirect the output of a JVM that is started inside the block to `LOG`; if the start fails, print that output.
+    """Redirect to `LOG` the output of a JVM that is started inside the block; if the start fails, print that output.
 
     The JVM's own warnings, about a module and a missing native library, come before logging is configured, so no log4j
     setting affects them.

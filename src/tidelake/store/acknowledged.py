@@ -23,7 +23,7 @@ from tidelake.storage.location import Location
 ACKED = "_acked"
 _NAME = re.compile(r"([0-9]{20})-([0-9a-f]{64})\.(json|checkpoint)")
 _NAMES = re.compile(rf"(?:\A|\0){_NAME.pattern}(?=\0|\Z)")
-"""Finds all such names in a text in which null characters separate names."""
+"""Finds all names of markers in a text in which null characters separate names."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def read_markers(path: Location, first: int = 0) -> Markers:
     """List the markers of a table, starting at a version.
 
     Raises:
-        DamagedLog: a version was acknowledged twice.
+        DamagedLog: a version was acknowledged twice, with different entries.
     """
     return markers_named(path, _list_names(path, first))
 

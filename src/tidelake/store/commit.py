@@ -84,7 +84,7 @@ SWEEP_FLOOR = "sweep_floor"
 """A run that began at a `seq` below this value and is not live may be deleted at any moment. No commit can add it."""
 
 FLAGGED = "flagged"
-"""Equal to `seq` if every commit since the table's creation came from a release that records its callers' flags.
+"""Equal to `seq` if every commit since the table's creation came from a release that sets flags; see `may_have`.
 
 A commit by an earlier release does not raise this value, and no later commit catches up: from then on, a flag that is
 not set proves nothing."""
@@ -458,8 +458,8 @@ class OpenTable:
             return True
         if markers.newest > version:
             # The next entry, even one that came too late itself, states the SHA-256 of the entry that the log had here.
-            # Read the next entry before this one. On a disk, cleanup deletes the oldest entries first: if the next one
-            # is gone and this one is still there, this one was not in the log when the cleanup passed.
+            # Read the next entry first, then this one. On a disk, cleanup deletes the oldest entries first: if the next
+            # one is gone and this one is still there, this one was not in the log when the cleanup passed.
             following = stated_before(read_or_none(entry_path(self.path, version + 1)) or b"")
             if following == digest:
                 return True
@@ -724,7 +724,7 @@ def _run_file(path: str, action: dict[str, Any]) -> RunFile:
 
 
 def _withdraw(entry: Location, text: bytes) -> bool:
-    """Delete this writer's entry, unless another writer's is in its place; return whether there was one to delete."""
+    """Delete an entry if it still has the bytes that this writer put there; return whether it had."""
     is_there = read_or_none(entry) == text
     if is_there:
         blobs.delete(entry)

@@ -1,4 +1,4 @@
-"""The notes about transactions whose first changes a connector might not have sent. Needs no JVM.
+"""The notes about cut transactions, whose first changes a connector might not have sent. Needs no JVM.
 
 Missing changes are noticed only in the table whose event the connector sent first, but they may belong to any table.
 So ingest notes the transaction in the store, and the seal of each table looks there. A note is a blob that is never

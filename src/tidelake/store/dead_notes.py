@@ -41,7 +41,7 @@ _READS_MAX = 8
 _Stated = tuple[float | None, int | None, float] | None
 """What a note says about a folder: `at_s`, `seq` and `clock_s`, or None if it announces the folder.
 
-`at_s` is None in the first note that confirms the folder, and then means the time of that note."""
+In the first note that confirms the folder, `at_s` is None, which stands for the time of that note."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,8 @@ def _stated(note: Note | None) -> _Stated:
 def _write(table: Location, noted: Mapping[str, _Stated], seq: int | None) -> None:
     """Write a note.
 
-    The name begins with the newest `seq`: earlier releases take it for the `seq` of all folders, and keep them longer.
+    The name begins with the newest `seq`: earlier releases take it for the `seq` of every folder in the note, and keep
+    these folders longer.
     """
     newest = _newest(seq, *(stated[1] for stated in noted.values() if stated is not None))
     data = json.dumps(noted).encode()

@@ -94,7 +94,7 @@ def entry_steps(text: bytes) -> list[Step]:
     """Return the changes that an entry makes. Callers must not change the result: the steps of most entries are cached.
 
     Raises:
-        ValueError, KeyError, TypeError: the text is not a Delta entry.
+        ValueError: the text is not a Delta entry.
     """
     return _cached_entry_steps(text) if len(text) <= _CACHED_BYTES_MAX else _entry_steps(text)
 

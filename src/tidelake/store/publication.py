@@ -53,7 +53,7 @@ def run_kind(name: str) -> str:
 
 
 def holds_publication(run: str, name: str | None = None) -> bool:
-    """Return whether a run of an undivided catalog holds a publication: of this name, or of any if it is None."""
+    """Return whether a run of an undivided catalog holds a publication: of this name, or of any if `name` is None."""
     return run.startswith(_KIND if name is None else f"{run_kind(name)}-")
 
 

@@ -52,8 +52,8 @@ def retry_commit(
         table: the table's folder, or an open table to use for the first attempt.
         commit: makes one attempt from an open table, or finds that no commit is needed.
         failure: the text of the error if every attempt fails.
-        after_conflict: called with the fresh state before each further attempt, and before the first one if it is
-            somebody's turn. It raises `LostRace` if the commit is no longer valid.
+        after_conflict: called with the fresh state before each further attempt, and before the first attempt if it has
+            to wait for another caller's turn. It raises `LostRace` if the commit is no longer valid.
         attempts_max: maximum number of attempts.
 
     Raises:
@@ -139,7 +139,7 @@ def retry_work(
         work: reads fresh state on each call and ends with a commit.
         table: the folder of the table that `work` reads, whose log is read again after each lost race.
         failure: the text of the error if every attempt fails.
-        named: the table that the error names, if it is another one, which `work` commits to.
+        named: the table that the error names, if `work` reads `table` but commits to another table.
         attempts_max: maximum number of attempts.
 
     Raises:

@@ -119,7 +119,7 @@ def check_log(path: Location) -> int:
 def entry_that_added(path: Location, file: str) -> tuple[int, Entry] | None:
     """Find the entry that added a file, and its version; None if the log no longer has it.
 
-    Cost: reads the log's entries backward from the newest until it finds that one.
+    Cost: reads the log's entries backward from the newest until it finds that entry.
     """
     for version in reversed(_versions(path)):
         text = _text_of(path, version)

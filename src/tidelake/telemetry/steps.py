@@ -141,7 +141,7 @@ def stop_listening() -> None:
 def observed(
     step: str, report: str | None = None, *, refreshes: bool = False
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
-    """Notify listeners of each call of a function that runs a step, and add its context to each log line.
+    """Notify listeners of each call of a function that runs a step, and add the step's context to its log lines.
 
     Args:
         step: the name of the step, a key of `COUNTS`.

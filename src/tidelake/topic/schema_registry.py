@@ -56,6 +56,8 @@ class SchemaRegistry:
     def schemas_of(self, subject: str) -> dict[int, Any]:
         """Return every schema ever registered under a subject, by schema id; empty if the subject does not exist.
 
+        A schema that is not Avro, or that refers to other schemas, is returned as None.
+
         Raises:
             RegistryUnreachable: the registry did not answer, or its answer is unusable.
 

@@ -71,7 +71,7 @@ class ValidateReport:
     version: int
     times: list[dict[str, Any]] = field(default_factory=list)
     """One row for each time of the range: `time`, `announced`, `counted`, `recounted`, `diff_min` (the minimum sum of a
-    row), `diff_sum`, `decision`."""
+    row), `diff_sum`, `decision` and, if keys can have two values, `doubled`."""
     mismatches: list[str] = field(default_factory=list)
     contradictions: list[dict[str, Any]] = field(default_factory=list)
     quarantine: dict[str, int] = field(default_factory=dict)
@@ -324,19 +324,19 @@ def _compare_hashes(
     full: bool,
     first: int,
 ) -> None:
-    """Hash the contents as far as the validation reaches; if it is full, compare everything that is comparable.
+    """If diffs are summed, update the contents hash; if the validation is full, compare all hashes that are comparable.
 
     Args:
         spark: the session.
         collection: the collection.
         report: receives the hashes, and any mismatch.
-        seen: what is hashed.
+        seen: the rows to hash, and the hashes of the range that was recounted.
         proofs: the notes of earlier validations.
         full: whether the validation is full.
         first: the first time that no compaction has changed.
 
     Cost: if full, one scan of the table, and either a second scan or two reads of the contents; otherwise nothing, or
-        one scan if the contents hash of the last validation cannot be continued.
+        one scan if the hashes of the range cannot be added to the contents hash that the last validation noted.
     """
     different: list[str] = []
     if full:
