@@ -268,7 +268,8 @@ def _current_topic(collection: Collection, settings: CollectionSettings, decisio
     changed = next((gap for gap in gaps if isinstance(gap, TopicChanged)), None)
     if changed is None:
         raise DecisionRefused(
-            f"the topic '{decision.topic}' has not changed since '{collection.name}' read it, or was never read",
+            f"the topic '{decision.topic}' has not changed since the collection '{collection.name}' read it, or was "
+            "never read",
             "accept a topic only if ingest says that it has changed",
         )
     starts = {}

@@ -104,10 +104,10 @@ def test_a_damaged_collection_is_an_error_in_its_own_status_only(tmp_path: Path)
             name: str(error).partition("\n")[0] for name, error in found.items() if isinstance(error, Exception)
         }
         assert list(problems) == ["b", "c"]
-        assert problems["b"].endswith("handles is damaged: it is missing, but its collection has a name")
+        assert problems["b"].endswith("handles is damaged: it is missing, but a name still refers to its collection")
         assert problems["c"].endswith("names/c is damaged: it is missing, but the name was bound to a collection")
     assert catalog.check(lake.settings.collection(name).spec() for name in "abcd") == {"a", "b", "c"}
-    with pytest.raises(DamagedTable, match="but its collection has a name"):
+    with pytest.raises(DamagedTable, match="but a name still refers to its collection"):
         catalog.open_or_create(lake.settings.collection("b").spec())
 
 

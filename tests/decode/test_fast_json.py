@@ -194,7 +194,7 @@ def test_an_update_whose_old_key_cannot_be_read_puts_its_new_key_in_error(spark:
     value = event('{"id":4}', "u").replace(b'"before":null', b'"before":{"id":"abc"}')
     ((plain, _, careful),) = both(spark, [value])
     assert not plain
-    assert careful["_error"] == "the previous value of id cannot be read as long"
+    assert careful["_error"] == "the previous value of id cannot be read as type long"
 
 
 def test_a_key_in_before_that_does_not_land_is_left_to_the_careful_path(spark: SparkSession) -> None:

@@ -253,7 +253,7 @@ def test_a_truncate_and_a_repeated_snapshot_heal_keys_in_error_but_a_merge_does_
     changes.put(changes.event("c", (2, 2)), changes.event("c", (3, "three")))
     changes.ingest()
     changes.compact()
-    named = ['{"id":3}: a cannot be read as int']
+    named = ['{"id":3}: a cannot be read as type int']
     assert keys_in_error(changes.collection).first == named
     changes.put(changes.event("r", (2, 20), snapshot="last", lsn=3000, committed=None))
     changes.ingest()

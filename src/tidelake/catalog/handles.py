@@ -82,7 +82,7 @@ def _open(paths: CollectionPaths, may_be_stale: bool = False) -> OpenTable:
     except DamagedTable as error:
         if newest_version(paths.handles) >= 0:
             raise
-        raise DamagedTable(str(paths.handles), "it is missing, but its collection has a name") from error
+        raise DamagedTable(str(paths.handles), "it is missing, but a name still refers to its collection") from error
 
 
 def _read(paths: CollectionPaths, table: OpenTable) -> Entry:

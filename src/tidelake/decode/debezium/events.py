@@ -299,7 +299,7 @@ def _faults(
 
 
 def _unread_text(value: Column, name: str, wire: WireType) -> Column:
-    unread = F.lit(f"{name} cannot be read as {_described(wire)}")
+    unread = F.lit(f"{name} cannot be read as type {_described(wire)}")
     endless = F.lit(f"{name} is infinite; to store the value as it is sent, declare the column as plain {wire.name}")
     return F.when(is_infinite(value, wire), endless).otherwise(unread)
 
@@ -315,7 +315,7 @@ def _faults_before(shape: ChangeShape, reader: RowReader, befores: Mapping[str, 
     for name, value in befores.items():
         if not shape.key and not wires[name].nullable:
             continue  # an unreadable value here is reported as an incomplete row before the change
-        text = f"the previous value of {name} cannot be read as {_described(wires[name])}"
+        text = f"the previous value of {name} cannot be read as type {_described(wires[name])}"
         faults.append((is_update & before[name].isNotNull() & value.isNull(), partial(F.lit, text)))
     return faults
 
