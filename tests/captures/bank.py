@@ -9,7 +9,8 @@ from tests.captures.workload import Session
 from tests.services.postgres import Postgres
 
 BANK = ("accounts", "wallets")
-"""For a change in `accounts`, the database logs only the old key (the default); in `wallets`, the whole old row."""
+"""The tables. Of the old row of a change, the database logs only the key in `accounts` (the default), and the whole row
+in `wallets`."""
 TOTAL = 8_000
 """The sum of all balances in both tables, after each transaction."""
 _ACCOUNTS, _WALLETS = 8, 20

@@ -15,8 +15,8 @@ import psycopg
 from tests.services.postgres import Postgres
 
 TABLES = ("people", "papers")
-"""The tables. When a row is changed or deleted, the database logs only its old key in `people` (the default), and the
-whole old row in `papers`."""
+"""The tables. Of the old row of a change, the database logs only the key in `people` (the default), and the whole row
+in `papers`."""
 
 _COLUMNS = """(
     id int primary key, name text not null, big text, bin bytea, price numeric(12, 3), seen timestamptz, day date,

@@ -22,7 +22,7 @@ ROWS = 6
 
 @pytest.fixture(scope="module")
 def compacted(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
-    """Times 0 to 4 are merged, and nothing before 3 can be read; 5 and 6 came later."""
+    """Compacted after time 4: times 0 to 3 are merged, and nothing before 3 can be read; 5 and 6 came later."""
     lake = Lake(tmp_path_factory.mktemp("compacted"), spark, keep=2)
     for time in range(7):
         rows = (((row, time), time, 1) for row in range(ROWS))

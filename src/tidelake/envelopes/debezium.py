@@ -49,7 +49,7 @@ class Debezium(Envelope):
         return EventForm(entry, table)
 
     def records(self, batch: RecordBatch) -> Records:
-        """Return records, each of which becomes a row of its key, at its position in the source."""
+        """Return the records of a batch, which turns change events into rows with their positions in the source."""
         return ChangeRecords(batch)
 
     def contents_types(self, entry: Entry) -> tuple[Column, ...]:

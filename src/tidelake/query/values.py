@@ -54,7 +54,7 @@ def query_rows(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Return whether Python's values of a type are also those of JSON."""
+    """Return whether the Python values of an Arrow type can be used as JSON values without conversion."""
     return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_boolean(kind))
 
 
@@ -174,7 +174,7 @@ def _moment_text(nanos: int) -> str:
 
 
 def _time_text(nanos: int, digits: int) -> str:
-    """Write a time of day with this many digits after the second; if that is inexact, with 6 or 9.
+    """Write a time of day with `digits` decimal places in the seconds; if these are too few, with 6 or 9.
 
     >>> _time_text(86_400_000_000_000, 0), _time_text(1_500_000_000, 0), _time_text(1, 6)
     ('24:00:00', '00:00:01.500000', '00:00:00.000000001')
